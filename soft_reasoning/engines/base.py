@@ -1,0 +1,53 @@
+"""The engine seam: token ids in, tokens out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from soft_reasoning.types import Completion, Request
+
+
+class Engine(Protocol):
+    """Runs a frozen language model. It knows no reward, no search and no problem.
+
+    The same request gets the same completion alone, in any batch and in any order (CPU, float32).
+    Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the same text.
+    """
+
+    tokenizer: object
+    """A Hugging Face tokenizer (or one with its ``encode``, ``decode`` and id attributes)."""
+    hidden_size: int
+    """D, the width of an input embedding."""
+    context_length: int
+    """Most tokens (prompt, soft tokens and completion together) that the model can take."""
+    embedding_rms: float
+    """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
+        ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete ``requests``, in input order.
+
+        Raises UserError for a prompt that does not fit the context, and ValueError for soft tokens that
+        are not finite or not (m, D): both before any work is done.
+        """
+        ...
+
+    def next_token_logits(
+        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
+    ) -> Tensor:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
+        ...
+
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        ...
+
+    def close(self) -> None:
+        """Give memory and devices back; the engine is not used afterwards."""
+        ...

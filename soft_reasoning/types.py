@@ -1,0 +1,206 @@
+"""The values that flow between the layers: frozen, typed, free of behaviour.
+
+Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Tensors appear only in
+:class:`Request` (the soft tokens); everything that is stored is plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class UserError(Exception):
+    """A fault the user can mend: one line saying what was expected, what came, and how to mend it."""
+
+
+def generator_for(seed: int, *stage: object) -> torch.Generator:
+    """A CPU generator seeded by ``(run seed, problem id, stage, ...)``; never global state.
+
+    The same arguments give the same stream on every machine and in every order of calls.
+    """
+    import hashlib
+
+    digest = hashlib.sha256(repr((int(seed), *map(str, stage))).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One row of a benchmark.
+
+    ``gold`` is the reference answer as text (``None`` when unknown, as for a user's own question);
+    ``doc`` the row as it came, kept for the store. ``answer_type`` is one of ``answers.ANSWER_TYPES``.
+    """
+
+    id: str
+    question: str
+    gold: str | None = None
+    answer_type: str = "number"
+    doc: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def without_gold(self) -> Problem:
+        """The problem as a verifier may see it."""
+        return replace(self, gold=None, doc={})
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids of a prompt, ``shared`` of which (from the left) every problem of the run begins with.
+
+    ``cue`` counts the tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
+    """
+
+    ids: tuple[int, ...]
+    shared: int = 0
+    cue: int = 0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn; the default is greedy. ``top_k = 0`` and ``top_p = 1`` are off.
+
+    ``first_temperature`` and ``first_top_k`` replace ``temperature`` and ``top_k`` for the first token
+    only (FIRE).
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    first_temperature: float | None = None
+    first_top_k: int | None = None
+
+
+GREEDY = Sampling()
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One generation.
+
+    ``soft`` (m, D): embeddings inserted before ``prompt_ids[position]``; ``position = len(prompt_ids)``
+    puts them last. They are passed as the model's own lookup returns embeddings. ``shared`` counts the
+    leading prompt ids that all requests of a run have in common (0 when unknown). ``seed`` feeds
+    sampling; greedy requests ignore it. ``role`` names who asked ("candidate", "verifier", "anchor"),
+    for the accounting alone.
+    """
+
+    prompt_ids: tuple[int, ...]
+    soft: Tensor | None = None
+    position: int | None = None
+    sampling: Sampling = GREEDY
+    max_new_tokens: int = 300
+    min_new_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    shared: int = 0
+    role: str = "candidate"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a model wrote: ``token_ids`` and their raw log-probabilities (log-softmax of the unscaled
+    logits), both of the same length, up to and including the token that completed a stop string or the
+    end-of-sequence token; ``text`` is decoded and cut before either.
+
+    ``finish_reason`` is ``stop`` (a stop string), ``eos`` or ``length``. ``prompt_tokens`` counts the
+    whole prompt, soft tokens included; ``cached_tokens`` those of it whose keys and values were reused.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+    @property
+    def generated_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class Generate:
+    """A method's wish: complete these requests; answered by a list of :class:`Completion`."""
+
+    requests: Sequence[Request]
+
+
+@dataclass(frozen=True)
+class NextLogits:
+    """A method's wish: next-token logits after each prompt, for the token ids in ``ids`` (all if None).
+
+    Answered by a float32 tensor (len(prompts), len(ids) or vocabulary).
+    """
+
+    prompts: Sequence[tuple[int, ...]]
+    ids: tuple[int, ...] | None = None
+    role: str = "candidate"
+
+
+@dataclass(frozen=True, eq=False)
+class Propose:
+    """A method's wish: the next ``k`` points given what was seen; answered by a ``search.Proposal``.
+
+    ``U`` (n, d) float64, ``y`` (n,) float64 rewards, ``seed`` and ``round`` the stream to draw
+    candidate points from (shared by all problems of a run).
+    """
+
+    optimiser: Any
+    U: Tensor
+    y: Tensor
+    k: int
+    round: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One generated solution and all that was found out about it.
+
+    ``u`` is its point in the search space (``None`` where the method has none); ``verified`` the
+    verifier's score in [0, 1] (``None`` without a verifier); ``reward`` what the optimiser was told.
+    """
+
+    text: str
+    answer: str | None
+    round: int
+    coherence: float | None = None
+    verified: float | None = None
+    reward: float | None = None
+    u: tuple[float, ...] | None = None
+    generated_tokens: int = 0
+    finish_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token and sequence counts of one role."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    sequences: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.generated_tokens + other.generated_tokens,
+            self.sequences + other.sequences,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A method's answer to one problem: ``answer`` (``None`` when nothing could be parsed), every
+    candidate, and a ``trace`` of plain values (one entry a round, readable from JSON)."""
+
+    answer: str | None
+    candidates: tuple[Candidate, ...]
+    trace: tuple[Mapping[str, Any], ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
