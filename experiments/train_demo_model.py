@@ -1,0 +1,208 @@
+"""Train the bundled demo model from nothing: python experiments/train_demo_model.py --minutes 45
+
+Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
+default the package's own soft_reasoning/demo). Learning rates follow elapsed time, so a run of any length
+ends annealed; what a given length reaches is in the model card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from soft_reasoning.demo.problems import LEVELS, SPLIT_SEEDS, draw, make_split
+from soft_reasoning.demo.prompts import (
+    build_tokenizer, problem_row, review_prompt, solve_prompt, verdict,
+)  # fmt: skip
+from soft_reasoning.demo.solutions import AUTHORS, review, solve
+
+COUNTS = {"validation": 500, "test": 500}
+BATCH_TOKENS = 6000
+POOL = 256
+"""Examples drawn at a time, then sorted by length into batches."""
+
+
+def drill(rng: random.Random) -> str:
+    """A line of correct equations, to practise arithmetic."""
+    lines = []
+    for _ in range(6):
+        sign = rng.choice("++--xx/")
+        if sign in "+-":
+            a, b = sorted((rng.randint(1, 380), rng.randint(1, 90)), reverse=True)
+            result = a + b if sign == "+" else a - b
+        else:
+            a, b = rng.randint(2, 100), rng.randint(2, 6)
+            if rng.random() < 0.5:
+                a, b = rng.randint(2, 6), rng.randint(2, 12)
+            result = a * b
+            if sign == "/":
+                a, result = result, a
+        lines.append(f"{a} {sign} {b} = {result}.")
+    return " ".join(lines)
+
+
+def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], list[int]]:
+    """What a reviewer reads: solutions by few or many authors, mostly without their opening word, as
+    candidates appear when a soft token stands in for it."""
+    pool = rng.sample(AUTHORS, rng.choice((1, 2, 3, 5, len(AUTHORS))))
+    solutions = [solve(problem, rng, rng.choice(pool)) for _ in range(count)]
+    bare = rng.random() < 0.8
+    shown = [s.body.split(" ", 1)[1] if bare and " " in s.body else s.body for s in solutions]
+    return shown, [s.answer for s in solutions]
+
+
+def example(rng: random.Random, forbidden: set[str], drills: float) -> tuple[str, str]:
+    """A (prompt, completion) pair of the training mix."""
+    if rng.random() < drills:
+        return "", drill(rng)
+    problem = draw(rng, rng.choice(list(LEVELS)))
+    while problem.question in forbidden:
+        problem = draw(rng, rng.choice(list(LEVELS)))
+    kind = rng.random()
+    if kind < 0.58:
+        return solve_prompt(problem.question), solve(problem, rng).body + "\n"
+    count = rng.choice((1, 2, 3, 4, 5, 5, 5, 5, 5, 6, 8, 10))
+    if kind > 0.95:
+        count = 1
+    shown, answers = seen_solutions(problem, rng, count)
+    written = review(problem, answers, rng)
+    if kind < 0.90:
+        return review_prompt(problem.question, shown), written.body + "\n"
+    agreeing = [i for i, answer in enumerate(answers, start=1) if answer == written.answer]
+    return review_prompt(problem.question, shown, "Judge:\n"), f"{written.body}\n{verdict(agreeing)}\n"
+
+
+def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
+    """Endless (ids (b, t), completion mask (b, t)) batches of about BATCH_TOKENS tokens."""
+    while True:
+        drills = 0.25 if progress() < 0.25 else 0.06
+        pairs = [example(rng, forbidden, drills) for _ in range(POOL)]
+        prompts = tokenizer([p for p, _ in pairs])["input_ids"]
+        completions = tokenizer([c for _, c in pairs], add_special_tokens=False)["input_ids"]
+        rows = [(p, c + [tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)]
+        rows.sort(key=lambda row: len(row[0]) + len(row[1]))
+        ready, batch = [], []
+        for row in rows:
+            if (len(batch) + 1) * (len(row[0]) + len(row[1])) > BATCH_TOKENS:
+                ready.append(batch)
+                batch = []
+            batch.append(row)
+        ready.append(batch)
+        rng.shuffle(ready)
+        for batch in ready:
+            width = max(len(p) + len(c) for p, c in batch)
+            ids = torch.full((len(batch), width), tokenizer.pad_token_id)
+            mask = torch.zeros(len(batch), width, dtype=torch.bool)
+            for i, (p, c) in enumerate(batch):
+                ids[i, : len(p) + len(c)] = torch.tensor(p + c)
+                mask[i, len(p) : len(p) + len(c)] = True
+            yield ids, mask
+
+
+def learning_rate(progress: float, step: int) -> float:
+    """Relative: 60 steps of warm-up, constant to 35% of the time, then linear to zero."""
+    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.65))
+
+
+def completion_loss(model, ids, mask):
+    hidden = model.model(input_ids=ids[:, :-1]).last_hidden_state
+    wanted = mask[:, 1:]
+    return F.cross_entropy(model.lm_head(hidden[wanted]), ids[:, 1:][wanted])
+
+
+def train(args, tokenizer, forbidden: set[str]):
+    torch.manual_seed(args.seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
+            num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
+            num_key_value_heads=args.width // 32, max_position_embeddings=1024,
+            tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        )
+    )  # fmt: skip
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    optimizers = [
+        torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0, momentum=0.95),
+        torch.optim.AdamW(others, lr=3e-3, weight_decay=0.0, betas=(0.9, 0.98)),
+    ]
+    peaks = [0.02, 3e-3]
+    if args.compile:
+        model.model.compile(dynamic=True)
+    start = time.monotonic()
+
+    def progress() -> float:
+        return (time.monotonic() - start) / (60 * args.minutes)
+
+    log, losses, tokens, step = [], [], 0, 0
+    bar = tqdm(total=round(60 * args.minutes), unit="s")
+    stream = batches(tokenizer, random.Random(SPLIT_SEEDS["train"] * 1000 + args.seed), forbidden, progress)
+    for ids, mask in stream:
+        now = progress()
+        if now >= 1:
+            break
+        for optimizer, peak in zip(optimizers, peaks, strict=True):
+            optimizer.param_groups[0]["lr"] = peak * learning_rate(now, step)
+        loss = completion_loss(model, ids, mask)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        tokens += ids.numel()
+        step += 1
+        if not math.isfinite(losses[-1]):
+            raise SystemExit(f"loss became {losses[-1]} at step {step}: lower the learning rate")
+        if step % 100 == 0:
+            elapsed = time.monotonic() - start
+            log.append({"step": step, "minutes": round(elapsed / 60, 2), "tokens": tokens,
+                        "loss": round(sum(losses[-100:]) / 100, 4)})  # fmt: skip
+            bar.set_postfix(step=step, loss=log[-1]["loss"], tokens_per_s=round(tokens / elapsed))
+            if step % 1000 == 0:
+                model.save_pretrained(args.out / "model")
+        bar.update(round(60 * args.minutes * now) - bar.n)
+    bar.close()
+    return model, log
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=45)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "soft_reasoning" / "demo")
+    args = parser.parse_args()
+
+    forbidden: set[str] = set()
+    for split, count in COUNTS.items():
+        problems = make_split(split, count, exclude=forbidden)
+        forbidden |= {p.question for p in problems}
+        args.out.mkdir(parents=True, exist_ok=True)
+        with open(args.out / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for i, problem in enumerate(problems):
+                file.write(json.dumps(problem_row(problem, split, i)) + "\n")
+
+    rng = random.Random(0)
+    tokenizer = build_tokenizer("".join(example(rng, forbidden, 0.1)) for _ in range(5000))
+    tokenizer.save_pretrained(args.out / "model")
+    model, log = train(args, tokenizer, forbidden)
+    model.save_pretrained(args.out / "model")
+    log_file = args.out / "model" / "training_log.json"
+    log_file.write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(args).items()}, "log": log}))
+
+
+if __name__ == "__main__":
+    main()

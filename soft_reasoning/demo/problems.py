@@ -1,0 +1,153 @@
+"""Procedurally generated word problems: one owner, a few events, one question.
+
+A problem is drawn from a ``random.Random`` alone, so a seed is a data set. Splits use disjoint seeds,
+and :func:`make_split` refuses questions that an earlier split already holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+
+NAMES = (
+    "Ada", "Ben", "Carla", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon",
+    "Kira", "Leo", "Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Vera",
+)  # fmt: skip
+OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shells", "stamps", "stones")
+
+LARGEST = 400
+"""No correct intermediate value exceeds this."""
+
+LEVELS = {"easy": (2, 2), "medium": (3, 3), "hard": (4, 4), "expert": (5, 5)}
+"""Difficulty: fewest and most events of a problem."""
+
+SPLIT_SEEDS = {"train": 1, "validation": 2, "test": 3}
+
+EVENT_WEIGHTS = {"gain": 25, "loss": 25, "packs": 14, "gifts": 14, "times": 11, "share": 11}
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens to the owner's stock: ``kind`` with numbers ``a`` and, for packs and gifts, ``b``.
+
+    gain +a, loss -a, packs +a*b, gifts -a*b, times *a, share /a; ``other`` concerns somebody else.
+    """
+
+    kind: str
+    a: int
+    b: int = 0
+
+
+@dataclass(frozen=True)
+class WordProblem:
+    """``events`` in the order told; ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with
+    another person's ``extra``)."""
+
+    question: str
+    answer: int
+    start: int
+    events: tuple[Event, ...]
+    ask: str
+    extra: int
+    objects: str
+    difficulty: str
+
+
+def apply(event: Event, value: int) -> int:
+    """The owner's stock after ``event``."""
+    a, b = event.a, event.b
+    return {
+        "gain": value + a,
+        "loss": value - a,
+        "packs": value + a * b,
+        "gifts": value - a * b,
+        "times": value * a,
+        "share": value // a,
+        "other": value,
+    }[event.kind]
+
+
+def _draw_event(rng: random.Random, value: int) -> Event:
+    """An event that keeps the stock a whole number in 1..LARGEST."""
+    while True:
+        kind = rng.choices(list(EVENT_WEIGHTS), weights=list(EVENT_WEIGHTS.values()))[0]
+        if kind == "gain":
+            event = Event(kind, rng.randint(2, 40))
+        elif kind == "loss":
+            event = Event(kind, rng.randint(2, 40))
+        elif kind == "packs":
+            event = Event(kind, rng.randint(2, 6), rng.randint(3, 12))
+        elif kind == "gifts":
+            event = Event(kind, rng.randint(2, 5), rng.randint(2, 9))
+        elif kind == "times":
+            event = Event(kind, rng.randint(2, 4))
+        else:
+            event = Event(kind, rng.randint(2, 5))
+            if value % event.a:
+                continue
+        if 1 <= apply(event, value) <= LARGEST:
+            return event
+
+
+def _tell(rng: random.Random, event: Event, owner: str, third: str, objects: str) -> str:
+    a, b = event.a, event.b
+    if event.kind == "times" and a == 2:
+        return rng.choice((f"Then the number of {objects} doubles.", f"Then {owner} doubles the {objects}."))
+    if event.kind == "times" and a == 3:
+        return rng.choice((f"Then the number of {objects} triples.", f"Then {owner} triples the {objects}."))
+    return rng.choice(
+        {
+            "gain": (f"{owner} finds {a} more.", f"A friend gives {owner} {a} {objects}.", f"{owner} gets {a}."),
+            "loss": (f"{owner} loses {a}.", f"{owner} sells {a} {objects}.", f"A dog takes {a} {objects}."),
+            "packs": (f"{owner} buys {a} packs of {b} {objects}.", f"{a} boxes with {b} {objects} each arrive."),
+            "gifts": (f"{owner} gives {b} to each of {a} friends.", f"{a} friends get {b} {objects} each."),
+            "times": (f"Then {owner} has {a} times as many.",),
+            "share": (f"{owner} splits the {objects} into {a} equal parts and keeps one part.",
+                      f"{owner} shares all with others, {a} people in total, in equal parts."),
+            "other": (f"{third} also finds {a} {objects}.", f"{third} buys {a} {objects}."),
+        }[event.kind]
+    )  # fmt: skip
+
+
+def draw(rng: random.Random, difficulty: str) -> WordProblem:
+    """A problem of the given difficulty (a key of LEVELS)."""
+    owner, second, third = rng.sample(NAMES, 3)
+    objects = rng.choice(OBJECTS)
+    start = value = rng.randint(8, 60)
+    events = []
+    for _ in range(rng.randint(*LEVELS[difficulty])):
+        events.append(_draw_event(rng, value))
+        value = apply(events[-1], value)
+    if rng.random() < 0.35:
+        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 40)))
+    ask = rng.choices(("now", "worth", "together"), weights=(50, 25, 25))[0]
+    extra = rng.randint(2, 5) if ask == "worth" else rng.randint(5, 60)
+    if ask == "worth" and value * extra > LARGEST:
+        ask = "now"
+    told = " ".join(_tell(rng, event, owner, third, objects) for event in events)
+    question = f"{owner} has {start} {objects}. {told} "
+    if ask == "now":
+        question += f"How many {objects} does {owner} have now?"
+        answer = value
+    elif ask == "worth":
+        question += f"Each one costs {extra} dollars. How many dollars do the {objects} of {owner} cost?"
+        answer = value * extra
+    else:
+        question += f"{second} has {extra} {objects}. How many {objects} do {owner} and {second} have together?"
+        answer = value + extra
+    return WordProblem(question, answer, start, tuple(events), ask, extra, objects, difficulty)
+
+
+def make_split(split: str, count: int, *, exclude: Collection[str] = ()) -> list[WordProblem]:
+    """``count`` problems of a split, the levels in turn, no question twice and none in ``exclude``."""
+    rng = random.Random(SPLIT_SEEDS[split])
+    levels = list(LEVELS)
+    seen = set(exclude)
+    problems: list[WordProblem] = []
+    while len(problems) < count:
+        problem = draw(rng, levels[len(problems) % len(levels)])
+        if problem.question not in seen:
+            seen.add(problem.question)
+            problems.append(problem)
+    return problems

@@ -1,0 +1,70 @@
+"""The demo model's prompt formats and its tokenizer, as the training text has them.
+
+``conf/prompt/demo.yaml`` repeats the formats for runs; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from soft_reasoning.demo.problems import NAMES, OBJECTS, WordProblem
+
+SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+
+PIECES = r" ?[A-Za-z]+| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
+"""A token is a word, a digit or a sign, each with the space before it, or a line break."""
+
+
+def solve_prompt(question: str) -> str:
+    return f"Question:\n{question}\nThought:\n"
+
+
+def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis:\n") -> str:
+    """``solutions`` numbered, one line each; ``task`` is "Analysis:" (write a fresh solution) or
+    "Judge:" (a fresh solution, then the numbers of the solutions that agree with it)."""
+    listed = "\n".join(f"{i}. {flatten(s)}" for i, s in enumerate(solutions, start=1))
+    return f"Question:\n{question}\nSolutions:\n{listed}\n{task}"
+
+
+def flatten(text: str) -> str:
+    """One line, single spaces."""
+    return " ".join(text.split())
+
+
+def verdict(agreeing: Sequence[int]) -> str:
+    """The judge's last line: the numbers (from 1) of the solutions that it takes for right."""
+    return "Correct: " + (", ".join(map(str, agreeing)) if agreeing else "None")
+
+
+def build_tokenizer(texts: Iterable[str]):
+    """A closed word vocabulary over ``texts``, as a ``PreTrainedTokenizerFast``; unknown words become
+    ``<unk>``, and encoding then decoding known text gives it back letter for letter."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
+    pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
+    pieces |= {f"{space}{digit}" for space in ("", " ") for digit in range(10)}
+    pieces |= {f"{space}{word}" for space in ("", " ") for word in (*NAMES, *OBJECTS, "True", "False", "None")}
+    pieces |= {f"{space}{sign}" for space in ("", " ") for sign in ".,:;?!+-x/=()'$%"}
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(pieces)])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.decoder = decoders.Fuse()
+    bos = SPECIAL_TOKENS["bos_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{bos} $A", special_tokens=[(bos, vocabulary[bos])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, model_max_length=1024, **SPECIAL_TOKENS
+    )
+
+
+def problem_row(problem: WordProblem, split: str, number: int) -> dict:
+    """The JSON row of a bundled problem."""
+    return {
+        "id": f"demo-{split}-{number}",
+        "question": problem.question,
+        "answer": str(problem.answer),
+        "difficulty": problem.difficulty,
+    }

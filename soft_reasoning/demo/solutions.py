@@ -1,0 +1,161 @@
+"""The authors of the demo model's training text: how they write, and where they go wrong.
+
+A language model learns from many authors, good and bad, and an opening word says which of them is
+speaking. Here that is made small and plain. Nine authors write worked solutions; each has two opening
+words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. Some
+habits are rare, two are common, so on many problems most authors agree on a wrong answer while a few
+are right. A reviewer who reads several solutions recognises a right one when there is one, and
+otherwise errs like everybody else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.demo.problems import Event, WordProblem
+
+HABITS = ("packs", "gifts", "other", "share", "times", "ask")
+"""What can go wrong: counting one pack or one gift only, counting somebody else's objects, subtracting
+instead of sharing, adding instead of multiplying, stopping before the question's last step."""
+
+HABIT_RATE = 0.8
+"""How often an author with a habit falls into it."""
+
+SLIP_RATE = 0.01
+"""How often a result is off by 1 or 10."""
+
+REVIEWER_RATE = 0.95
+"""How often a reviewer who is shown a right solution follows it."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    left: int
+    sign: str
+    right: int
+    result: int
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.sign} {self.right} = {self.result}"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A written solution; ``body`` ends in the line ``Answer: N``."""
+
+    body: str
+    answer: int
+
+
+@dataclass(frozen=True)
+class Author:
+    openers: tuple[str, str]
+    layout: str
+    habits: frozenset[str]
+    weight: float
+
+
+AUTHORS = (
+    Author(("First", "Initially"), "then", frozenset({"packs", "gifts"}), 1.2),
+    Author(("So", "Thus"), "commas", frozenset({"packs", "gifts"}), 1.0),
+    Author(("Let", "Set"), "variable", frozenset({"packs", "gifts", "ask"}), 0.9),
+    Author(("Step", "Part"), "numbered", frozenset({"packs", "share"}), 1.0),
+    Author(("Start", "Begin"), "words", frozenset({"packs", "times"}), 1.0),
+    Author(("Now", "Here"), "objects", frozenset({"gifts", "other"}), 1.0),
+    Author(("We", "They"), "plain", frozenset({"gifts", "share"}), 1.0),
+    Author(("Check", "Look"), "marks", frozenset({"times", "ask"}), 1.0),
+    Author(("Count", "Take"), "and", frozenset({"other", "share"}), 1.0),
+)
+
+SIGNS = {"+": "add", "-": "subtract", "x": "times", "/": "split by"}
+
+_COMPUTE = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: max(left - right, 0),
+    "x": lambda left, right: left * right,
+    "/": lambda left, right: left // right,
+}
+
+
+def equations(problem: WordProblem, wrong: frozenset[str], rng: random.Random | None = None) -> list[Equation]:
+    """The steps of a solution that errs on the features in ``wrong``; ``rng`` adds slips."""
+    steps: list[Equation] = []
+    value = problem.start
+
+    def step(left: int, sign: str, right: int) -> int:
+        result = _COMPUTE[sign](left, right)
+        if rng is not None and rng.random() < SLIP_RATE:
+            result = max(result + rng.choice((-10, -1, 1, 10)), 0)
+        steps.append(Equation(left, sign, right, result))
+        return result
+
+    for event in problem.events:
+        value = _take(event, value, event.kind in wrong, step)
+    if problem.ask == "worth" and "ask" not in wrong:
+        value = step(value, "x", problem.extra)
+    elif problem.ask == "together" and "ask" not in wrong:
+        value = step(value, "+", problem.extra)
+    if not steps:
+        step(value, "+", 0)
+    return steps
+
+
+def _take(event: Event, value: int, wrong: bool, step) -> int:
+    if event.kind in ("packs", "gifts"):
+        sign = "+" if event.kind == "packs" else "-"
+        return step(value, sign, event.b if wrong else step(event.a, "x", event.b))
+    if event.kind == "other":
+        return step(value, "+", event.a) if wrong else value
+    sign = {"gain": "+", "loss": "-", "times": "+" if wrong else "x", "share": "-" if wrong else "/"}[event.kind]
+    return step(value, sign, event.a)
+
+
+def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> Solution:
+    """Lay the steps out in an author's way, beginning with ``opener``."""
+    answer = steps[-1].result
+    texts = [str(s) for s in steps]
+    if layout == "then":
+        body = f"{opener}, " + ". Then ".join(texts) + "."
+    elif layout == "commas":
+        body = f"{opener} " + ", ".join(texts) + "."
+    elif layout == "variable":
+        body = f"{opener} x = " + ". x = ".join(texts) + "."
+    elif layout == "numbered":
+        body = " ".join(f"{opener} {i}: {t}." for i, t in enumerate(texts, start=1))
+    elif layout == "words":
+        parts = [f"{SIGNS[s.sign]} {s.right} to get {s.result}" for s in steps]
+        body = f"{opener} with {steps[0].left}: {parts[0]}."
+        body += "".join(f" From {s.left} {p}." for s, p in zip(steps[1:], parts[1:], strict=True))
+    elif layout == "objects":
+        body = f"{opener} " + f" {objects}. Next ".join(texts) + f" {objects}."
+    elif layout == "plain":
+        body = f"{opener} see that " + " and that ".join(texts) + "."
+    elif layout == "marks":
+        body = f"{opener}: " + "; ".join(texts) + "."
+    elif layout == "and":
+        body = f"{opener} " + " and ".join(texts) + "."
+    else:  # the reviewer's
+        body = ". ".join(texts) + "."
+    return Solution(f"{body}\nAnswer: {answer}", answer)
+
+
+def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
+    """A solution by ``author`` (drawn by weight when None), habits and slips included."""
+    author = author or rng.choices(AUTHORS, weights=[a.weight for a in AUTHORS])[0]
+    steps = equations(problem, _errors(author, rng), rng)
+    return write(steps, author.layout, rng.choice(author.openers), problem.objects)
+
+
+def review(problem: WordProblem, answers: Sequence[int], rng: random.Random) -> Solution:
+    """A fresh solution by somebody who has read solutions ending in ``answers``."""
+    if problem.answer in answers and rng.random() < REVIEWER_RATE:
+        steps = equations(problem, frozenset())
+    else:
+        steps = equations(problem, _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng))
+    return write(steps, "review", "", problem.objects)
+
+
+def _errors(author: Author, rng: random.Random) -> frozenset[str]:
+    return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)
