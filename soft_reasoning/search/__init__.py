@@ -1,0 +1,34 @@
+"""Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
+
+from soft_reasoning.search.embedding import (
+    Embedding,
+    GaussianEmbedding,
+    HeSBOEmbedding,
+    OrthonormalEmbedding,
+    Subspace,
+)
+from soft_reasoning.search.informed import TokenSimplexEmbedding, TokenSpanEmbedding
+from soft_reasoning.search.optimiser import (
+    BayesianOptimiser,
+    Optimiser,
+    Proposal,
+    RandomOptimiser,
+    SobolOptimiser,
+)
+from soft_reasoning.search.stopping import Stopping
+
+__all__ = [
+    "BayesianOptimiser",
+    "Embedding",
+    "GaussianEmbedding",
+    "HeSBOEmbedding",
+    "Optimiser",
+    "OrthonormalEmbedding",
+    "Proposal",
+    "RandomOptimiser",
+    "SobolOptimiser",
+    "Stopping",
+    "Subspace",
+    "TokenSimplexEmbedding",
+    "TokenSpanEmbedding",
+]

@@ -1,0 +1,48 @@
+"""The bridge to BoTorch: its acquisition functions on our models, and ours as one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from soft_reasoning.search.marginals import Marginals
+from soft_reasoning.search.model import ExactRBF
+
+
+class BoTorch:
+    """Any analytic acquisition function of BoTorch.
+
+    ``make`` is the class with its own arguments bound (``_partial_: true`` in YAML); it is called with
+    ``model`` and, unless ``takes_best`` is false, ``best_f``, for one problem at a time.
+    """
+
+    redraw = False
+
+    def __init__(self, make: Callable[..., AcquisitionFunction], takes_best: bool = True):
+        self.make, self.takes_best = make, takes_best
+
+    def __call__(self, marginals: Marginals) -> Tensor:
+        return torch.cat([self._one(marginals, i) for i in range(len(marginals.incumbent))])
+
+    def _one(self, marginals: Marginals, problem: int) -> Tensor:
+        best: dict[str, Any] = {"best_f": marginals.incumbent[problem]} if self.takes_best else {}
+        function = self.make(model=marginals.model.select(problem), **best)
+        X = marginals.X if marginals.X.ndim == 2 else marginals.X[problem]
+        with torch.no_grad():
+            return function(X[:, None, None, :]).reshape(1, -1)  # points x problem x q x d
+
+
+class AsBoTorch(AcquisitionFunction):
+    """One of our acquisition functions as BoTorch's: X (batch, 1, 1, d) to (batch, 1), differentiable."""
+
+    def __init__(self, acquisition: Any, model: ExactRBF, incumbent: Tensor):
+        super().__init__(model=model)
+        self._acquisition, self._incumbent = acquisition, incumbent
+
+    def forward(self, X: Tensor) -> Tensor:
+        marginals = Marginals(self.model, X.reshape(-1, X.shape[-1]), self._incumbent)
+        return self._acquisition(marginals).reshape(X.shape[:-2])

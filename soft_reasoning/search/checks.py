@@ -1,0 +1,48 @@
+"""One vocabulary of checks for what a user configures; each raises UserError in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from soft_reasoning.types import UserError
+
+
+def whole(name: str, value: object, *, least: int) -> int:
+    """``value`` as an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r}; change {name}")
+    return value
+
+
+def real(
+    name: str,
+    value: object,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> float:
+    """``value`` as a finite float, at least ``least``, above ``above`` and below ``below``."""
+    bounds = [
+        f"{word} {bound:g}"
+        for word, bound in (("at least", least), ("above", above), ("below", below))
+        if bound is not None
+    ]
+    wanted = " ".join(["a finite number", *bounds])
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if (
+        not number
+        or (least is not None and value < least)
+        or (above is not None and value <= above)
+        or (below is not None and value >= below)
+    ):
+        raise UserError(f"{name}: expected {wanted}, got {value!r}; change {name}")
+    return float(value)
+
+
+def choice(name: str, value: object, known: Sequence[str]) -> str:
+    """``value`` if it is one of ``known``."""
+    if value not in known:
+        raise UserError(f"{name}: expected one of {', '.join(known)}, got {value!r}; pick one of them")
+    return str(value)

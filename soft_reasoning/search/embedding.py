@@ -1,0 +1,167 @@
+"""Linear subspaces of the input-embedding space: x = z + sigma A u / sqrt(d).
+
+The search runs over u in R^d, u ~ N(0, I) at the start; the model sees x in R^D (paper, Dimension
+Reduction; SPEC 12). A depends on the run seed alone, so every problem of a run is searched in the same
+directions around its own anchor z. The effective-dimension theorem then speaks about the objective
+translated by z.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.search.checks import choice, real, whole
+from soft_reasoning.types import generator_for
+
+ANCHORS = ("first_token", "none")
+UNITS = ("rms", "absolute")
+
+
+class Subspace(Protocol):
+    """What an embedding becomes once the model and the problem are known."""
+
+    dim: int
+    """Dimensions of the search: the embedding's ``dim`` for each of the m soft tokens."""
+
+    def __call__(self, U: Tensor) -> Tensor:
+        """(n, dim) float64 points to (n, m, D) float32 soft tokens."""
+        ...
+
+    def weights(self, U: Tensor) -> Tensor | None:
+        """(n, m, t) weights of the likely tokens in each soft token; None where there are none."""
+        ...
+
+
+class Embedding(Protocol):
+    """A family of subspaces, as configured."""
+
+    dim: int
+    """Search dimensions for each soft token."""
+    likely_tokens: int
+    """How many of the model's likeliest first tokens ``bind`` wants."""
+    needs_anchor: bool
+    """Whether the values of ``anchor`` matter (its shape always does)."""
+
+    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> Subspace:
+        """The subspace around ``anchor`` (m, D), for a table of root mean square ``rms``.
+
+        ``tokens`` (t, D) holds the embeddings of the likeliest first tokens, likeliest first.
+        """
+        ...
+
+
+class LinearSubspace:
+    """x_j = z_j + step(u_j) for each of m soft tokens; ``step`` maps (..., d) to (..., D) in float64."""
+
+    def __init__(self, anchor: Tensor, dim: int, step: Callable[[Tensor], Tensor], box: float | None):
+        self.anchor = anchor.double()  # (m, D)
+        self.dim = len(anchor) * dim
+        self._each, self._step, self._box = dim, step, box
+
+    def __call__(self, U: Tensor) -> Tensor:
+        if U.ndim != 2 or U.shape[1] != self.dim:
+            raise ValueError(f"expected points of shape (n, {self.dim}), got {tuple(U.shape)}")
+        u = U.double().reshape(len(U), -1, self._each)  # (n, m, d)
+        if self._box is not None:
+            u = u.clamp(-self._box, self._box)
+        return (self.anchor + self._step(u)).float()
+
+    def weights(self, U: Tensor) -> Tensor | None:
+        return None
+
+
+class _Linear:
+    """Shared by the linear embeddings: what is configured, and its checks."""
+
+    likely_tokens = 0
+
+    def __init__(
+        self,
+        dim: int = 50,
+        sigma: float = 2.0,
+        *,
+        units: str = "rms",
+        anchor: str = "first_token",
+        box: float | None = None,
+    ):
+        """``sigma`` is the standard deviation of a coordinate of x - z, in units of the embedding table's
+        root mean square or absolute; ``box`` clips every coordinate of u to [-box, box]."""
+        self.dim = whole("embedding.dim", dim, least=1)
+        self.sigma = real("embedding.sigma", sigma, least=0.0)
+        self.units = choice("embedding.units", units, UNITS)
+        self.anchor = choice("embedding.anchor", anchor, ANCHORS)
+        self.box = None if box is None else real("embedding.box", box, above=0.0)
+        self.needs_anchor = anchor == "first_token"
+
+    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
+        scale = self.sigma * (rms if self.units == "rms" else 1.0)
+        start = anchor if self.needs_anchor else torch.zeros_like(anchor)
+        return LinearSubspace(start, self.dim, self._step(anchor.shape[1], scale, seed), self.box)
+
+    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
+        raise NotImplementedError
+
+
+class GaussianEmbedding(_Linear):
+    """REMBO's random embedding: A (D, d) with i.i.d. N(0, 1) entries, x = z + sigma A u / sqrt(d).
+
+    Over A and u ~ N(0, I) every coordinate of x - z has variance sigma^2.
+    """
+
+    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
+        A = gaussian_matrix(seed, width, self.dim)
+        factor = scale / math.sqrt(self.dim)
+        return lambda u: factor * (u @ A.T)
+
+
+class OrthonormalEmbedding(_Linear):
+    """A has orthonormal columns, scaled by sqrt(D) so that coordinates keep the variance sigma^2.
+
+    Distances in u are kept exactly: |x - x'| = sigma sqrt(D / d) |u - u'|.
+    """
+
+    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
+        whole(
+            "embedding.dim (at most the model's width for orthonormal columns): width - dim",
+            width - self.dim,
+            least=0,
+        )
+        Q = orthonormal_matrix(seed, width, self.dim)
+        factor = scale * math.sqrt(width / self.dim)
+        return lambda u: factor * (u @ Q.T)
+
+
+class HeSBOEmbedding(_Linear):
+    """HeSBO's count sketch: x_i = z_i + sigma s_i u_h(i), h uniform on 1..d and signs s (SPEC 12)."""
+
+    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
+        index, sign = hashing(seed, width, self.dim)
+        return lambda u: scale * sign * u[..., index]
+
+
+@lru_cache(maxsize=4)
+def gaussian_matrix(seed: int, width: int, dim: int) -> Tensor:
+    """(width, dim) float64 standard normal entries, a function of the arguments alone."""
+    return torch.randn(width, dim, dtype=torch.float64, generator=generator_for(seed, "projection"))
+
+
+@lru_cache(maxsize=4)
+def orthonormal_matrix(seed: int, width: int, dim: int) -> Tensor:
+    """(width, dim) float64 with orthonormal columns, uniform over such matrices."""
+    Q, R = torch.linalg.qr(gaussian_matrix(seed, width, dim))
+    return Q * R.diagonal().sign()  # without the signs Q is not uniformly distributed
+
+
+@lru_cache(maxsize=4)
+def hashing(seed: int, width: int, dim: int) -> tuple[Tensor, Tensor]:
+    """(width,) buckets in 0..dim-1 and (width,) signs of +-1."""
+    generator = generator_for(seed, "projection")
+    index = torch.randint(dim, (width,), generator=generator)
+    sign = torch.randint(2, (width,), generator=generator).double() * 2 - 1
+    return index, sign

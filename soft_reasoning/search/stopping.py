@@ -1,0 +1,63 @@
+"""When a problem's search ends: converged, out of rounds, or out of budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from soft_reasoning.search.checks import choice, real, whole
+
+RULES = ("improvement", "difference", "none")
+
+
+class Stopping:
+    """Limits of one problem's search.
+
+    ``rounds`` counts proposals after the first round. ``improvement`` (the released rule, SPEC 15.14)
+    stops once a round's best minus the best before it is below ``threshold``; ``difference`` (the paper,
+    Setting the Convergence Threshold) once two successive rounds' best rewards differ by less.
+    ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound.
+    """
+
+    def __init__(
+        self,
+        rounds: int = 4,
+        threshold: float = 0.01,
+        rule: str = "improvement",
+        *,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+    ):
+        self.rounds = whole("search.rounds", rounds, least=0)
+        self.threshold = real("search.stopping.threshold", threshold, least=0.0)
+        self.rule = choice("search.stopping.rule", rule, RULES)
+        self.max_tokens = (
+            None if max_tokens is None else whole("search.stopping.max_tokens", max_tokens, least=1)
+        )
+        self.max_seconds = (
+            None if max_seconds is None else real("search.stopping.max_seconds", max_seconds, above=0.0)
+        )
+
+    def reason(
+        self, rewards_by_round: Sequence[Sequence[float]], *, tokens: int = 0, seconds: float = 0.0
+    ) -> str | None:
+        """Why to stop now ("converged", "rounds", "tokens", "seconds"), or None to go on.
+
+        ``rewards_by_round`` holds every round so far, the first one included; ``tokens`` and ``seconds``
+        what the problem has used.
+        """
+        if self._converged([max(rewards) for rewards in rewards_by_round]):
+            return "converged"
+        if len(rewards_by_round) > self.rounds:
+            return "rounds"
+        if self.max_tokens is not None and tokens >= self.max_tokens:
+            return "tokens"
+        if self.max_seconds is not None and seconds >= self.max_seconds:
+            return "seconds"
+        return None
+
+    def _converged(self, best: list[float]) -> bool:
+        if self.rule == "none" or len(best) < 2:
+            return False
+        if self.rule == "improvement":
+            return best[-1] - max(best[:-1]) < self.threshold
+        return abs(best[-1] - best[-2]) < self.threshold
