@@ -1,0 +1,235 @@
+"""Any decoder-only language model of transformers, behind the engine seam."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engines import loading
+from soft_reasoning.engines.decode import decode_batch
+from soft_reasoning.engines.planning import Job, batches, job_of
+from soft_reasoning.engines.probe import choose_runner
+from soft_reasoning.engines.runners import ModelCalls, PlainRunner
+from soft_reasoning.engines.text import StopWatch
+from soft_reasoning.types import Completion, Request, UserError
+
+log = logging.getLogger(__name__)
+
+LOOKUP_CHUNK = 8192
+
+
+class HuggingFaceEngine:
+    """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers.
+
+    dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
+    device: cuda where there is one, else the CPU, unless given; ``device_map`` spreads a model instead.
+    quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
+    max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
+        free when ``None``, and halved for good when memory runs out.
+
+    Example:
+        >>> engine = HuggingFaceEngine("demo")
+        >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
+        >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        dtype: str | torch.dtype = "auto",
+        device: str | None = None,
+        revision: str | None = None,
+        attn_implementation: str | None = None,
+        device_map: Any = None,
+        quantization: dict[str, Any] | str | None = None,
+        trust_remote_code: bool = False,
+        max_batch_tokens: int | None = None,
+    ) -> None:
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model, tokenizer = loading.load(
+            path,
+            dtype=dtype,
+            device=where,
+            revision=revision,
+            attn_implementation=attn_implementation,
+            device_map=device_map,
+            quantization=quantization,
+            trust_remote_code=trust_remote_code,
+        )
+        self._set_up(model, tokenizer, max_batch_tokens)
+
+    @classmethod
+    def from_loaded(
+        cls, model: Any, tokenizer: Any, *, max_batch_tokens: int | None = None
+    ) -> HuggingFaceEngine:
+        """An engine over a model that is loaded already; it is used as it is, in its dtype and place."""
+        engine = cls.__new__(cls)
+        loading.refuse(model.config)
+        engine._set_up(model.eval(), tokenizer, max_batch_tokens)
+        return engine
+
+    def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None) -> None:
+        if max_batch_tokens is not None and max_batch_tokens < 1:
+            raise UserError(f"expected engine.max_batch_tokens >= 1 or null, got {max_batch_tokens}")
+        self.model, self.tokenizer = model, tokenizer
+        self._calls = ModelCalls(model)
+        self._runner = choose_runner(self._calls)
+        self._watch = StopWatch(tokenizer)
+        self._eos = eos_ids(model, tokenizer)
+        self._vocabulary = self._calls.lookup.weight.shape[0]
+        self.hidden_size = int(self.embed([0]).shape[1])
+        self.context_length = context_length(model.config)
+        self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
+        self._normed: Tensor | None = None
+        self.embedding_rms = self._rms()
+
+    @torch.inference_mode()
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
+        return self._calls.embed(ids).float().cpu().clone()
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
+        jobs = [self._job(i, request) for i, request in enumerate(requests)]
+        done: list[Completion | None] = [None] * len(jobs)
+
+        def run(batch: list[Job]) -> None:
+            made = decode_batch(
+                self._runner, batch, tokenizer=self.tokenizer, eos=self._eos, watch=self._watch
+            )
+            for job, completion in zip(batch, made, strict=True):
+                done[job.index] = completion
+
+        self._run_all(jobs, run)
+        return [completion for completion in done if completion is not None]
+
+    def next_token_logits(
+        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
+    ) -> Tensor:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
+        jobs = [self._job(i, Request(tuple(p), max_new_tokens=1)) for i, p in enumerate(prompts)]
+        found: list[Tensor] = [torch.empty(0)] * len(jobs)
+
+        def run(batch: list[Job]) -> None:
+            with torch.inference_mode():
+                logits, _ = self._runner.start(batch)
+                wanted = logits if ids is None else logits[:, torch.tensor(list(ids), device=logits.device)]
+                for job, row in zip(batch, wanted.cpu(), strict=False):
+                    found[job.index] = row
+
+        self._run_all(jobs, run)
+        width = self._vocabulary if ids is None else len(ids)
+        return torch.stack(found).clone() if found else torch.empty(0, width)
+
+    @torch.inference_mode()
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        if self._normed is None:
+            self._normed = torch.nn.functional.normalize(self.embed(range(self._vocabulary)), dim=-1)
+        cosines = torch.nn.functional.normalize(x.float().cpu(), dim=-1) @ self._normed.T
+        best = cosines.topk(min(count, self._vocabulary), dim=-1)
+        return [
+            list(zip(tokens, values, strict=True))
+            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def close(self) -> None:
+        """Give memory and devices back; the engine is not used afterwards."""
+        self._runner.forget()
+        del self.model, self._calls, self._runner
+        self._normed = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _job(self, index: int, request: Request) -> Job:
+        job = job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
+        worst = max(request.prompt_ids, default=0)
+        if worst >= self._vocabulary or min(request.prompt_ids, default=0) < 0:
+            raise ValueError(f"expected prompt ids in 0..{self._vocabulary - 1}, got {worst}")
+        return job
+
+    def _run_all(self, jobs: list[Job], run: Any) -> None:
+        """Run every job once, in batches; a batch that memory cannot hold is halved, and so is the bound."""
+        queue = [group for group in self._groups(jobs)]
+        while queue:
+            group = queue.pop(0)
+            for batch in list(batches(group, self.max_batch_tokens)):
+                try:
+                    run(batch)
+                    continue
+                except (torch.OutOfMemoryError, RuntimeError) as error:
+                    if not is_out_of_memory(error):
+                        raise
+                # Outside the handler: the traceback would keep the batch's tensors alive.
+                if len(batch) == 1:
+                    raise UserError(
+                        f"expected memory for a prompt of {batch[0].prompt_tokens} tokens and "
+                        f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or use a smaller model"
+                    )
+                self._halve(batch)
+                half = len(batch) // 2
+                queue[:0] = [batch[:half], batch[half:]]
+
+    def _halve(self, batch: list[Job]) -> None:
+        used = sum(job.prompt_tokens + job.max_new_tokens for job in batch)
+        self.max_batch_tokens = max(1, min(self.max_batch_tokens, used) // 2)
+        self._runner.forget()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)
+
+    def _groups(self, jobs: list[Job]) -> list[list[Job]]:
+        """Jobs that may be batched: all of them, or for a plain runner those of one prompt length."""
+        if not isinstance(self._runner, PlainRunner):
+            return [jobs] if jobs else []
+        groups: dict[int, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.prompt_tokens, []).append(job)
+        return list(groups.values())
+
+    def _rms(self) -> float:
+        total, count = 0.0, 0
+        for start in range(0, self._vocabulary, LOOKUP_CHUNK):
+            some = self.embed(range(start, min(start + LOOKUP_CHUNK, self._vocabulary))).double()
+            total, count = total + float(some.square().sum()), count + some.numel()
+        return (total / count) ** 0.5
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """All end-of-sequence ids: those of the generation config, else the config's, else the tokenizer's."""
+    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
+        ids = getattr(source, "eos_token_id", None)
+        if ids is not None:
+            return frozenset([ids] if isinstance(ids, int) else ids)
+    return frozenset()
+
+
+def context_length(config: Any) -> int:
+    """Most positions the model was made for; unbounded (2**31) where its config does not say."""
+    text = config.get_text_config()
+    for name in ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length"):
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 2**31
+
+
+def free_tokens(model: Any, calls: ModelCalls) -> int:
+    """How many positions' keys and values fit in half of the memory that is free (2 GiB on the CPU)."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    size = 2 * config.num_hidden_layers * heads * head_dim * calls.dtype.itemsize
+    free = torch.cuda.mem_get_info(calls.device)[0] // 2 if calls.device.type == "cuda" else 2**31
+    return max(4096, free // size)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -1,0 +1,114 @@
+"""From a name or folder to a model and its tokenizer, with one clear line for whatever goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from soft_reasoning.types import UserError
+
+DEMO = "demo"
+DEMO_FOLDER = Path(__file__).resolve().parent.parent / "demo" / "model"
+MEND = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
+
+
+def resolve(path: str) -> str:
+    """The folder of the bundled model for ``demo``; ``path`` itself otherwise."""
+    if path != DEMO:
+        return str(path)
+    if not (DEMO_FOLDER / "config.json").exists():
+        raise UserError(f"expected the bundled model in {DEMO_FOLDER}, found none; reinstall the package")
+    return str(DEMO_FOLDER)
+
+
+def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
+    """``auto`` is float32 on the CPU and what the weights are stored in elsewhere."""
+    if isinstance(name, torch.dtype):
+        return name
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise UserError(f"expected model.dtype to be auto or one of {', '.join(known)}, got {name!r}")
+    return known[name]
+
+
+def load(
+    path: str,
+    *,
+    dtype: str | torch.dtype,
+    device: torch.device,
+    revision: str | None,
+    attn_implementation: str | None,
+    device_map: Any,
+    quantization: dict[str, Any] | str | None,
+    trust_remote_code: bool,
+) -> tuple[Any, Any]:
+    """``(model, tokenizer)``, in evaluation mode on ``device`` (or as ``device_map`` spreads it)."""
+    name = resolve(path)
+    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+        raise UserError(f"expected a folder with a model at model.path, found none at {name}; {MEND}")
+    name = str(Path(name).expanduser()) if name.startswith("~") else name
+    common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"dtype": dtype_of(dtype, device), **common}
+    if attn_implementation:
+        options["attn_implementation"] = attn_implementation
+    if device_map:
+        options["device_map"] = device_map
+    if quantization:
+        options["quantization_config"] = _quantization(quantization)
+        options.setdefault("device_map", {"": str(device)})
+    try:
+        config = AutoConfig.from_pretrained(name, **common)
+        refuse(config)
+        tokenizer = AutoTokenizer.from_pretrained(name, **common)
+        model = AutoModelForCausalLM.from_pretrained(name, **options)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise UserError(_why(name, error)) from error
+    if "device_map" not in options:
+        model = model.to(device)
+    return model.eval(), tokenizer
+
+
+def refuse(config: Any) -> None:
+    """UserError for a model of a kind that takes no soft token in front of its answer."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise UserError(
+            f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its answer "
+            "starts from a decoder of its own, where no prompt embedding can be placed; choose another model"
+        )
+
+
+def _quantization(asked: dict[str, Any] | str) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if isinstance(asked, str):
+        known = {"4bit": {"load_in_4bit": True}, "8bit": {"load_in_8bit": True}}
+        if asked not in known:
+            raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {asked!r}")
+        asked = known[asked]
+    return BitsAndBytesConfig(**asked)
+
+
+def _why(name: str, error: Exception) -> str:
+    """One line for an error of ``from_pretrained``: what was expected, what came, how to mend it."""
+    text = " ".join(str(error).split())
+    low = text.lower()
+    if "gated" in low or "401" in low or "403" in low:
+        return (
+            f"expected access to the model {name}, which is gated or private; accept its licence on the hub and "
+            "log in (hf auth login), or give a local folder (model.path=/path/to/model)"
+        )
+    if "couldn't connect" in low or "offline" in low or "connection" in low or "max retries" in low:
+        return (
+            f"expected the model {name} in the local cache or over the network, and could reach neither; "
+            "connect, download it elsewhere and set HF_HOME, or give a local folder (model.path=/path/to/model)"
+        )
+    if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
+        return f"expected the name of a model, and found none called {name!r}; {MEND}"
+    if Path(name).is_dir():
+        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {MEND}"
+    return f"could not load the model {name} ({text[:200]}); {MEND}"

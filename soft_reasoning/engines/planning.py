@@ -1,0 +1,99 @@
+"""What a request asks of a model, and which requests are computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.types import Request, UserError
+
+LEAST_SHARED = 32
+"""A run-wide prefix shorter than this many tokens is not worth a part of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A request cut into parts, in a way that depends on the request alone.
+
+    ``prefix`` are the leading token ids whose keys and values can be shared with other rows, ``shared``
+    of which with the whole run. Behind them come the soft tokens and the rest of the prompt: ``tail``
+    token ids after ``soft`` (m, D). The last position is where decoding starts, so it is never part of
+    the prefix.
+    """
+
+    index: int
+    request: Request
+    prefix: tuple[int, ...]
+    shared: int
+    tail: tuple[int, ...]
+    soft: Tensor | None
+    max_new_tokens: int
+
+    @property
+    def own(self) -> int:
+        """How many positions follow the prefix."""
+        return len(self.tail) + (0 if self.soft is None else self.soft.shape[0])
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prefix) + self.own
+
+
+def job_of(index: int, request: Request, *, hidden_size: int, context_length: int) -> Job:
+    """Check ``request`` and cut it into parts; UserError or ValueError as ``Engine.generate`` says."""
+    ids, soft = tuple(request.prompt_ids), request.soft
+    if request.max_new_tokens < 1:
+        raise ValueError(f"expected max_new_tokens >= 1, got {request.max_new_tokens}")
+    if soft is None:
+        cut, position = len(ids) - 1, len(ids)
+        if not ids:
+            raise ValueError("expected a prompt of at least one token, got none")
+    else:
+        if soft.ndim != 2 or soft.shape[0] == 0 or soft.shape[1] != hidden_size:
+            raise ValueError(f"expected soft tokens (m, {hidden_size}), got {tuple(soft.shape)}")
+        if not bool(torch.isfinite(soft).all()):
+            raise ValueError("expected finite soft tokens, got NaN or infinity")
+        position = len(ids) if request.position is None else request.position
+        if not 0 <= position <= len(ids):
+            raise ValueError(f"expected a position in 0..{len(ids)}, got {position}")
+        cut = position
+    length = len(ids) + (0 if soft is None else soft.shape[0])
+    if length >= context_length:
+        raise UserError(
+            f"expected a prompt shorter than the model's context of {context_length} tokens, got {length}; "
+            "shorten the prompt, use fewer exemplars or a model with a longer context"
+        )
+    shared = min(request.shared, cut)
+    return Job(
+        index=index,
+        request=request,
+        prefix=ids[:cut],
+        shared=shared if shared >= LEAST_SHARED else 0,
+        tail=ids[cut:],
+        soft=soft,
+        max_new_tokens=min(request.max_new_tokens, context_length - length),
+    )
+
+
+def batches(jobs: Sequence[Job], max_tokens: int) -> Iterator[list[Job]]:
+    """Jobs of like lengths together, those of one prompt side by side, at most ``max_tokens`` cached
+    positions a batch (a single job may exceed that)."""
+    order = sorted(jobs, key=lambda j: (j.own, len(j.prefix), j.prefix, j.max_new_tokens, j.index))
+    batch: list[Job] = []
+    seen: set[tuple[int, ...]] = set()
+    cost = 0
+    for job in order:
+        new = job.own + job.max_new_tokens
+        new += 0 if job.prefix in seen else len(job.prefix)
+        if batch and cost + new > max_tokens:
+            yield batch
+            batch, seen, cost = [], set(), 0
+            new = job.own + job.max_new_tokens + len(job.prefix)
+        batch.append(job)
+        seen.add(job.prefix)
+        cost += new
+    if batch:
+        yield batch

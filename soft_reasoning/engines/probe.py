@@ -1,0 +1,74 @@
+"""Finds out at load time how a model can be run, by running it on a dozen tokens."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engines.planning import LEAST_SHARED, Job
+from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
+from soft_reasoning.types import Request, UserError
+
+log = logging.getLogger(__name__)
+
+PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
+KINDS = {"full_attention", "sliding_attention"}
+
+
+@torch.inference_mode()
+def choose_runner(calls: ModelCalls) -> TreeRunner | PlainRunner:
+    """A :class:`TreeRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
+
+    UserError for a model that gives other logits from embeddings than from the ids they belong to.
+    """
+    length = LEAST_SHARED + 8
+    ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(length))
+    try:
+        expected = calls.model(torch.tensor([ids], device=calls.device)).logits[0, -1].float()
+    except Exception as error:  # whatever a foreign architecture raises is the reason to give
+        raise UserError(_refusal(calls, f"a plain forward pass fails: {error}")) from error
+    plain = PlainRunner(calls)
+    problem = _differs(plain, ids, expected, shared=0)
+    plain.forget()
+    if problem:
+        raise UserError(_refusal(calls, f"run from input embeddings, {problem}"))
+    if not _may_share(calls.model):
+        return plain
+    tree = TreeRunner(calls, prefill_tokens=PREFILL_TOKENS.get(calls.device.type, 16384))
+    problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
+    if problem:
+        log.info("%s shares no prefixes: %s", type(calls.model).__name__, problem)
+        return plain
+    tree.forget()
+    return tree
+
+
+def _may_share(model: Any) -> bool:
+    """Whether the model hands its attention to a registered function and masks in a way known here."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or [])
+    return bool(getattr(model, "_supports_attention_backend", False)) and kinds <= KINDS
+
+
+def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int) -> str:
+    """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way there is; empty if it does."""
+    cut = len(ids) - 3
+    soft = runner.calls.embed(ids[cut:-1]).float()
+    job = Job(0, Request(ids, soft=soft), ids[:cut], shared, (), soft, 1)
+    try:
+        runner.start([job])
+        logits = runner.step(torch.tensor([ids[-1]] * max(1, runner.granularity)))[0]
+    except Exception as error:  # as above
+        return f"it fails: {error}"
+    # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
+    tolerance = 1e-3 if runner.calls.dtype == torch.float32 else 0.1
+    error = float((logits - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+    return "" if error < tolerance else f"its logits differ by {error:.2g} of their size"
+
+
+def _refusal(calls: ModelCalls, reason: str) -> str:
+    name = type(calls.model).__name__
+    return f"cannot serve {name}: {' '.join(reason.split())[:300]}; choose another decoder-only model"

@@ -1,0 +1,79 @@
+"""From token ids to text: stop strings and end-of-sequence tokens, the same for every engine.
+
+An engine asks a :class:`StopWatch` after every token whether the completion is over, and at the end
+calls :func:`finish`; an engine that lets its backend run on calls :func:`finish` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+
+def decode(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of ``ids``, special tokens left out, spaces untouched."""
+    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+class StopWatch:
+    """Says whether the newest token of a completion completes one of its stop strings.
+
+    Decoding a whole completion after each token would be quadratic. A token can complete a stop string
+    only if a prefix of its own text is a suffix of that string (or contains it), which is remembered per
+    token; the completion is decoded only then.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._suspects: dict[tuple[str, ...], dict[int, bool]] = {}
+
+    def hit(self, ids: Sequence[int], stop: tuple[str, ...]) -> bool:
+        """True if the text of ``ids`` holds a stop string that its last token may have completed."""
+        if not stop or not ids:
+            return False
+        known = self._suspects.setdefault(stop, {})
+        suspect = known.get(ids[-1])
+        if suspect is None:
+            suspect = known[ids[-1]] = self._may_complete(ids[-1], stop)
+        return suspect and earliest_stop(decode(self._tokenizer, ids), stop) >= 0
+
+    def _may_complete(self, token: int, stop: tuple[str, ...]) -> bool:
+        alone = decode(self._tokenizer, [token])
+        # Alone, a token may lose its leading space (sentencepiece) or be part of a character.
+        for text in {alone, alone.lstrip()}:
+            if not text or "\ufffd" in text:
+                return True
+            if any(s in text or any(s.endswith(text[:j]) for j in range(1, len(text) + 1)) for s in stop):
+                return True
+        return False
+
+
+def earliest_stop(text: str, stop: Sequence[str]) -> int:
+    """Where the earliest stop string begins in ``text``, or -1."""
+    found = [at for s in stop if s and (at := text.find(s)) >= 0]
+    return min(found, default=-1)
+
+
+def finish(
+    tokenizer: Any,
+    ids: Sequence[int],
+    *,
+    stop: tuple[str, ...] = (),
+    eos: Collection[int] = (),
+    min_new_tokens: int = 0,
+    watch: StopWatch | None = None,
+) -> tuple[int, str, str]:
+    """``(count, text, reason)``: how many of ``ids`` belong to the completion, its text, why it ended.
+
+    The completion ends with the first end-of-sequence token or with the token completing the earliest
+    stop string; the text is cut before either. Both are ignored among the first ``min_new_tokens``
+    tokens, but a stop string that they hold is still cut off once the completion ends by one.
+    """
+    watch = watch or StopWatch(tokenizer)
+    for count in range(max(1, min_new_tokens), len(ids) + 1):
+        if ids[count - 1] in eos and count > min_new_tokens:
+            return count, decode(tokenizer, ids[: count - 1]), "eos"
+        if watch.hit(ids[:count], stop):
+            text = decode(tokenizer, ids[:count])
+            return count, text[: earliest_stop(text, stop)], "stop"
+    return len(ids), decode(tokenizer, ids), "length"
