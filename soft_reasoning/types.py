@@ -6,6 +6,7 @@ Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Tensors appea
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,15 +19,18 @@ class UserError(Exception):
     """A fault the user can mend: one line saying what was expected, what came, and how to mend it."""
 
 
+def seed_for(seed: int, *stage: object) -> int:
+    """A 63-bit seed for one stage of one problem: a hash of ``(run seed, problem id, stage, ...)``."""
+    digest = hashlib.sha256(repr((int(seed), *map(str, stage))).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
 def generator_for(seed: int, *stage: object) -> torch.Generator:
-    """A CPU generator seeded by ``(run seed, problem id, stage, ...)``; never global state.
+    """A CPU generator seeded by :func:`seed_for`; never global state.
 
     The same arguments give the same stream on every machine and in every order of calls.
     """
-    import hashlib
-
-    digest = hashlib.sha256(repr((int(seed), *map(str, stage))).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return torch.Generator().manual_seed(seed_for(seed, *stage))
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,10 @@ class Propose:
     k: int
     round: int
     seed: int
+
+
+Wish = Generate | NextLogits | Propose
+"""What a method may yield; each type's docstring says what answers it."""
 
 
 @dataclass(frozen=True)

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from soft_reasoning.types import Generate, NextLogits, Problem, Propose, Result
-
-if TYPE_CHECKING:
-    from soft_reasoning.answers import Grader
-    from soft_reasoning.engines.base import Engine
-    from soft_reasoning.prompts import Prompts
-
-Wish = Generate | NextLogits | Propose
-"""What a method may yield; each type's docstring says what answers it."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a run hands to its methods. ``engine`` is for looking up (tokenizer, embeddings); everything
-    that costs model work goes through a yielded wish."""
-
-    engine: Engine
-    prompts: Prompts
-    grader: Grader
-    seed: int
+from soft_reasoning.context import Context
+from soft_reasoning.types import Candidate, Completion, Problem, Result, Wish
 
 
 class Method(Protocol):
@@ -39,4 +20,16 @@ class Method(Protocol):
     name: str
 
     def solve(self, problem: Problem, context: Context) -> Generator[Wish, Any, Result]:
+        """Yields wishes, receives their answers, returns the result."""
         ...
+
+
+def read_candidate(completion: Completion, problem: Problem, context: Context, round: int = 0) -> Candidate:
+    """The candidate that ``completion`` is: its text, its parsed answer and its length."""
+    return Candidate(
+        text=completion.text,
+        answer=context.grader.extract(completion.text, problem.answer_type),
+        round=round,
+        generated_tokens=completion.generated_tokens,
+        finish_reason=completion.finish_reason,
+    )

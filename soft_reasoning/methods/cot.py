@@ -1,0 +1,25 @@
+"""Chain of thought: one greedy solution (Kojima et al. 2022; Wei et al. 2022 with exemplars)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.types import Generate, Request, Result
+
+
+@dataclass(frozen=True)
+class ChainOfThought:
+    """``max_new_tokens`` bounds the solution (300 in the paper)."""
+
+    max_new_tokens: int = 300
+    name: str = "cot"
+
+    def solve(self, problem, context):
+        prompt = context.prompts.solve(problem)
+        request = Request(
+            prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop
+        )
+        [completion] = yield Generate([request])
+        candidate = read_candidate(completion, problem, context)
+        return Result(candidate.answer, (candidate,))

@@ -1,0 +1,45 @@
+"""Self-consistency: sample solutions, answer by majority (Wang et al. 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.types import Generate, Request, Result, Sampling, UserError
+
+
+@dataclass(frozen=True)
+class SelfConsistency:
+    """``samples`` solutions at ``temperature`` and ``top_k``; unparsed answers do not vote, a tie goes to
+    the answer sampled first. The paper uses 5 samples at 0.4, 0.6 and 0.8."""
+
+    samples: int = 5
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = 300
+    name: str = "self_consistency"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UserError(f"method.samples: expected at least 1, got {self.samples}")
+        if self.temperature <= 0:
+            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
+                            "method=cot is the greedy one")  # fmt: skip
+
+    def solve(self, problem, context):
+        prompt = context.prompts.solve(problem)
+        requests = [
+            Request(
+                prompt.ids,
+                shared=prompt.shared,
+                sampling=Sampling(self.temperature, self.top_k, self.top_p),
+                max_new_tokens=self.max_new_tokens,
+                stop=context.prompts.stop,
+                seed=context.stream(problem.id, "sample", i),
+            )
+            for i in range(self.samples)
+        ]
+        completions = yield Generate(requests)
+        candidates = tuple(read_candidate(c, problem, context) for c in completions)
+        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)

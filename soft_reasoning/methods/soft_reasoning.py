@@ -1,0 +1,183 @@
+"""Soft Reasoning: Bayesian optimisation of the first answer token's embedding (Algorithm of the paper).
+
+With an optimiser that ignores rewards the same class is the control, ``random_embedding``: same budget,
+same verifier, same final rule.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.search.embedding import Embedding, Subspace
+from soft_reasoning.search.optimiser import Optimiser, Proposal
+from soft_reasoning.search.stopping import Stopping
+from soft_reasoning.types import (
+    Candidate, Generate, NextLogits, Prompt, Propose, Request, Result, UserError, generator_for,
+)  # fmt: skip
+
+NEAREST = 3
+"""How many nearest tokens the trace names for each soft token."""
+
+
+@dataclass(frozen=True)
+class SoftReasoning:
+    """``candidates`` (k) completions a round; the first ``scope`` answer tokens are soft tokens, placed
+    ``first``, ``middle`` or ``last`` in the prompt; the other parts are the seams of ``search`` and
+    ``rewards``."""
+
+    embedding: Embedding
+    optimiser: Optimiser
+    verifier: Verifier
+    reward: Reward
+    stopping: Stopping
+    final: FinalAnswer
+    candidates: int = 5
+    placement: str = "last"
+    scope: int = 1
+    max_new_tokens: int = 300
+    name: str = "soft_reasoning"
+
+    def __post_init__(self) -> None:
+        if self.candidates < 2:
+            raise UserError(f"search.candidates: expected at least 2, got {self.candidates}")
+        if self.scope < 1:
+            raise UserError(f"method.scope: expected at least 1, got {self.scope}")
+
+    def solve(self, problem, context):
+        began = time.monotonic()
+        prompt = context.prompts.solve(problem)
+        position = context.prompts.position(
+            prompt, self.placement, seed=context.seed, problem_id=problem.id
+        )
+        subspace, likely = yield from self._subspace(prompt, context)
+        points = self.optimiser.initial(
+            self.candidates, subspace.dim, generator_for(context.seed, problem.id, "initial")
+        )
+        proposal: Proposal | None = None
+        rounds: list[list[Candidate]] = []
+        verdicts: list[Verdict] = []
+        trace: list[dict[str, Any]] = []
+        while True:
+            number = len(rounds)
+            soft = subspace(points)
+            completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
+            found = [
+                replace(
+                    read_candidate(c, problem, context, number),
+                    u=tuple(u.tolist()),
+                    coherence=self.reward.of_coherence(c),
+                )
+                for u, c in zip(points, completions, strict=True)
+            ]
+            verdict = yield from self.verifier.verify(problem, found, context, stage=f"round-{number}")
+            found = [
+                replace(c, verified=score, reward=self.reward(score, c.coherence))
+                for c, score in zip(found, verdict.scores, strict=True)
+            ]
+            rounds.append(found)
+            verdicts.append(verdict)
+            trace.append(
+                {
+                    "round": number,
+                    "rewards": [c.reward for c in found],
+                    "verifier": {"answers": list(verdict.answers), "texts": list(verdict.texts)},
+                    "tokens": _readable(soft, subspace.weights(points), likely, context.engine),
+                    "proposal": _diagnostics(proposal, found),
+                }
+            )
+            reason = self.stopping.reason(
+                [[c.reward for c in r] for r in rounds],
+                tokens=sum(c.generated_tokens for r in rounds for c in r),
+                seconds=time.monotonic() - began,
+            )
+            seen = [c for r in rounds for c in r]
+            U = torch.tensor([c.u for c in seen], dtype=torch.float64)
+            y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
+            if reason is not None:
+                break
+            proposal = yield Propose(self.optimiser, U, y, self.candidates, number + 1, context.seed)
+            points = proposal.points
+        trace[-1]["ended"] = reason
+        mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist() if self.final.needs_posterior else None
+        answer = self.final.choose(
+            seen, [v.answers for v in verdicts], context.grader, problem.answer_type, mean
+        )
+        return Result(answer, tuple(seen), tuple(trace))
+
+    def _subspace(self, prompt: Prompt, context):
+        """The subspace around the greedy first token(s), and the likely tokens' texts."""
+        engine = context.engine
+        [logits] = yield NextLogits([prompt.ids], role="anchor")
+        greedy = [int(logits.argmax())]
+        if self.scope > 1:
+            request = Request(
+                prompt.ids, shared=prompt.shared, max_new_tokens=self.scope, min_new_tokens=self.scope, role="anchor"
+            )
+            [completion] = yield Generate([request])
+            greedy = list(completion.token_ids)
+        tokens, texts = None, []
+        if self.embedding.likely_tokens:
+            ids = _likeliest(logits, self.embedding.likely_tokens, engine.tokenizer)
+            tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
+        subspace: Subspace = self.embedding.bind(
+            anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
+        )
+        return subspace, texts
+
+    def _request(self, prompt: Prompt, soft: Tensor, position: int, context) -> Request:
+        return Request(
+            prompt.ids, soft=soft, position=position, shared=prompt.shared,
+            max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+        )  # fmt: skip
+
+
+def _likeliest(logits: Tensor, count: int, tokenizer) -> list[int]:
+    """The ids of the ``count`` likeliest tokens, special tokens left out."""
+    logits = logits.clone()
+    logits[torch.tensor(sorted(tokenizer.all_special_ids), dtype=torch.long)] = -torch.inf
+    if count > int(torch.isfinite(logits).sum()):
+        raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
+    return torch.topk(logits, count).indices.tolist()
+
+
+def _readable(soft: Tensor, weights: Tensor | None, likely: list[str], engine) -> list[list[dict[str, Any]]]:
+    """For each candidate and soft token: its nearest tokens by cosine and, in a mixture, their weights."""
+    nearest = engine.nearest_tokens(soft.flatten(0, 1), NEAREST)
+    out = []
+    for i in range(len(soft)):
+        rows = []
+        for j in range(soft.shape[1]):
+            near = nearest[i * soft.shape[1] + j]
+            row: dict[str, Any] = {"nearest": [[engine.tokenizer.decode([t]), round(c, 4)] for t, c in near]}
+            if weights is not None:
+                heaviest = torch.topk(weights[i, j], min(NEAREST, weights.shape[-1]))
+                row["weights"] = [
+                    [likely[t], round(float(w), 4)]
+                    for t, w in zip(heaviest.indices.tolist(), heaviest.values, strict=True)
+                ]
+            rows.append(row)
+        out.append(rows)
+    return out
+
+
+def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str, Any] | None:
+    """What the surrogate expected of this round beside what came; None for the first round."""
+    if proposal is None:
+        return None
+    best = max(c.reward for c in found)
+    return {
+        "mean": proposal.mean.tolist(),
+        "sd": proposal.sd.tolist(),
+        "acquisition": proposal.acquisition.tolist(),
+        **proposal.diagnostics,
+        "realised_improvement": best - proposal.incumbent if proposal.mean.numel() else None,
+    }

@@ -1,0 +1,149 @@
+"""Problem and exemplars to token ids, and the place of the soft tokens among them.
+
+All wording lives in ``conf/prompt/*.yaml`` and reaches this module as :class:`Wording`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from soft_reasoning.types import Problem, Prompt, UserError, generator_for
+
+PLACEMENTS = ("first", "middle", "last")
+LAYOUTS = ("completion", "chat")
+
+
+@dataclass(frozen=True)
+class ReviewWording:
+    """What a verifier asks: ``head`` (task and exemplars, the same for every problem), then ``ask``
+    with the fields {question} and {solutions}; each solution is one line of the form ``solution`` with
+    the fields {i} and {text}."""
+
+    ask: str
+    head: str = ""
+    solution: str = "{i}. {text}"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The wording of one family of benchmarks.
+
+    A solving prompt is ``head``, the exemplars (``exemplar``, with {question} {thought} {answer}), then
+    ``ask`` (with {question}) and ``cue``, after which the model answers. ``reviews`` holds a
+    :class:`ReviewWording` for each verifier. Generation ends at any of ``stop``.
+    """
+
+    ask: str
+    head: str = ""
+    cue: str = ""
+    exemplar: str = ""
+    stop: Sequence[str] = ()
+    reviews: Mapping[str, ReviewWording] = field(default_factory=dict)
+
+
+class Prompts:
+    """Builds prompts for one run.
+
+    ``layout`` "completion" encodes raw text with the tokenizer's BOS; "chat" wraps the text as a user's
+    message (after ``system``, if any) and appends the cue behind the generation prompt;
+    ``chat_options`` pass through to ``apply_chat_template`` (``enable_thinking`` and the like).
+    ``exemplars`` have the attributes question, thought and answer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        wording: Wording,
+        *,
+        exemplars: Sequence[Any] = (),
+        layout: str = "completion",
+        system: str | None = None,
+        chat_options: Mapping[str, Any] | None = None,
+    ):
+        if layout not in LAYOUTS:
+            raise UserError(f"prompt.layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
+        if layout == "chat" and not getattr(tokenizer, "chat_template", None):
+            raise UserError("prompt.layout=chat: this model's tokenizer has no chat template; "
+                            "use prompt.layout=completion")  # fmt: skip
+        if exemplars and not wording.exemplar:
+            raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
+        self.tokenizer = tokenizer
+        self.wording = wording
+        self.stop = tuple(wording.stop)
+        self.layout = layout
+        self.system = system
+        self.chat_options = dict(chat_options or {})
+        shown = [
+            wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer) for e in exemplars
+        ]
+        self._head = wording.head + "".join(shown)
+        self._cue = len(tokenizer.encode(wording.cue, add_special_tokens=False)) if wording.cue else 0
+        self._shared: dict[str, tuple[int, ...]] = {}
+
+    def solve(self, problem: Problem) -> Prompt:
+        """The prompt that asks for a solution. Raises UserError for an empty question."""
+        return self._build("solve", self._head, self.wording.ask, self.wording.cue, _question(problem))
+
+    def review(self, kind: str, problem: Problem, solutions: Sequence[str]) -> Prompt:
+        """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``."""
+        if kind not in self.wording.reviews:
+            known = ", ".join(sorted(self.wording.reviews)) or "none"
+            raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
+        wording = self.wording.reviews[kind]
+        listed = "\n".join(
+            wording.solution.format(i=i, text=" ".join(text.split())) for i, text in enumerate(solutions, start=1)
+        )
+        return self._build(kind, wording.head, wording.ask, "", _question(problem), listed)
+
+    def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
+        """Index in ``prompt.ids`` before which soft tokens go.
+
+        ``last``: after the prompt, cue included; ``first``: after any BOS; ``middle``: drawn once a
+        problem, uniformly from the token positions between the two, before the cue (Section "Impact of
+        Special Token Placement").
+        """
+        if placement not in PLACEMENTS:
+            raise UserError(f"method.placement: expected one of {', '.join(PLACEMENTS)}, got {placement!r}")
+        if placement == "last":
+            return len(prompt.ids)
+        first = int(bool(prompt.ids) and prompt.ids[0] == getattr(self.tokenizer, "bos_token_id", None))
+        if placement == "first":
+            return first
+        span = max(1, len(prompt.ids) - prompt.cue - first - 1)
+        draw = generator_for(seed, problem_id, "placement")
+        return first + 1 + int(torch.randint(span, (), generator=draw))
+
+    def _build(self, kind: str, head: str, ask: str, cue: str, question: str, solutions: str = "") -> Prompt:
+        def encode(question: str, solutions: str) -> tuple[int, ...]:
+            return self._encode(head + ask.format(question=question, solutions=solutions), cue)
+
+        if kind not in self._shared:
+            one, two = encode("Aye, zinc", "0"), encode("7 (seven)", "x")
+            same = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))
+            self._shared[kind] = one[:same]
+        ids = encode(question, solutions)
+        prefix = self._shared[kind]
+        shared = len(prefix) if ids[: len(prefix)] == prefix and len(ids) > len(prefix) else 0
+        return Prompt(ids=ids, shared=shared, cue=self._cue if cue else 0)
+
+    def _encode(self, text: str, cue: str) -> tuple[int, ...]:
+        if self.layout == "completion":
+            return tuple(self.tokenizer.encode(text + cue))
+        messages = [{"role": "user", "content": text}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        ids = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=True, **self.chat_options
+        )["input_ids"]
+        return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
+
+
+def _question(problem: Problem) -> str:
+    question = problem.question.strip()
+    if not question:
+        raise UserError(f"problem {problem.id}: expected a question, got empty text")
+    return question

@@ -1,0 +1,74 @@
+"""The final answer, once a search has ended. The paper defines no rule; each below is one config value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.types import Candidate, UserError
+
+RULES = (
+    "vote", "reward_vote", "round_vote", "posterior_vote", "best_reward", "best_posterior_mean", "verifier",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FinalAnswer:
+    """``rule`` is one of RULES.
+
+    Votes run over the candidates, and over the verifier's own answers (one a round, ``verifier_weight``
+    candidates' worth each; 0 leaves them out), under the grader's equality:
+    ``vote`` each candidate counts 1; ``reward_vote`` its reward's height above the lowest seen;
+    ``round_vote`` its round (from 1); ``posterior_vote`` its posterior mean's height above the lowest.
+    ``best_reward`` and ``best_posterior_mean`` take one candidate's answer; ``verifier`` the verifier's
+    last parsed answer, and the vote where there is none.
+    """
+
+    rule: str = "vote"
+    verifier_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise UserError(f"final.rule: expected one of {', '.join(RULES)}, got {self.rule!r}")
+        if self.verifier_weight < 0:
+            raise UserError(f"final.verifier_weight: expected 0 or more, got {self.verifier_weight}")
+
+    @property
+    def needs_posterior(self) -> bool:
+        return self.rule in ("posterior_vote", "best_posterior_mean")
+
+    def choose(
+        self,
+        candidates: Sequence[Candidate],
+        verifier_answers: Sequence[Sequence[str | None]],
+        grader: Grader,
+        answer_type: str,
+        posterior_mean: Sequence[float] | None = None,
+    ) -> str | None:
+        """The answer, or None when nobody gave one. ``verifier_answers``: per round, each sample's."""
+        if self.rule == "verifier":
+            for answers in reversed(verifier_answers):
+                answer = grader.vote(answers, answer_type)
+                if answer is not None:
+                    return answer
+        if self.rule in ("best_reward", "best_posterior_mean"):
+            scores = posterior_mean if self.rule == "best_posterior_mean" else [c.reward for c in candidates]
+            parsed = [(s, -i) for i, (s, c) in enumerate(zip(scores, candidates, strict=True)) if c.answer is not None]
+            return candidates[-max(parsed)[1]].answer if parsed else None
+        answers = [c.answer for c in candidates]
+        weights = self._weights(candidates, posterior_mean)
+        for number, samples in enumerate(verifier_answers, start=1):
+            share = self.verifier_weight * (number if self.rule == "round_vote" else 1) / max(1, len(samples))
+            answers += samples
+            weights += [share] * len(samples)
+        return grader.vote(answers, answer_type, weights=weights)
+
+    def _weights(self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None) -> list[float]:
+        if self.rule == "round_vote":
+            return [float(c.round + 1) for c in candidates]
+        if self.rule in ("reward_vote", "posterior_vote"):
+            scores = posterior_mean if self.rule == "posterior_vote" else [c.reward for c in candidates]
+            lowest = min(scores, default=0.0)
+            return [1e-6 + s - lowest for s in scores]  # a lone answer still counts
+        return [1.0] * len(candidates)

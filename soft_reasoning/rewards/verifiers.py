@@ -1,0 +1,191 @@
+"""Verifiers: the same model judges a round's candidates (Section 2.2, Appendix "Prompts for Verifiers").
+
+A verifier is a generator like a method: it yields wishes and returns a :class:`Verdict`. It sees the
+problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from soft_reasoning.context import Context
+from soft_reasoning.types import (
+    GREEDY, Candidate, Completion, Generate, Problem, Request, Sampling, UserError, Wish,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``scores`` in [0, 1], one a candidate (None: not judged); ``answers`` the verifier's own, one a
+    sample it wrote; ``texts`` what it wrote."""
+
+    scores: tuple[float | None, ...]
+    answers: tuple[str | None, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class Verifier(Protocol):
+    name: str
+
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, *, stage: str
+    ) -> Generator[Wish, Any, Verdict]:
+        """``stage`` names the round, for seeds."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoVerifier:
+    """Judges nothing: rewards are coherence alone and only candidates vote."""
+
+    name: str = "none"
+
+    def verify(self, problem, candidates, context, *, stage):
+        return Verdict(scores=(None,) * len(candidates))
+        yield
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Compares with the gold answer: for analysis only, an upper bound on what a verifier can give."""
+
+    name: str = "oracle"
+
+    def verify(self, problem, candidates, context, *, stage):
+        return Verdict(scores=tuple(float(context.grader.correct(c.answer, problem)) for c in candidates))
+        yield
+
+
+@dataclass(frozen=True)
+class ModelVerifier:
+    """Shared by the four verifiers of the paper: prompts, samples, token limit.
+
+    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone. ``samples`` > 1
+    draws that many judgements at ``temperature`` and averages their scores.
+    """
+
+    name: str
+    samples: int = 1
+    temperature: float = 0.0
+    show: str = "reasoning"
+    max_new_tokens: int = 300
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UserError(f"verifier.samples: expected at least 1, got {self.samples}")
+        if self.samples > 1 and self.temperature <= 0:
+            raise UserError("verifier.temperature: several samples need a temperature above 0, "
+                            f"got {self.temperature}")  # fmt: skip
+        if self.show not in ("reasoning", "answer"):
+            raise UserError(f"verifier.show: expected reasoning or answer, got {self.show!r}")
+
+    def _requests(self, problem, shown: Sequence[Candidate], context: Context, stage: str) -> list[Request]:
+        texts = [c.text if self.show == "reasoning" else f"Answer: {c.answer}" for c in shown]
+        prompt = context.prompts.review(self.name, problem, texts)
+        base = Request(
+            prompt_ids=prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens,
+            stop=context.prompts.stop, role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
+        )  # fmt: skip
+        return [
+            replace(base, seed=context.stream(problem.id, self.name, stage, sample))
+            for sample in range(self.samples)
+        ]
+
+    def verify(self, problem, candidates, context, *, stage):
+        problem = problem.without_gold()
+        shown = [i for i, c in enumerate(candidates) if c.answer is not None]
+        scores: list[float | None] = [0.0] * len(candidates)
+        if not shown:
+            return Verdict(scores=tuple(scores))
+        groups = self._groups(shown)
+        requests = [
+            request
+            for g, group in enumerate(groups)
+            for request in self._requests(problem, [candidates[i] for i in group], context, f"{stage}-{g}")
+        ]
+        completions: list[Completion] = yield Generate(requests)
+        answers: list[str | None] = []
+        for g, group in enumerate(groups):
+            for completion in completions[g * self.samples : (g + 1) * self.samples]:
+                agreed, answer = self._judge(completion.text, [candidates[i] for i in group], problem, context)
+                answers += [answer] if self.answers_itself else []
+                for i, one in zip(group, agreed, strict=True):
+                    scores[i] += one / self.samples
+        return Verdict(tuple(scores), tuple(answers), tuple(c.text for c in completions))
+
+
+class _Multi:
+    """All candidates in one prompt."""
+
+    def _groups(self, shown: list[int]) -> list[list[int]]:
+        return [shown]
+
+
+class _Single:
+    """One prompt a candidate."""
+
+    def _groups(self, shown: list[int]) -> list[list[int]]:
+        return [[i] for i in shown]
+
+
+class _Generate:
+    """The verifier writes a fresh solution; candidates that agree with its answer score 1."""
+
+    answers_itself = True
+
+    def _judge(self, text, candidates, problem, context):
+        answer = context.grader.extract(text, problem.answer_type)
+        equal = context.grader.equal
+        return [
+            float(answer is not None and equal(c.answer, answer, problem.answer_type)) for c in candidates
+        ], answer
+
+
+class _Judge:
+    """The verifier names the right candidates on its last ``Correct:`` line: their numbers, or None."""
+
+    answers_itself = False
+
+    def _judge(self, text, candidates, problem, context):
+        named = verdict_numbers(text)
+        return [float(i in named) for i in range(1, len(candidates) + 1)], None
+
+
+def verdict_numbers(text: str) -> frozenset[int]:
+    """The integers on the last ``Correct:`` line of ``text``, or on its first line where no such line
+    stands (the prompt may end in ``Correct:``); "None" and anything else without digits is empty."""
+    marked = re.findall(r"Correct:([^\n]*)", text)
+    line = marked[-1] if marked else text.strip().partition("\n")[0]
+    return frozenset(int(number) for number in re.findall(r"\d+", line)[:64])
+
+
+@dataclass(frozen=True)
+class MultiGenerate(_Multi, _Generate, ModelVerifier):
+    """A fresh solution from all candidates (the paper's choice)."""
+
+    name: str = "multi_generate"
+
+
+@dataclass(frozen=True)
+class SingleGenerate(_Single, _Generate, ModelVerifier):
+    """A fresh solution from one candidate."""
+
+    name: str = "single_generate"
+
+
+@dataclass(frozen=True)
+class MultiJudge(_Multi, _Judge, ModelVerifier):
+    """The numbers of the right candidates."""
+
+    name: str = "multi_judge"
+
+
+@dataclass(frozen=True)
+class SingleJudge(_Single, _Judge, ModelVerifier):
+    """1 for a right candidate, 0 or None for a wrong one."""
+
+    name: str = "single_judge"
