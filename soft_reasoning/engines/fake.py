@@ -1,0 +1,167 @@
+"""An engine without weights: a deterministic language model of a few dozen lines, for tests and docs.
+
+Its next token is a function of the tokens so far, so everything that holds of a real model holds of it:
+a completion can be continued from any of its prefixes, a soft token equal to a token's embedding acts as
+that token, any other acts as its nearest token. It opens in one of eight ways, names two small numbers
+that depend on the whole text before them, and ends: " We total is 7. Answer: 12".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engines.decode import decode_batch
+from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
+from soft_reasoning.engines.planning import Job, job_of
+from soft_reasoning.engines.text import StopWatch
+from soft_reasoning.types import Completion, Request
+
+PEAK = 12.0
+"""Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
+NOISE_ROWS = 251
+
+
+class FakeEngine:
+    """Answers any prompt with an ``Answer: <0..20>``; see the module for how.
+
+    Example:
+        >>> engine = FakeEngine()
+        >>> prompt = tuple(engine.tokenizer.encode("Question: how many?"))
+        >>> engine.generate([Request(prompt)])[0].text
+    """
+
+    def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
+        self.tokenizer = FakeTokenizer()
+        self.hidden_size = hidden_size
+        self.context_length = context_length
+        self._table = _embedding_table(self.tokenizer, hidden_size)
+        self._normed = torch.nn.functional.normalize(self._table, dim=-1)
+        self.embedding_rms = float(self._table.double().square().mean().sqrt())
+        self._model = _Model(self.tokenizer)
+        self._watch = StopWatch(self.tokenizer)
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32."""
+        return self._table[torch.tensor(list(ids), dtype=torch.long)].clone()
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
+        jobs = [self._job(i, r) for i, r in enumerate(requests)]
+        if not jobs:
+            return []
+        eos = frozenset([self.tokenizer.eos_token_id])
+        runner = _Runner(self, self._model)
+        return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=eos, watch=self._watch)
+
+    def next_token_logits(
+        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
+    ) -> Tensor:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
+        jobs = [self._job(i, Request(tuple(p), max_new_tokens=1)) for i, p in enumerate(prompts)]
+        rows = [self._model.logits(job.prefix + job.tail) for job in jobs]
+        logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)
+        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
+
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        best = (torch.nn.functional.normalize(x.float(), dim=-1) @ self._normed.T).topk(count, dim=-1)
+        return [
+            list(zip(tokens, values, strict=True))
+            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _job(self, index: int, request: Request) -> Job:
+        return job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
+
+
+def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
+    """(V, D) of RMS 0.1. The openers lie close together, so that a perturbed one may act as another."""
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(tokenizer.vocab_size, hidden_size, generator=generator)
+    openers = [tokenizer.encode(text, add_special_tokens=False)[0] for text in OPENERS]
+    table[openers] = 0.95 * torch.randn(hidden_size, generator=generator) + 0.3 * table[openers]
+    return 0.1 * table
+
+
+class _Runner:
+    """Feeds the fake model to the decode loop."""
+
+    granularity = 1
+
+    def __init__(self, engine: FakeEngine, model: _Model) -> None:
+        self._engine, self._model = engine, model
+        self._rows: list[tuple[int, ...]] = []
+
+    def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
+        seen: set[tuple[int, ...]] = set()
+        cached = []
+        for job in jobs:
+            nearest = [] if job.soft is None else self._engine.nearest_tokens(job.soft, 1)
+            self._rows.append(job.prefix + tuple(row[0][0] for row in nearest) + job.tail)
+            cached.append(len(job.prefix) if job.prefix in seen else 0)
+            seen.add(job.prefix)
+        return self._logits(), cached
+
+    def step(self, tokens: Tensor) -> Tensor:
+        self._rows = [row + (token,) for row, token in zip(self._rows, tokens.tolist(), strict=True)]
+        return self._logits()
+
+    def keep(self, rows: Sequence[int]) -> list[int]:
+        self._rows = [self._rows[r] for r in rows]
+        return list(rows)
+
+    def _logits(self) -> Tensor:
+        return torch.stack([self._model.logits(row) for row in self._rows])
+
+
+class _Model:
+    """The fake language model: (token ids) -> logits of the next token."""
+
+    def __init__(self, tokenizer: FakeTokenizer) -> None:
+        def token(text: str) -> int:
+            (found,) = tokenizer.encode(text, add_special_tokens=False)
+            return found
+
+        self._openers = [token(t) for t in OPENERS]
+        self._numbers = [token(t) for t in NUMBERS]
+        self._is_number = set(self._numbers)
+        self._the_end = tokenizer.eos_token_id
+        self._stop, self._colon, self._newline = token("."), token(":"), token("\n")
+        self._is, self._total, self._answer = token(" is"), token(" total"), token(" Answer")
+        self._cues = {self._answer, token("Answer")}
+        size = (NOISE_ROWS, tokenizer.vocab_size)
+        self._noise = torch.randn(*size, generator=torch.Generator().manual_seed(1))
+
+    def logits(self, ids: tuple[int, ...]) -> Tensor:
+        """(V,) float32."""
+        digest = int.from_bytes(hashlib.blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
+        choices = self._choices(ids)
+        logits = self._noise[digest % NOISE_ROWS].clone()
+        logits[torch.tensor(choices)] = PEAK
+        logits[choices[digest % len(choices)]] = PEAK + 1
+        return logits
+
+    def _choices(self, ids: tuple[int, ...]) -> list[int]:
+        """The tokens that may follow: a sentence that opens, states a total, then the answer."""
+        before, last = (None, None, *ids)[-2:]
+        if last in self._openers:
+            return [self._total]
+        if last == self._total:
+            return [self._is]
+        if last == self._is or last in self._cues or (last == self._colon and before in self._cues):
+            return [self._colon] if last in self._cues else self._numbers
+        if last in self._is_number:
+            return [self._newline] if before == self._colon else [self._stop]
+        if last == self._stop and before in self._is_number:
+            return [self._answer]
+        if last == self._newline and before in self._is_number:
+            return [self._the_end]
+        return self._openers

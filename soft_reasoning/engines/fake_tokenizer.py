@@ -1,0 +1,75 @@
+"""A tokenizer with a fixed vocabulary of words, for :mod:`soft_reasoning.engines.fake`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+OPENERS = (" First", " Then", " We", " Let", " So", " Now", " Start", " Each")
+NUMBERS = tuple(f" {n}" for n in range(21))
+_WORDS = (
+    "the of and to a in is has have had how many much more than each left total are was were it they he she "
+    "all now then so per day days week Question Thought Answer Analysis step by think problem solution number "
+    "True False Yes No Solve with for from at on not that this what apples books bought gave sold"
+)
+
+
+class FakeTokenizer:
+    """Longest match over whole words (with or without a leading space), numbers and single bytes.
+
+    Any text is encoded and decoded without loss; the longest match wins, so ids depend on the text alone.
+    """
+
+    bos_token_id = 0
+    eos_token_id = 1
+    pad_token_id = 2
+    bos_token, eos_token, pad_token = "<s>", "</s>", "<pad>"
+    all_special_ids = [0, 1, 2]
+    chat_template = None
+    is_fast = False
+
+    def __init__(self) -> None:
+        words = dict.fromkeys(w for word in _WORDS.split() for w in (word, " " + word))
+        words.update(dict.fromkeys([*OPENERS, *NUMBERS]))
+        self._pieces = [bytes([b]) for b in range(256)] + [w.encode() for w in words]
+        self._ids = {piece: i + 3 for i, piece in enumerate(self._pieces)}
+        self._longest = max(map(len, self._pieces))
+        self.vocab_size = len(self._pieces) + 3
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __call__(self, text: str, add_special_tokens: bool = True, **_: object) -> dict[str, list[int]]:
+        ids = self.encode(text, add_special_tokens=add_special_tokens)
+        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        data, at = text.encode(), 0
+        ids = [self.bos_token_id] if add_special_tokens else []
+        while at < len(data):
+            for size in range(min(self._longest, len(data) - at), 0, -1):
+                known = self._ids.get(data[at : at + size])
+                if known is not None and not (size > 1 and self._splits_word(data, at + size)):
+                    ids.append(known)
+                    at += size
+                    break
+        return ids
+
+    def decode(
+        self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
+    ) -> str:
+        special = {0: self.bos_token, 1: self.eos_token, 2: self.pad_token}
+        parts = [
+            self._pieces[i - 3] if i >= 3 else b"" if skip_special_tokens else special[i].encode() for i in ids
+        ]
+        return b"".join(parts).decode(errors="replace")
+
+    def batch_decode(self, sequences: Sequence[Sequence[int]], **options: bool) -> list[str]:
+        return [self.decode(ids, **options) for ids in sequences]
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self.decode([i]) for i in ids]
+
+    @staticmethod
+    def _splits_word(data: bytes, end: int) -> bool:
+        """Whether a match ending at ``end`` would cut a word or a number in two."""
+        return end < len(data) and chr(data[end - 1]).isalnum() and chr(data[end]).isalnum()
