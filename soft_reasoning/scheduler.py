@@ -1,0 +1,243 @@
+"""Drives many problems at once and merges what they ask for into batches.
+
+A method is a generator for one problem. The scheduler advances every live problem until each of them
+waits, then answers: first all proposals (cheap, and their problems join the next batch), otherwise every
+generation in one engine call. What a problem receives depends on its own wishes alone, so its result is the
+same for any ``max_live`` and any order, as far as engine and optimiser keep their promise of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from time import perf_counter
+from typing import Any, TypeVar
+
+import torch
+
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.methods.base import Context, Method
+from soft_reasoning.types import (
+    Completion,
+    Generate,
+    NextLogits,
+    Problem,
+    Propose,
+    Result,
+    Usage,
+    UserError,
+)
+
+MAX_LIVE = 64
+"""Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
+
+KINDS = ("engine", "optimiser", "method")
+"""What a drive's time is spent on: the language model, proposals, and the methods' own code."""
+
+T = TypeVar("T")
+
+
+class ProblemError(RuntimeError):
+    """A fault of ours while solving one problem; names the problem, and has the fault as its cause."""
+
+
+@dataclass
+class Clock:
+    """Where the time of a drive went (seconds, by kind) and what its engine wrote so far."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    generated_tokens: int = 0
+    sequences: int = 0
+    live: int = 0
+
+    @contextmanager
+    def measure(self, kind: str) -> Iterator[None]:
+        """Add the time spent inside to ``seconds[kind]``, also when it ends in an exception."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + perf_counter() - start
+
+
+class _Live:
+    """A problem under way: its generator, the wish it waits for, and its token counts by role."""
+
+    def __init__(self, problem: Problem, method: Method, context: Context) -> None:
+        self.problem = problem
+        self.usage: dict[str, Usage] = {}
+        self.wish: Any = None
+        self._steps = method.solve(problem, context)
+
+    def advance(self, answer: Any) -> Result | None:
+        """Hand the wish's answer over; the result when that was the last one."""
+        try:
+            self.wish = self._steps.send(answer)
+        except StopIteration as stop:
+            return replace(stop.value, usage=dict(sorted(self.usage.items())))
+        if not isinstance(self.wish, Generate | NextLogits | Propose):
+            raise TypeError(f"expected Generate, NextLogits or Propose, got {type(self.wish).__name__}")
+        return None
+
+    def count(self, role: str, usage: Usage) -> None:
+        self.usage[role] = self.usage.get(role, Usage()) + usage
+
+    def failed(self, error: Exception) -> Exception:
+        """``error`` as the caller sees it: naming the problem, a user's fault staying a user's fault."""
+        if isinstance(error, UserError):
+            return UserError(f"problem {self.problem.id}: {error}")
+        return ProblemError(f"problem {self.problem.id}: {type(error).__name__}: {error}")
+
+
+def drive(
+    problems: Iterable[Problem],
+    method: Method,
+    context: Context,
+    *,
+    engine: Engine | None = None,
+    max_live: int = MAX_LIVE,
+    clock: Clock | None = None,
+    on_tick: Callable[[Clock], None] | None = None,
+) -> Iterator[tuple[Problem, Result]]:
+    """Solve ``problems``, at most ``max_live`` at a time, yielding each result as it is finished.
+
+    ``engine`` defaults to ``context.engine``. ``problems`` is read lazily, so memory is bounded by
+    ``max_live``. ``clock`` is filled in, and ``on_tick`` called with it after every engine call.
+
+    Raises UserError or ProblemError naming the problem at fault, after the problems that had finished by
+    then were yielded.
+    """
+    if max_live < 1:
+        raise UserError(f"max_live: expected at least 1, got {max_live}; give how many problems run at once")
+    engine = context.engine if engine is None else engine
+    clock = Clock() if clock is None else clock
+    source = iter(problems)
+    live: list[_Live] = []
+    while True:
+        admitted = [_Live(problem, method, context) for problem in islice(source, max_live - len(live))]
+        live += admitted
+        clock.live = len(live)
+        if not live:
+            return
+        if admitted:
+            yield from _advance([(one, None) for one in admitted], live, clock)
+        elif proposing := [one for one in live if isinstance(one.wish, Propose)]:
+            with clock.measure("optimiser"):
+                answers = _propose(proposing)
+            yield from _advance(answers, live, clock)
+        else:
+            with clock.measure("engine"):
+                answers = _run_engine(live, engine, clock)
+            if on_tick is not None:
+                on_tick(clock)
+            yield from _advance(answers, live, clock)
+
+
+def _advance(
+    answers: Sequence[tuple[_Live, Any]], live: list[_Live], clock: Clock
+) -> Iterator[tuple[Problem, Result]]:
+    """Send each answer; take the finished out of ``live`` and yield them, then raise the first failure."""
+    finished: list[tuple[Problem, Result]] = []
+    ended: set[int] = set()
+    failure: tuple[_Live, Exception] | None = None
+    with clock.measure("method"):
+        for one, answer in answers:
+            try:
+                result = one.advance(answer)
+            except Exception as error:
+                failure = (one, error)
+                break
+            if result is not None:
+                finished.append((one.problem, result))
+                ended.add(id(one))
+    live[:] = [one for one in live if id(one) not in ended]
+    yield from finished
+    if failure is not None:
+        one, error = failure
+        raise one.failed(error) from error
+
+
+def _grouped(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """``items`` by ``key``, groups and members in order of first appearance."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _propose(proposing: Sequence[_Live]) -> list[tuple[_Live, Any]]:
+    """One ``optimiser.propose`` call for all problems whose data have the same shape and stream."""
+
+    def stream(one: _Live) -> Hashable:
+        wish = one.wish
+        return (id(wish.optimiser), *wish.U.shape, wish.k, wish.round, wish.seed)
+
+    answers: list[tuple[_Live, Any]] = []
+    for group in _grouped(proposing, stream):
+        wish = group[0].wish
+        proposals = wish.optimiser.propose(
+            torch.stack([one.wish.U for one in group]),  # (b, n, d)
+            torch.stack([one.wish.y for one in group]),  # (b, n)
+            wish.k,
+            seed=wish.seed,
+            round=wish.round,
+            keys=[one.problem.id for one in group],
+        )
+        answers += zip(group, proposals, strict=True)
+    return answers
+
+
+def _run_engine(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
+    """All generations in one call, and one call for each set of token ids whose logits are wanted."""
+    generating = [one for one in live if isinstance(one.wish, Generate)]
+    choosing = [one for one in live if isinstance(one.wish, NextLogits)]
+    answers = _generate(generating, engine, clock) if generating else []
+    for group in _grouped(choosing, lambda one: one.wish.ids):
+        answers += _next_logits(group, engine, clock)
+    return answers
+
+
+def _generate(generating: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
+    requests = [request for one in generating for request in one.wish.requests]
+    try:
+        completions = engine.generate(requests) if requests else []
+    except (UserError, ValueError) as error:
+        _name_the_problem(generating, lambda one: engine.generate(one.wish.requests))
+        raise error
+    if len(completions) != len(requests):
+        raise RuntimeError(f"engine: expected {len(requests)} completions, got {len(completions)}")
+    rest = iter(completions)
+    answers: list[tuple[_Live, Any]] = []
+    for one in generating:
+        own: list[Completion] = list(islice(rest, len(one.wish.requests)))
+        for request, done in zip(one.wish.requests, own, strict=True):
+            one.count(request.role, Usage(done.prompt_tokens, done.cached_tokens, done.generated_tokens, 1))
+        clock.sequences += len(own)
+        clock.generated_tokens += sum(done.generated_tokens for done in own)
+        answers.append((one, own))
+    return answers
+
+
+def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
+    prompts = [prompt for one in group for prompt in one.wish.prompts]
+    try:
+        logits = engine.next_token_logits(prompts, group[0].wish.ids)
+    except (UserError, ValueError) as error:
+        _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, one.wish.ids))
+        raise error
+    clock.sequences += len(prompts)
+    for one in group:
+        read = sum(map(len, one.wish.prompts))
+        one.count(one.wish.role, Usage(prompt_tokens=read, sequences=len(one.wish.prompts)))
+    return list(zip(group, logits.split([len(one.wish.prompts) for one in group]), strict=True))
+
+
+def _name_the_problem(waiting: Sequence[_Live], ask: Callable[[_Live], Any]) -> None:
+    """Ask again one problem at a time, to raise the refusal of a merged call with its problem's name."""
+    for one in waiting:
+        try:
+            ask(one)
+        except (UserError, ValueError) as error:
+            raise one.failed(error) from error
