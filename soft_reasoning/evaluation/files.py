@@ -1,0 +1,101 @@
+"""The files of a run's folder: their names, how they are read, and writing one whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.types import UserError
+
+MANIFEST, SAMPLES, TIMING, RESULTS, REPORT = (
+    "manifest.json",
+    "samples.jsonl",
+    "timing.jsonl",
+    "results.json",
+    "report.md",
+)
+
+
+def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The records of a run, one at a time; a torn last line is left out.
+
+    Raises UserError when there are none, and for a line torn elsewhere.
+    """
+    path = Path(folder) / SAMPLES
+    if not path.is_file():
+        raise UserError(f"expected a run's folder with {SAMPLES}, found none in {folder}; check the path")
+    for _, record in scan_records(path):
+        yield record
+
+
+def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of a run. Raises UserError when it is missing or damaged."""
+    path = Path(folder) / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        manifest["config"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: expected the manifest of the results in this folder, found none that can be read; "
+            "start over with fresh=true, or choose another folder with hydra.run.dir="
+        ) from error
+    return manifest
+
+
+def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
+    """Seconds by kind, summed over every start of the run; lines torn by a crash are left out."""
+    total: dict[str, float] = {}
+    path = Path(folder) / TIMING
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            seconds = json.loads(line)
+        except ValueError:
+            continue
+        for kind, value in seconds.items():
+            total[kind] = total.get(kind, 0.0) + value
+    return total
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value``, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``, whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(end of the line in bytes, record) for each whole line; stops before a torn last one."""
+    end = 0
+    with open(path, "rb") as file:
+        torn: int | None = None
+        for number, line in enumerate(file, start=1):
+            if torn is not None:
+                raise UserError(
+                    f"{path}, line {torn}: expected a record, found a torn or edited line; restore or delete "
+                    "that line, or start over with fresh=true"
+                )
+            record = _record(line)
+            if record is None:
+                torn = number
+                continue
+            end += len(line)
+            yield end, record
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "doc_id" in record else None

@@ -1,0 +1,139 @@
+"""What a run was made with: its configuration, and the versions, model and device behind it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.types import UserError
+
+IGNORED = ("fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "hydra")
+"""Keys that change no problem's result: how a run is watched, batched, or how many problems it takes."""
+
+PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
+ENVIRONMENT = ("git_commit", "versions", "model", "device")
+"""The manifest's entries that may differ on a resume, with a note."""
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``config`` as dotted keys; lists are values, and so are empty mappings."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
+    """The dotted keys that results depend on. ``ignore`` names keys, groups of keys, or ``*`` patterns."""
+
+    def ignored(key: str) -> bool:
+        return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
+
+    return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
+
+
+def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> str:
+    """Twelve hexadecimal digits that change with any key that results depend on."""
+    text = json.dumps(result_keys(config, ignore), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def refuse_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, ignore: Sequence[str] = IGNORED
+) -> None:
+    """Raise UserError naming each key whose value would change the results already in ``folder``."""
+    before, after = (json.loads(json.dumps(result_keys(c, ignore), default=str)) for c in (old, new))
+    changes = [
+        f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
+        for key in sorted(before | after)
+        if before.get(key) != after.get(key) or (key in before) != (key in after)
+    ]
+    if changes:
+        raise UserError(
+            f"{folder} holds results of another configuration ({'; '.join(changes)}); "
+            "restore these values, start over with fresh=true, or choose another folder with hydra.run.dir="
+        )
+
+
+def _shown(flat: Mapping[str, Any], key: str) -> str:
+    return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
+
+
+def manifest_of(
+    config: Mapping[str, Any], ignore: Sequence[str] = IGNORED, about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The manifest of a run that begins now; ``about`` adds what only the caller knows (model, device)."""
+    return {
+        "config_hash": config_hash(config, ignore),
+        "git_commit": git_commit(),
+        "versions": {"python": platform.python_version(), **versions()},
+        "model": None,
+        "device": None,
+        **(about or {}),
+        "config": json.loads(json.dumps(config, default=str)),
+    }
+
+
+def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Which of the versions, model files and devices differ between two manifests, in words."""
+    before, after = (flatten({key: m.get(key) for key in ENVIRONMENT}) for m in (old, new))
+    return [
+        f"{key.removeprefix('versions.')}: {_shown(before, key)} -> {_shown(after, key)}"
+        for key in sorted(before | after)
+        if before.get(key) != after.get(key)
+    ]
+
+
+def versions() -> dict[str, str | None]:
+    """The installed version of every package that results may depend on."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # a clone that is not installed
+            found[name] = None
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the package's own clone, ``-dirty`` when files differ; None outside of one."""
+    package = Path(__file__).resolve().parent.parent
+
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(package), *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    if git("ls-files", "--error-unmatch", "types.py") is None:  # installed inside somebody else's clone
+        return None
+    return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def describe_engine(engine: Any) -> dict[str, Any]:
+    """Model and device of ``engine``, as far as it shows them: the names a Hugging Face model carries."""
+    model = getattr(engine, "model", None)
+    config = getattr(model, "config", None)
+    parameter = next(iter(model.parameters()), None) if model is not None else None
+    return {
+        "model": {
+            "engine": type(engine).__name__,
+            "path": getattr(config, "_name_or_path", None),
+            "revision": getattr(config, "_commit_hash", None),
+            "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
+        },
+        "device": None if parameter is None else str(parameter.device),
+    }

@@ -1,0 +1,212 @@
+"""Metrics of a run, from its records and a grader alone: a finished run can be graded again.
+
+``grade`` reduces a record to what metrics need, so that thousands of problems fit in memory;
+``summarise`` turns those into the numbers of ``results.json``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from soft_reasoning.evaluation.records import problem_of
+from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
+from soft_reasoning.types import Usage
+
+if TYPE_CHECKING:
+    from soft_reasoning.answers import Grader
+
+FIRST = 5
+"""Candidates that coverage@5 looks at: as many as the paper's baselines draw."""
+
+
+@dataclass(frozen=True)
+class GradedCandidate:
+    """One candidate: whether it is right (None without gold), and what search and verifier made of it."""
+
+    correct: bool | None
+    parsed: bool
+    round: int
+    reward: float | None
+    verified: float | None
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One problem: whether its final answer is right (None without gold), its candidates and its cost."""
+
+    doc_id: str
+    correct: bool | None
+    parsed: bool
+    candidates: tuple[GradedCandidate, ...]
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    difficulty: str | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of candidates there were."""
+        return 1 + max((c.round for c in self.candidates), default=-1)
+
+    def covered(self, first: int | None = None) -> bool:
+        """Whether any candidate (of the ``first``) is right; a verifier's own answers are none of them."""
+        return any(c.correct for c in self.candidates[:first])
+
+
+def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
+    """Grade the final answer and every candidate of a stored record."""
+    problem = problem_of(record)
+
+    def correct(answer: str | None) -> bool | None:
+        return None if problem.gold is None else bool(grader.correct(answer, problem))
+
+    difficulty = problem.doc.get("difficulty")
+    return Graded(
+        doc_id=problem.id,
+        correct=correct(record["answer"]),
+        parsed=record["answer"] is not None,
+        candidates=tuple(
+            GradedCandidate(
+                correct(c["answer"]), c["answer"] is not None, c["round"], c["reward"], c["verified"]
+            )
+            for c in record["candidates"]
+        ),
+        usage={role: Usage(**counts) for role, counts in record["usage"].items()},
+        difficulty=None if difficulty is None else str(difficulty),
+    )
+
+
+def summarise(
+    rows: Sequence[Graded], *, seconds: Mapping[str, float] | None = None, independent: bool = False
+) -> dict[str, Any]:
+    """The metrics of a run, plain values with ``_stderr`` beside each share; None where undefined.
+
+    ``independent`` says that candidates are i.i.d. samples, which pass@m needs.
+    """
+    graded = [row for row in rows if row.correct is not None]
+    metrics: dict[str, Any] = {
+        "problems": len(rows),
+        **_share("exact_match", [row.correct for row in graded]),
+        **_share("coverage", [row.covered() for row in graded]),
+        **_share(f"coverage@{FIRST}", [row.covered(FIRST) for row in graded]),
+        **(_pass(graded) if independent else {}),
+        "unparsed": _mean(not row.parsed for row in rows),
+        "candidates": _mean(len(row.candidates) for row in rows),
+        "candidate_accuracy": _mean(c.correct for row in graded for c in row.candidates),
+        "candidate_unparsed": _mean(not c.parsed for row in rows for c in row.candidates),
+        "rounds": _rounds(rows),
+        "by_round": by_round(rows),
+        "by_difficulty": _by_difficulty(graded),
+        "verifier": _verifier(graded),
+        "tokens": _tokens(rows),
+        "seconds": dict(seconds or {}),
+    }
+    return metrics
+
+
+def _mean(values: Iterable[float | bool | None]) -> float | None:
+    values = [float(v) for v in values if v is not None]
+    return math.fsum(values) / len(values) if values else None
+
+
+def _share(name: str, values: Sequence[float | bool | None]) -> dict[str, float | None]:
+    mean, stderr = mean_stderr([float(v) for v in values if v is not None])
+    return {name: _known(mean), f"{name}_stderr": _known(stderr)}
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _pass(graded: Sequence[Graded]) -> dict[str, float | None]:
+    """pass@m for m = 1, 2, 4, ... and the largest number of samples that every problem has."""
+    least = min((len(row.candidates) for row in graded), default=0)
+    sizes = sorted({2**i for i in range(least.bit_length()) if 2**i <= least} | ({least} if least else set()))
+    out: dict[str, float | None] = {}
+    for m in sizes:
+        each = [pass_at(len(r.candidates), sum(bool(c.correct) for c in r.candidates), m) for r in graded]
+        out |= _share(f"pass@{m}", each)
+    return out
+
+
+def _rounds(rows: Sequence[Graded]) -> dict[str, Any]:
+    ended = Counter(row.rounds for row in rows)
+    return {
+        "mean": _mean(row.rounds for row in rows),
+        "share_ended_after": {str(n): ended[n] / len(rows) for n in sorted(ended)},
+    }
+
+
+def by_round(rows: Sequence[Graded]) -> list[dict[str, Any]]:
+    """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
+
+    Accuracy and rewards are over the problems still searching in that round; coverage is over all.
+    """
+    out = []
+    for number in range(max((row.rounds for row in rows), default=0)):
+        here = [[c for c in row.candidates if c.round == number] for row in rows]
+        rewards = [[c.reward for c in group if c.reward is not None] for group in here]
+        sofar = [[c for c in row.candidates if c.round <= number] for row in rows if row.correct is not None]
+        out.append(
+            {
+                "round": number,
+                "problems": sum(bool(group) for group in here),
+                "accuracy": _mean(c.correct for group in here for c in group),
+                "coverage": _mean(any(c.correct for c in group) for group in sofar),
+                "reward": _mean(r for group in rewards for r in group),
+                "best_reward": _mean(max(group) for group in rewards if group),
+            }
+        )
+    return out
+
+
+def _by_difficulty(graded: Sequence[Graded]) -> dict[str, Any]:
+    levels: dict[str, list[Graded]] = {}
+    for row in graded:
+        if row.difficulty is not None:
+            levels.setdefault(row.difficulty, []).append(row)
+    return {
+        level: {
+            "problems": len(levels[level]),
+            **_share("exact_match", [row.correct for row in levels[level]]),
+            **_share("coverage", [row.covered() for row in levels[level]]),
+        }
+        for level in sorted(levels, key=lambda name: (len(name), name))
+    }
+
+
+def _verifier(graded: Sequence[Graded]) -> dict[str, Any] | None:
+    """How far the verifier can be trusted: agreement with gold over all candidates that it scored."""
+    verdicts = [(c.verified >= 0.5, c.correct) for r in graded for c in r.candidates if c.verified is not None]
+    if not verdicts:
+        return None
+    of_right = _mean(said for said, right in verdicts if right)
+    of_wrong = _mean(not said for said, right in verdicts if not right)
+    return {
+        "accuracy": _mean(said == right for said, right in verdicts),
+        "base_rate": _mean(right for _, right in verdicts),
+        "sensitivity": of_right,
+        "specificity": of_wrong,
+        "balanced_accuracy": None if of_right is None or of_wrong is None else (of_right + of_wrong) / 2,
+    }
+
+
+def _tokens(rows: Sequence[Graded]) -> dict[str, dict[str, int]]:
+    """Tokens and sequences by role and in total, over all problems."""
+    total: dict[str, Usage] = {}
+    for row in rows:
+        for role, usage in row.usage.items():
+            total[role] = total.get(role, Usage()) + usage
+    by_role = {role: total[role] for role in sorted(total)}
+    by_role["total"] = sum(by_role.values(), Usage())
+    return {
+        role: {
+            "prompt": usage.prompt_tokens,
+            "cached": usage.cached_tokens,
+            "generated": usage.generated_tokens,
+            "sequences": usage.sequences,
+        }
+        for role, usage in by_role.items()
+    }

@@ -1,0 +1,159 @@
+"""A run's folder: results on disk before they count, one writer at a time, nothing lost to a crash.
+
+``manifest.json`` says what the run was made with, ``samples.jsonl`` holds one record a problem and
+``timing.jsonl`` where the time went. All else in the folder is computed from these three.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from soft_reasoning.evaluation.files import (
+    MANIFEST, REPORT, RESULTS, SAMPLES, TIMING, read_manifest, scan_records, write_json,
+)  # fmt: skip
+from soft_reasoning.evaluation.manifest import IGNORED, environment_changes, manifest_of, refuse_changes
+from soft_reasoning.types import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; there the folder is not guarded
+    fcntl = None  # type: ignore[assignment]
+
+DERIVED = (RESULTS, REPORT, "*.png")
+"""What is computed from the rest, and removed when a run starts over."""
+
+
+class Store:
+    """The folder of one run, open for writing.
+
+    ``done`` maps the id of every problem already stored to its question; ``notes`` holds, in one line
+    each, what was noticed on opening. ``samples.jsonl`` itself is locked (flock), so a dead process
+    leaves no lock behind.
+
+    Raises UserError when the folder cannot be written, is in use by another process, holds results of
+    another configuration, or when ``samples.jsonl`` is torn anywhere but in its last line.
+
+    Example:
+        >>> with Store(folder, {"seed": 0}) as store:
+        ...     store.append({"doc_id": "0", "answer": "18"})
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        config: Mapping[str, Any],
+        *,
+        ignore: Sequence[str] = IGNORED,
+        fresh: bool = False,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.done: dict[str, str | None] = {}
+        self.notes: list[str] = []
+        self._timing: IO[str] | None = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+        try:
+            self._lock()
+            self._open(config, ignore, fresh, about)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{self.folder} is in use by another run; wait for it to end, or choose another folder with "
+                "hydra.run.dir="
+            ) from error
+
+    def _open(
+        self, config: Mapping[str, Any], ignore: Sequence[str], fresh: bool, about: Mapping[str, Any] | None
+    ) -> None:
+        manifest = manifest_of(config, ignore, about)
+        try:
+            if fresh:
+                self._start_over()
+            if os.fstat(self._samples).st_size:
+                old = read_manifest(self.folder)
+                refuse_changes(old["config"], config, self.folder, ignore)
+                self._resume()
+                if changes := environment_changes(old, manifest):
+                    self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
+            else:
+                write_json(self.folder / MANIFEST, manifest)
+            self._timing = open(self.folder / TIMING, "a", encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+
+    def _start_over(self) -> None:
+        os.ftruncate(self._samples, 0)
+        for pattern in (TIMING, *DERIVED):
+            for path in self.folder.glob(pattern):
+                path.unlink()
+
+    def _resume(self) -> None:
+        """Fill ``done``; cut a torn last line off."""
+        path = self.folder / SAMPLES
+        whole = 0
+        for end, record in scan_records(path):
+            whole = end
+            if record["doc_id"] in self.done:
+                raise UserError(
+                    f"{path}: problem {record['doc_id']} is there twice; delete one of its lines, or start "
+                    "over with fresh=true"
+                )
+            self.done[record["doc_id"]] = record.get("question")
+        if whole < os.fstat(self._samples).st_size:
+            os.ftruncate(self._samples, whole)
+            self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Store one problem's record; it is on disk when this returns.
+
+        Raises UserError when it cannot be written; the same command continues later.
+        """
+        line = memoryview((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
+        try:
+            while line:
+                line = line[os.write(self._samples, line) :]
+            os.fsync(self._samples)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+        self.done[record["doc_id"]] = record.get("question")
+
+    def add_seconds(self, seconds: Mapping[str, float]) -> None:
+        """Add to where the run's time went; may be lost with the process, results are not."""
+        assert self._timing is not None
+        self._timing.write(json.dumps(dict(seconds)) + "\n")
+        self._timing.flush()
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._timing is not None:
+            self._timing.close()
+        os.close(self._samples)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
+        "mend that, or choose another with hydra.run.dir="
+    )
