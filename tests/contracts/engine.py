@@ -1,0 +1,187 @@
+"""What every engine must do. Inherit :class:`EngineContract` and give an ``engine`` and some ``prompts``."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from soft_reasoning.types import Request, Sampling, UserError
+
+
+def same(a, b) -> bool:
+    """Bitwise: tokens, log-probabilities, text and reason."""
+    return (a.token_ids, a.logprobs, a.text, a.finish_reason) == (
+        b.token_ids, b.logprobs, b.text, b.finish_reason,
+    )  # fmt: skip
+
+
+class EngineContract:
+    """``engine`` and ``prompts`` (at least three tuples of ids, of different lengths) are fixtures."""
+
+    new_tokens = 12
+
+    def greedy(self, engine, prompt, **options):
+        return engine.generate([Request(prompt, max_new_tokens=self.new_tokens, **options)])[0]
+
+    def test_sigma_zero_continues_the_greedy_completion(self, engine, prompts):
+        """Invariant 1: the greedy first token's embedding, placed last, gives the greedy continuation."""
+        for prompt in prompts:
+            plain = self.greedy(engine, prompt)
+            soft = engine.embed(plain.token_ids[:1])
+            again = engine.generate([Request(prompt, soft=soft, max_new_tokens=self.new_tokens - 1)])[0]
+            assert again.token_ids == plain.token_ids[1:]
+            assert again.logprobs == pytest.approx(plain.logprobs[1:], abs=1e-4)
+
+    def test_soft_tokens_stand_for_the_tokens_whose_embeddings_they_are(self, engine, prompts):
+        prompt = prompts[0]
+        plain = self.greedy(engine, prompt)
+        last = len(prompt)
+        for position, count in ((0, 1), (0, 3), (2, 1), (last - 4, 3), (last - 1, 1)):
+            soft = engine.embed(prompt[position : position + count])
+            rest = prompt[:position] + prompt[position + count :]
+            got = self.greedy(engine, rest, soft=soft, position=position)
+            assert got.token_ids == plain.token_ids, (position, count)
+            assert got.prompt_tokens == plain.prompt_tokens == last
+        soft = engine.embed(prompt[-3:])
+        assert self.greedy(engine, prompt[:-3], soft=soft).token_ids == plain.token_ids
+
+    def mixed(self, engine, prompts) -> list[Request]:
+        """Requests of every kind side by side."""
+        generator = torch.Generator().manual_seed(3)
+        requests = []
+        for i in range(64):
+            prompt = prompts[i % len(prompts)]
+            count = 1 + i % 2
+            soft = engine.embed(prompt[:count])
+            soft = soft + engine.embedding_rms * torch.randn(soft.shape, generator=generator)
+            kind = i % 8
+            requests.append(
+                Request(
+                    prompt,
+                    soft=soft if kind < 5 else None,
+                    position=(None, 1, len(prompt) // 2)[kind % 3] if kind < 5 else None,
+                    sampling=Sampling(0.9, top_k=20, top_p=0.9) if kind in (4, 6) else Sampling(),
+                    seed=i,
+                    max_new_tokens=3 + i % 11,
+                    shared=len(prompt) - 3 if kind == 3 else 0,
+                )
+            )
+        return requests
+
+    def test_a_request_is_answered_alike_alone_in_a_batch_and_shuffled(self, engine, prompts):
+        """Invariant 2, bitwise."""
+        requests = self.mixed(engine, prompts)
+        together = engine.generate(requests)
+        order = list(range(len(requests)))
+        random.Random(0).shuffle(order)
+        shuffled = engine.generate([requests[i] for i in order])
+        for place, i in enumerate(order):
+            assert same(shuffled[place], together[i])
+        for i, request in enumerate(requests):
+            assert same(engine.generate([request])[0], together[i]), i
+
+    def test_a_sample_follows_its_seed(self, engine, prompts):
+        request = Request(prompts[0], sampling=Sampling(1.5), max_new_tokens=self.new_tokens)
+        runs = engine.generate([replace(request, seed=s) for s in (0, 1, 2, 3, 4, 5, 6, 7, 0)])
+        assert same(runs[0], runs[-1])
+        assert len({run.token_ids for run in runs}) > 1
+
+    def test_top_k_one_and_tiny_top_p_are_greedy(self, engine, prompts):
+        plain = self.greedy(engine, prompts[1])
+        for sampling in (Sampling(5.0, top_k=1), Sampling(1.0, top_p=1e-9), Sampling(0, first_temperature=0)):
+            assert self.greedy(engine, prompts[1], sampling=sampling, seed=4).token_ids == plain.token_ids
+
+    def test_a_hot_first_token_leaves_the_rest_greedy(self, engine, prompts):
+        prompt = prompts[0]
+        hot = Sampling(0.0, first_temperature=30.0, first_top_k=5)
+        firsts = set()
+        top = engine.next_token_logits([prompt])[0].topk(5).indices.tolist()
+        for seed in range(12):
+            run = self.greedy(engine, prompt, sampling=hot, seed=seed)
+            assert run.token_ids[0] in top
+            firsts.add(run.token_ids[0])
+            rest = engine.generate([Request(prompt + run.token_ids[:1], max_new_tokens=self.new_tokens - 1)])[
+                0
+            ]
+            assert rest.token_ids == run.token_ids[1:] or run.finish_reason == "eos"
+        assert len(firsts) > 1
+
+    def test_log_probabilities_are_those_of_the_plain_logits(self, engine, prompts):
+        sampled = Sampling(0.7, top_k=3)
+        for options in ({}, {"sampling": sampled, "seed": 5}):
+            run = self.greedy(engine, prompts[2], **options)
+            history = [prompts[2] + run.token_ids[:i] for i in range(len(run.token_ids))]
+            logits = engine.next_token_logits(history)
+            for token, logprob, row in zip(run.token_ids, run.logprobs, logits, strict=True):
+                assert logprob == pytest.approx(float(row.log_softmax(-1)[token]), abs=1e-4)
+
+    def test_text_is_cut_before_the_earliest_stop_string(self, engine, prompts):
+        plain = self.greedy(engine, prompts[0])
+        text = plain.text
+        assert len(text) >= 4, "the fixture's model should write something"
+        for length in (1, 2, 3):
+            stop = text[2 : 2 + length]
+            run = self.greedy(engine, prompts[0], stop=("never written", stop))
+            assert run.text == text[: text.index(stop)]
+            assert run.finish_reason == "stop"
+            count = len(run.token_ids)
+            assert run.token_ids == plain.token_ids[:count] and len(run.logprobs) == count
+            decode = engine.tokenizer.decode
+            assert stop in decode(run.token_ids) and stop not in decode(run.token_ids[:-1])
+
+    def test_min_new_tokens_outlasts_stops(self, engine, prompts):
+        plain = self.greedy(engine, prompts[0])
+        run = self.greedy(engine, prompts[0], stop=(plain.text[0],), min_new_tokens=5)
+        assert len(run.token_ids) >= 5
+        assert run.token_ids[:5] == self.greedy(engine, prompts[0], min_new_tokens=5).token_ids[:5]
+
+    def test_max_new_tokens_of_one(self, engine, prompts):
+        runs = engine.generate([Request(p, max_new_tokens=1) for p in prompts])
+        assert [len(r.token_ids) for r in runs] == [1] * len(prompts)
+        tops = engine.next_token_logits(prompts).argmax(-1).tolist()
+        assert [r.token_ids[0] for r in runs] == tops
+
+    def test_next_token_logits_of_some_ids_and_alone(self, engine, prompts):
+        every = engine.next_token_logits(prompts)
+        assert every.dtype == torch.float32 and every.shape[0] == len(prompts)
+        assert torch.equal(engine.next_token_logits(prompts, [7, 3]), every[:, [7, 3]])
+        for i, prompt in enumerate(prompts):
+            assert torch.equal(engine.next_token_logits([prompt])[0], every[i])
+        assert engine.next_token_logits([], [7, 3]).shape == (0, 2)
+
+    def test_embeddings(self, engine):
+        table = engine.embed(range(10))
+        assert table.shape == (10, engine.hidden_size)
+        assert table.dtype == torch.float32 and table.device.type == "cpu"
+        assert torch.equal(engine.embed([4, 4])[1], table[4])
+        assert engine.embed([]).shape == (0, engine.hidden_size)
+        assert math.isfinite(engine.embedding_rms) and engine.embedding_rms > 0
+        for token, near in enumerate(engine.nearest_tokens(table[5:9], 2), start=5):
+            assert len(near) == 2 and near[0][0] == token and near[0][1] == pytest.approx(1, abs=1e-4)
+
+    def test_counts(self, engine, prompts):
+        soft = engine.embed(prompts[0][:2])
+        runs = engine.generate([Request(prompts[0], soft=soft, max_new_tokens=2)] * 3)
+        assert all(run.prompt_tokens == len(prompts[0]) + 2 for run in runs)
+        assert all(0 <= run.cached_tokens < run.prompt_tokens for run in runs)
+
+    def test_nothing_asked_nothing_given(self, engine):
+        assert engine.generate([]) == []
+
+    def test_bad_requests_are_refused_before_any_work(self, engine, prompts):
+        wide = torch.zeros(1, engine.hidden_size + 1)
+        bad = torch.full((1, engine.hidden_size), math.nan)
+        for options in (
+            {"soft": wide}, {"soft": bad}, {"soft": bad.nan_to_num(posinf=1.0) / 0}, {"soft": wide[0]},
+            {"soft": engine.embed([3]), "position": len(prompts[0]) + 1}, {"max_new_tokens": 0},
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match="expected"):
+                engine.generate([Request(prompts[0]), Request(prompts[0], **options)])
+        with pytest.raises(ValueError, match="at least one token"):
+            engine.generate([Request(())])
+        with pytest.raises(UserError, match=f"context of {engine.context_length} tokens"):
+            engine.generate([Request((5,) * engine.context_length)])

@@ -1,0 +1,150 @@
+"""Embeddings: the contract, the anchor, the variance, REMBO's theorem, bad values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from soft_reasoning.search import (
+    GaussianEmbedding,
+    HeSBOEmbedding,
+    OrthonormalEmbedding,
+    TokenSimplexEmbedding,
+    TokenSpanEmbedding,
+)
+from soft_reasoning.types import UserError
+from tests.contracts import embedding as contract
+
+LINEAR = [GaussianEmbedding, HeSBOEmbedding, OrthonormalEmbedding]
+ALL = [*LINEAR, TokenSimplexEmbedding, TokenSpanEmbedding]
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "check",
+    [
+        contract.shapes_and_types,
+        contract.a_point_alone_gets_the_same_soft_tokens,
+        contract.the_seed_decides,
+        contract.distinct_points_give_distinct_soft_tokens,
+        contract.a_wrong_shape_is_refused,
+    ],
+)
+def test_contract(kind, check):
+    check(kind(dim=6))
+
+
+@pytest.mark.parametrize("kind", [*LINEAR, TokenSpanEmbedding])
+def test_sigma_zero_is_the_anchor_exactly(kind):
+    embedding = kind(dim=6, sigma=0.0)
+    anchor = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)) * 1e-3
+    tokens = torch.randn(max(embedding.likely_tokens, 1), 64)
+    x = embedding.bind(anchor=anchor, rms=0.3, seed=1, tokens=tokens)(contract.points(3, 12))
+    assert torch.equal(x, anchor.expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("units, expected", [("rms", 1.0), ("absolute", 2.0)])
+def test_variance_of_a_coordinate_is_sigma_squared(kind, units, expected):
+    anchor = torch.full((1, 256), 3.0)
+    draws = []
+    for seed in range(40):
+        subspace = kind(dim=8, sigma=2.0, units=units).bind(anchor=anchor, rms=0.5, seed=seed)
+        draws.append(subspace(contract.points(50, 8)) - 3.0)
+    assert torch.stack(draws).std().item() == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_projection_depends_on_the_seed_and_not_on_the_problem(kind):
+    U = contract.points(3, 6)
+    one, two = torch.randn(1, 64), torch.randn(1, 64)
+    embedding = kind(dim=6)
+    step = [embedding.bind(anchor=z, rms=1.0, seed=0)(U) - z for z in (one, two)]
+    torch.testing.assert_close(step[0], step[1], rtol=0, atol=1e-5)
+    other = embedding.bind(anchor=one, rms=1.0, seed=1)(U) - one
+    assert (other - step[0]).abs().max() > 0.1
+
+
+def test_no_anchor_starts_at_zero_and_a_box_clips():
+    anchor = torch.ones(1, 64)
+    free = GaussianEmbedding(6, anchor="none").bind(anchor=anchor, rms=1.0, seed=0)
+    boxed = GaussianEmbedding(6, anchor="none", box=0.5).bind(anchor=anchor, rms=1.0, seed=0)
+    U = 10 * contract.points(4, 6).sign()
+    assert free(torch.zeros(1, 6)).abs().max() == 0
+    torch.testing.assert_close(boxed(U), free(0.5 * U.sign()))
+
+
+def test_orthonormal_keeps_distances():
+    subspace = OrthonormalEmbedding(6, 2.0, units="absolute").bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0)
+    U = contract.points(5, 6)
+    expected = 2.0 * (64 / 6) ** 0.5 * torch.pdist(U)
+    torch.testing.assert_close(torch.pdist(subspace(U).squeeze(1).double()), expected, rtol=1e-5, atol=0)
+
+
+def test_simplex_mixes_tokens_by_softmax():
+    tokens = torch.randn(4, 64)
+    subspace = TokenSimplexEmbedding(4, tau=3.0).bind(
+        anchor=torch.zeros(1, 64), rms=1.0, seed=0, tokens=tokens
+    )
+    assert torch.allclose(subspace(torch.zeros(1, 4))[0, 0], tokens.mean(0), atol=1e-6)
+    sharp = torch.tensor([[0.0, 50.0, 0.0, 0.0]])
+    assert torch.allclose(subspace(sharp)[0, 0], tokens[1], atol=1e-6)
+    weights = subspace.weights(contract.points(7, 4))
+    assert weights.shape == (7, 1, 4) and torch.allclose(weights.sum(-1), torch.ones(7, 1).double())
+
+
+def test_span_moves_along_the_differences_to_the_other_tokens():
+    tokens = torch.randn(4, 64)
+    span = TokenSpanEmbedding(3, sigma=3**0.5).bind(anchor=tokens[:1], rms=1.0, seed=0, tokens=tokens)
+    torch.testing.assert_close(span(torch.eye(3))[:, 0], tokens[1:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [GaussianEmbedding, OrthonormalEmbedding])
+@pytest.mark.parametrize("d", [3, 10])
+def test_rembo_theorem(kind, d):
+    """A function of effective dimension 3 <= d reaches its optimum within the random subspace (SPEC 12)."""
+    width, effective = 300, 3
+    generator = torch.Generator().manual_seed(d)
+    frame = torch.linalg.qr(torch.randn(width, effective, dtype=torch.float64, generator=generator)).Q
+    target = torch.randn(effective, dtype=torch.float64, generator=generator)
+    anchor = torch.randn(1, width, generator=generator)
+    subspace = kind(d, 1.0, units="absolute").bind(anchor=anchor, rms=1.0, seed=d)
+
+    def loss(U):  # depends on x through three directions only; its optimum is 0
+        return ((subspace(U).squeeze(1).double() @ frame - target) ** 2).sum(-1)
+
+    steps = subspace(torch.eye(d)).squeeze(1).double() - anchor.double()  # (d, D)
+    gap = target - (anchor.double() @ frame).squeeze(0)
+    u = torch.linalg.lstsq((steps @ frame).T, gap).solution
+    assert loss(torch.zeros(1, d)).item() > 0.1
+    assert loss(u.unsqueeze(0)).item() < 1e-8
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("dim", [0, -1, 2.5, True, "50"])
+def test_bad_dimension(kind, dim):
+    with pytest.raises(UserError, match="embedding.dim: expected a whole number of at least 1"):
+        kind(dim=dim)
+
+
+@pytest.mark.parametrize("kind", [*LINEAR, TokenSpanEmbedding])
+@pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
+def test_bad_sigma(kind, sigma):
+    with pytest.raises(UserError, match="embedding.sigma"):
+        kind(sigma=sigma)
+
+
+def test_other_bad_values():
+    for kwargs, word in (
+        ({"units": "volts"}, "rms, absolute"),
+        ({"anchor": "last"}, "first_token, none"),
+        ({"box": 0.0}, "embedding.box"),
+    ):
+        with pytest.raises(UserError, match=word):
+            GaussianEmbedding(**kwargs)
+    with pytest.raises(UserError, match="embedding.tau"):
+        TokenSimplexEmbedding(tau=-1.0)
+    with pytest.raises(UserError, match="width"):
+        OrthonormalEmbedding(65).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0)
+    with pytest.raises(ValueError, match="10 likely tokens"):
+        TokenSimplexEmbedding(10).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0, tokens=torch.zeros(9, 64))

@@ -1,0 +1,204 @@
+"""Optimisers: purity, batching, candidate generation, batch rules, the released rule, bad values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SobolOptimiser
+from soft_reasoning.search import optimiser as module
+from soft_reasoning.search.acquisition import EI, AdaptiveEI, Thompson
+from soft_reasoning.search.batch import Fantasy, QLogEI, TopK, first_best
+from soft_reasoning.search.generation import (
+    GradientCandidates,
+    LocalCandidates,
+    NormalCandidates,
+    SobolCandidates,
+    TrustRegionCandidates,
+    UniformCandidates,
+)
+from soft_reasoning.search.literal import ReleasedEI
+from soft_reasoning.search.marginals import Marginals
+from soft_reasoning.search.surrogate import MAPRBF, FixedRBF
+from soft_reasoning.types import UserError, generator_for
+from tests.contracts.acquisition import data
+
+KEYS = [f"problem {i}" for i in range(6)]
+ALL = {
+    "default": BayesianOptimiser(),
+    "fantasy": BayesianOptimiser(batch=Fantasy()),
+    "uniform": BayesianOptimiser(generation=UniformCandidates()),
+    "sobol candidates": BayesianOptimiser(generation=SobolCandidates()),
+    "local": BayesianOptimiser(generation=LocalCandidates(), batch=Fantasy()),
+    "trust region": BayesianOptimiser(generation=TrustRegionCandidates(), batch=Fantasy()),
+    "gradient": BayesianOptimiser(generation=GradientCandidates(500), batch=Fantasy()),
+    "q_log_ei": BayesianOptimiser(generation=NormalCandidates(500), batch=QLogEI(32, 32)),
+    "thompson": BayesianOptimiser(acquisition=Thompson(64), generation=NormalCandidates(500)),
+    "map": BayesianOptimiser(MAPRBF()),
+    "random": RandomOptimiser(),
+    "sobol": SobolOptimiser(),
+}
+
+
+def propose(optimiser, part=slice(None), *, seed=0, round=1, k=5, problems=6):
+    U, y = data(problems=problems, n=15, d=50)
+    return optimiser.propose(U[part], y[part], k, seed=seed, round=round, keys=KEYS[:problems][part])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_proposals(name):
+    proposals = propose(ALL[name])
+    assert len(proposals) == 6
+    for proposal in proposals:
+        assert proposal.points.shape == (5, 50) and proposal.points.dtype == torch.float64
+        assert torch.isfinite(proposal.points).all()
+        assert torch.pdist(proposal.points).min() > 0
+        assert all(math.isfinite(value) for value in proposal.diagnostics.values())
+        if name not in ("random", "sobol"):
+            assert proposal.mean.shape == proposal.sd.shape == proposal.acquisition.shape == (5,)
+            assert (proposal.sd > 0).all() and math.isfinite(proposal.incumbent)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_problem_alone_gets_the_points_it_gets_in_any_batch(name, monkeypatch):
+    together = propose(ALL[name])
+    alone = [propose(ALL[name], slice(i, i + 1))[0] for i in range(6)]
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", 2**24)
+    one_chunk = propose(ALL[name])
+    for i in range(6):
+        assert torch.equal(together[i].points, alone[i].points)
+        assert torch.equal(together[i].points, one_chunk[i].points)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pure_function_of_data_and_seed(name):
+    first = propose(ALL[name])
+    torch.manual_seed(99)
+    torch.randn(10)
+    again = propose(ALL[name])
+    assert all(torch.equal(a.points, b.points) for a, b in zip(first, again, strict=True))
+    for change in ({"seed": 1}, {"round": 2}):
+        other = propose(ALL[name], **change)
+        assert not any(torch.equal(a.points, b.points) for a, b in zip(first, other, strict=True))
+
+
+def test_points_are_the_best_of_the_candidates_drawn():
+    U, y = data(problems=2, n=15, d=50)
+    optimiser = BayesianOptimiser(acquisition=EI())
+    proposal = optimiser.propose(U, y, 5, seed=3, round=2, keys=KEYS[:2])[1]
+    X = torch.randn(5000, 50, dtype=torch.float64, generator=generator_for(3, "candidates", 2))
+    model = optimiser.surrogate.fit(U, y)
+    values = EI()(Marginals(model, X, model.marginals(U)[0].amax(-1)))[1]
+    assert torch.equal(proposal.points, X[values.topk(5).indices])
+    torch.testing.assert_close(proposal.acquisition, values.topk(5).values, rtol=0, atol=1e-12)
+
+
+def test_released_rule():
+    """SPEC 15.3, 4, 5, 10, 11, written out: uniform candidates, the printed EI of f* - mu with the variance
+    as sigma, lengthscale 1, zero mean, best observed reward, the five largest."""
+    optimiser = BayesianOptimiser(
+        FixedRBF(1.0, "absolute", 1e-16, "zero"), ReleasedEI(), UniformCandidates(2000), TopK(), "observed"
+    )
+    U, y = data(problems=3, n=10, d=4)  # few dimensions, so that l = 1 still correlates
+    proposals = optimiser.propose(U, y, 5, seed=7, round=1, keys=KEYS[:3])
+    X = torch.rand(2000, 4, dtype=torch.float64, generator=generator_for(7, "candidates", 1))
+    normal = torch.distributions.Normal(0.0, 1.0)
+    for i, proposal in enumerate(proposals):
+        kernel = torch.exp(-0.5 * torch.cdist(torch.cat([U[i], X]), torch.cat([U[i], X])).square())
+        inverse = torch.linalg.inv(kernel[:10, :10] + 1e-16 * torch.eye(10).double())
+        cross = kernel[10:, :10]
+        mu = cross @ inverse @ y[i]
+        s = 1 - torch.einsum("ni,ij,nj->n", cross, inverse, cross)
+        gain = y[i].max() - mu
+        z = gain / s
+        value = gain.clamp(min=0) + s * normal.log_prob(z).exp() - gain.abs() * normal.cdf(z)
+        best = value.topk(5)
+        assert torch.equal(proposal.points, X[best.indices])
+        torch.testing.assert_close(proposal.acquisition, best.values, rtol=0, atol=1e-7)
+
+
+def test_ties_go_to_the_lowest_index():
+    values = torch.tensor([[0.5, 1.0, 1.0 + 1e-14, 1.0], [-2.0, -1.0 - 1e-14, -1.0, -3.0]]).double()
+    assert first_best(values).tolist() == [1, 1]
+    # lengthscale 1 at d = 200: every candidate is as good as every other, so the first ones are taken
+    U, y = data(problems=1, n=15, d=200)
+    flat = BayesianOptimiser(FixedRBF(1.0, "absolute", 1e-16, "zero"), EI())
+    X = torch.randn(5000, 200, dtype=torch.float64, generator=generator_for(0, "candidates", 1))
+    assert torch.equal(flat.propose(U, y, 5, seed=0, round=1, keys=KEYS[:1])[0].points, X[:5])
+
+
+def test_fantasy_spreads_a_batch():
+    for optimiser in (BayesianOptimiser(acquisition=EI()), BayesianOptimiser(generation=LocalCandidates())):
+        top = propose(optimiser)
+        spread = propose(
+            BayesianOptimiser(optimiser.surrogate, optimiser.acquisition, optimiser.generation, Fantasy())
+        )
+        assert torch.equal(top[0].points[0], spread[0].points[0])
+        distance = [sum(torch.pdist(p.points).mean().item() for p in some) for some in (top, spread)]
+        assert distance[1] > distance[0]
+
+
+def test_local_candidates_keep_the_norm_and_come_close():
+    U, y = data(problems=2, n=15, d=50)
+    model = FixedRBF().fit(U, y)
+    draws = torch.randn(4000, 50, dtype=torch.float64, generator=generator_for(0, "x"))
+    X = LocalCandidates(4000, 0.9).place(draws, model, torch.tensor([3, 7]), EI())
+    assert torch.equal(X[:, 0], draws[:1].expand(2, -1))
+    for i, best in enumerate((3, 7)):
+        cosine = torch.cosine_similarity(X[i, -500:], U[i, best].expand(500, -1))
+        assert cosine.mean().item() == pytest.approx(0.85, abs=0.05)
+        assert X[i].norm(dim=-1).mean().item() == pytest.approx(math.sqrt(50), rel=0.1)
+
+
+def test_trust_region_grows_with_success_and_shrinks_with_failure():
+    rule = TrustRegionCandidates(length=1.6, shortest=0.2, longest=3.2, round_size=2)
+    up = torch.tensor([[0.0, 1.0, 2.0, 0.0, 3.0, 0.0]])
+    down = torch.tensor([[5.0, 1.0, 2.0, 0.0, 3.0, 0.0]])
+    assert rule.lengths(up.double()).item() == 3.2
+    assert rule.lengths(down.double()).item() == pytest.approx(0.4)
+
+
+def test_gradient_beats_the_candidates_it_starts_from():
+    discrete = propose(BayesianOptimiser(acquisition=EI()), slice(0, 2))
+    climbed = propose(BayesianOptimiser(acquisition=EI(), generation=GradientCandidates()), slice(0, 2))
+    for a, b in zip(discrete, climbed, strict=True):
+        assert b.acquisition[0] > a.acquisition[0] + 1e-3
+
+
+def test_optimiser_learns_a_half_space():
+    """Clean rewards, 30 problems: later rounds succeed more often than random ones."""
+    U = torch.randn(30, 15, 50, dtype=torch.float64, generator=generator_for(0, "half-space"))
+    keys = [str(i) for i in range(30)]
+    y = (U[..., 0] > 0.84).double()
+    proposals = BayesianOptimiser(acquisition=EI()).propose(U, y, 5, seed=0, round=1, keys=keys)
+    rate = torch.stack([p.points[:, 0] > 0.84 for p in proposals]).double().mean()
+    assert rate > 0.35
+
+
+def test_posterior_mean_is_the_surrogate_s():
+    U, y = data(n=15, d=50)
+    for optimiser in (BayesianOptimiser(), RandomOptimiser()):
+        expected = FixedRBF().fit(U, y).marginals(U)[0]
+        torch.testing.assert_close(optimiser.posterior_mean(U, y), expected, rtol=0, atol=1e-12)
+
+
+def test_bad_values():
+    U, y = data(n=15, d=50)
+    optimiser = BayesianOptimiser()
+    with pytest.raises(ValueError, match="finite"):
+        optimiser.propose(U, y.masked_fill(y > 0.9, float("nan")), 5, seed=0, round=1, keys=KEYS[:3])
+    with pytest.raises(ValueError, match="b keys"):
+        optimiser.propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
+    with pytest.raises(UserError, match="search.candidates"):
+        optimiser.propose(U, y, 0, seed=0, round=1, keys=KEYS[:3])
+    with pytest.raises(UserError, match="search.candidates"):
+        optimiser.initial(0, 50, generator_for(0))
+    with pytest.raises(UserError, match="posterior_mean, observed"):
+        BayesianOptimiser(incumbent="best")
+    with pytest.raises(UserError, match="count"):
+        NormalCandidates(0)
+    with pytest.raises(UserError, match="reach"):
+        LocalCandidates(reach=1.0)
+    assert isinstance(BayesianOptimiser().acquisition, AdaptiveEI)

@@ -1,0 +1,54 @@
+"""Stopping rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from soft_reasoning.search import Stopping
+from soft_reasoning.types import UserError
+
+
+def test_rounds_count_after_the_first():
+    stopping = Stopping(rounds=2, rule="none")
+    assert stopping.reason([[1.0]]) is None
+    assert stopping.reason([[1.0]] * 2) is None
+    assert stopping.reason([[1.0]] * 3) == "rounds"
+    assert Stopping(rounds=0).reason([[1.0]]) == "rounds"
+
+
+@pytest.mark.parametrize(
+    "best, improvement, difference",
+    [
+        ([1.0], None, None),
+        ([1.0, 1.5], None, None),
+        ([1.0, 1.005], "converged", "converged"),
+        ([1.0, 0.5], "converged", None),  # worse: no improvement, yet far from the round before
+        ([1.0, 0.5, 0.9], "converged", None),
+        ([1.0, 0.5, 0.501], "converged", "converged"),
+        ([1.0, 0.5, 1.2], None, None),
+    ],
+)
+def test_rules(best, improvement, difference):
+    rounds = [[value, value - 1] for value in best]
+    assert Stopping().reason(rounds) == improvement
+    assert Stopping(rule="difference").reason(rounds) == difference
+    assert Stopping(rule="none").reason(rounds) is None
+
+
+def test_budgets():
+    stopping = Stopping(rule="none", max_tokens=100, max_seconds=2.0)
+    assert stopping.reason([[1.0]], tokens=99, seconds=1.9) is None
+    assert stopping.reason([[1.0]], tokens=100) == "tokens"
+    assert stopping.reason([[1.0]], seconds=2.0) == "seconds"
+
+
+def test_bad_values():
+    for kwargs, word in (
+        ({"rounds": -1}, "search.rounds"),
+        ({"threshold": -0.1}, "threshold"),
+        ({"rule": "never"}, "improvement, difference, none"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_seconds": 0.0}, "max_seconds"),
+    ):
+        with pytest.raises(UserError, match=word):
+            Stopping(**kwargs)
