@@ -42,7 +42,9 @@ class Chooser:
         for (temperature, top_k, top_p), where in sampled.items():
             if temperature == 0:
                 continue
-            u = torch.stack([self._draws[rows[i]][step] for i in where]).to(logits.device)
+            # A row that is over but not yet dropped has no draws left; its token is ignored.
+            u = torch.stack([self._draws[rows[i]][min(step, len(self._draws[rows[i]]) - 1)] for i in where])
+            u = u.to(logits.device)
             index = torch.tensor(where, device=logits.device)
             tokens[index] = draw(logits[index], u, temperature=temperature, top_k=top_k, top_p=top_p)
         return tokens

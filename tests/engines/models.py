@@ -1,0 +1,49 @@
+"""Tiny random models and the tokenizer that reads their output."""
+
+from __future__ import annotations
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+
+VOCABULARY = FakeTokenizer().vocab_size
+BASE = {
+    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 0,
+    "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.3,
+}  # fmt: skip
+SLIDING = ["sliding_attention", "full_attention"]
+GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
+FAMILIES = {
+    "llama": {},
+    "mistral": {"sliding_window": 16, "head_dim": 16},
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"head_dim": 16},
+    "gemma2": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING, "query_pre_attn_scalar": 16},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING},
+    "phi3": {},
+    "gpt2": GPT2,
+    "gpt_neox": {},
+    "opt": {"ffn_dim": 96, "word_embed_proj_dim": 32},
+    "mixtral": {"num_local_experts": 4},
+    "olmo2": {},
+    "granite": {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.3},
+    "smollm3": {},
+    "cohere2": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING},
+    "gpt_oss": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING, "num_local_experts": 4},
+    "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": False},
+    "bloom": {"n_layer": 2, "n_head": 4},
+    "gptj": {**GPT2, "rotary_dim": 8},
+    "mamba": {"state_size": 8},
+}
+SHARING = set(FAMILIES) - {"falcon", "bloom", "gptj", "mamba"}
+"""Families whose prefixes are computed and kept once; the others run with the model's own cache."""
+
+
+def tiny(family: str):
+    """A random float32 model of ``family`` whose greedy completions vary."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **(BASE | FAMILIES[family]))
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    return model
