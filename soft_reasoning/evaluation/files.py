@@ -10,13 +10,12 @@ from typing import Any
 
 from soft_reasoning.types import UserError
 
-MANIFEST, SAMPLES, TIMING, RESULTS, REPORT = (
-    "manifest.json",
-    "samples.jsonl",
-    "timing.jsonl",
-    "results.json",
-    "report.md",
-)
+MANIFEST = "manifest.json"
+SAMPLES = "samples.jsonl"
+TIMING = "timing.jsonl"
+RESULTS = "results.json"
+GRADES = "grades.json"
+REPORT = "report.md"
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -29,6 +28,16 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         raise UserError(f"expected a run's folder with {SAMPLES}, found none in {folder}; check the path")
     for _, record in scan_records(path):
         yield record
+
+
+def read_json(path: Path) -> Any:
+    """Raises UserError when ``path`` is missing or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: expected a finished run's {path.name}, found none that can be read; run it to its end"
+        ) from error
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -7,40 +7,16 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.analysis.settings import IGNORED, flatten, result_keys
 from soft_reasoning.types import UserError
-
-IGNORED = ("fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "hydra")
-"""Keys that change no problem's result: how a run is watched, batched, or how many problems it takes."""
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 ENVIRONMENT = ("git_commit", "versions", "model", "device")
 """The manifest's entries that may differ on a resume, with a note."""
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``config`` as dotted keys; lists are values, and so are empty mappings."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{name}.")
-        else:
-            flat[name] = value
-    return flat
-
-
-def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """The dotted keys that results depend on. ``ignore`` names keys, groups of keys, or ``*`` patterns."""
-
-    def ignored(key: str) -> bool:
-        return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
-
-    return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
 
 
 def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FIRST = 5
 """Candidates that coverage@5 looks at: as many as the paper's baselines draw."""
 
+WORDS = ("easy", "medium", "hard", "expert")
+"""Names of difficulties, in their order."""
+
 
 @dataclass(frozen=True)
 class GradedCandidate:
@@ -86,7 +89,7 @@ def summarise(
     ``independent`` says that candidates are i.i.d. samples, which pass@m needs.
     """
     graded = [row for row in rows if row.correct is not None]
-    metrics: dict[str, Any] = {
+    return {
         "problems": len(rows),
         **_share("exact_match", [row.correct for row in graded]),
         **_share("coverage", [row.covered() for row in graded]),
@@ -103,7 +106,6 @@ def summarise(
         "tokens": _tokens(rows),
         "seconds": dict(seconds or {}),
     }
-    return metrics
 
 
 def _mean(values: Iterable[float | bool | None]) -> float | None:
@@ -173,13 +175,19 @@ def _by_difficulty(graded: Sequence[Graded]) -> dict[str, Any]:
             **_share("exact_match", [row.correct for row in levels[level]]),
             **_share("coverage", [row.covered() for row in levels[level]]),
         }
-        for level in sorted(levels, key=lambda name: (len(name), name))
+        for level in sorted(levels, key=_ease)
     }
+
+
+def _ease(level: str) -> tuple[int, int, str]:
+    """Sorts words from easy to expert and numbers by value."""
+    return (WORDS.index(level) if level in WORDS else -1, len(level), level)
 
 
 def _verifier(graded: Sequence[Graded]) -> dict[str, Any] | None:
     """How far the verifier can be trusted: agreement with gold over all candidates that it scored."""
-    verdicts = [(c.verified >= 0.5, c.correct) for r in graded for c in r.candidates if c.verified is not None]
+    scored = [c for row in graded for c in row.candidates if c.verified is not None]
+    verdicts = [(c.verified >= 0.5, c.correct) for c in scored]
     if not verdicts:
         return None
     of_right = _mean(said for said, right in verdicts if right)

@@ -12,10 +12,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.evaluation.files import (
-    MANIFEST, REPORT, RESULTS, SAMPLES, TIMING, read_manifest, scan_records, write_json,
-)  # fmt: skip
-from soft_reasoning.evaluation.manifest import IGNORED, environment_changes, manifest_of, refuse_changes
+    GRADES,
+    MANIFEST,
+    REPORT,
+    RESULTS,
+    SAMPLES,
+    TIMING,
+    read_manifest,
+    scan_records,
+    write_json,
+)
+from soft_reasoning.evaluation.manifest import environment_changes, manifest_of, refuse_changes
 from soft_reasoning.types import UserError
 
 try:
@@ -23,7 +32,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, REPORT, "*.png")
+DERIVED = (RESULTS, GRADES, REPORT, "*.png")
 """What is computed from the rest, and removed when a run starts over."""
 
 

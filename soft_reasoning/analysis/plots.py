@@ -1,0 +1,127 @@
+"""Plots from computed metrics, as PNG files. matplotlib is imported on first use, without a display.
+
+Every function writes one file and knows no run: it takes the plain values that ``results.json`` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
+BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
+STYLE = {
+    "figure.dpi": 150,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "legend.frameon": False,
+}
+
+
+def available() -> bool:
+    """Whether matplotlib can be imported."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@contextmanager
+def _figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]:
+    """The axes of a new figure, written to ``path`` at the end; leaves no global state behind."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure.add_subplot()
+        figure.savefig(path)
+
+
+def _points(rows: Sequence[Mapping[str, Any]], key: str, scale: float = 1.0) -> tuple[list[int], list[float]]:
+    known = [(row["round"], scale * row[key]) for row in rows if row[key] is not None]
+    return [x for x, _ in known], [y for _, y in known]
+
+
+def _rounds_axis(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rounds as ticks, with how many problems were still searching in each."""
+    names = [f"{row['round']}\nn = {row['problems']}" for row in rows]
+    axes.set_xticks([row["round"] for row in rows], names)
+    axes.set_xlabel("round (n problems still searching)")
+    axes.margins(x=0.08)
+
+
+def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Candidates' accuracy in each round, and coverage of all rounds so far, in percent."""
+    with _figure(path) as axes:
+        axes.plot(*_points(rows, "coverage", 100), "o-", color=ORANGE, label="all problems, coverage so far")
+        axes.plot(*_points(rows, "accuracy", 100), "o-", color=BLUE, label="the round's candidates, accuracy")
+        axes.set_ylim(0, 100)
+        axes.set_ylabel("%")
+        _rounds_axis(axes, rows)
+        axes.legend(loc="lower right")
+
+
+def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Mean and best reward in each round."""
+    with _figure(path) as axes:
+        axes.plot(*_points(rows, "best_reward"), "o-", color=GREEN, label="best of the round")
+        axes.plot(*_points(rows, "reward"), "o-", color=BLUE, label="mean of the round")
+        axes.set_ylabel("reward")
+        axes.margins(y=0.15)
+        _rounds_axis(axes, rows)
+        axes.legend(loc="best")
+
+
+def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) -> None:
+    """Tokens a problem by role: read anew, reused from the cache, and generated."""
+    roles = [role for role in by_role if role != "total"]
+    parts = {
+        "prompt, computed": (GREY, [by_role[r]["prompt"] - by_role[r]["cached"] for r in roles]),
+        "prompt, cached": ("#d5d5d5", [by_role[r]["cached"] for r in roles]),
+        "generated": (BLUE, [by_role[r]["generated"] for r in roles]),
+    }
+    with _figure(path, height=1.5 + 0.55 * len(roles)) as axes:
+        left = [0.0] * len(roles)
+        for label, (color, counts) in parts.items():
+            widths = [c / problems for c in counts]
+            axes.barh(roles, widths, left=left, height=0.6, color=color, label=label)
+            left = [a + b for a, b in zip(left, widths, strict=True)]
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_xlabel("tokens a problem")
+        axes.figure.legend(loc="outside upper center", ncols=3)
+
+
+def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Accuracy (percent, with its error) of each row's ``label`` against generated ``tokens`` a problem."""
+    with _figure(path, 6.8, 4.4) as axes:
+        colors = (BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", GREY)
+        for i, row in enumerate(rows):
+            error = None if row["error"] is None else 100 * row["error"]
+            axes.errorbar(
+                row["tokens"], 100 * row["accuracy"], yerr=error, fmt="o", capsize=3,
+                color=colors[i % len(colors)], label=row["label"],
+            )  # fmt: skip
+        if min(row["tokens"] for row in rows) > 0:
+            axes.set_xscale("log")
+            low, high = min(row["tokens"] for row in rows), max(row["tokens"] for row in rows)
+            axes.set_xlim(low / 1.4, high * 1.4)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            axes.xaxis.set_minor_formatter(lambda value, _: "")
+            ticks = [m * 10**e for e in range(7) for m in (1, 2, 5) if low / 1.4 <= m * 10**e <= high * 1.4]
+            axes.set_xticks(ticks)
+        axes.set_xlabel("generated tokens a problem, verifier included")
+        axes.set_ylabel("accuracy (%)")
+        axes.margins(y=0.15)
+        axes.figure.legend(loc="outside right upper")

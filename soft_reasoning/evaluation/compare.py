@@ -1,0 +1,203 @@
+"""Several runs on the same problems in one table, with the statistics that a comparison needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.analysis import plots
+from soft_reasoning.analysis.settings import differing, result_keys
+from soft_reasoning.analysis.tables import Table, count, duration, over_seeds, percent
+from soft_reasoning.evaluation.files import (
+    GRADES,
+    RESULTS,
+    read_json,
+    read_manifest,
+    write_json,
+    write_text,
+)
+from soft_reasoning.evaluation.statistics import (
+    holm,
+    mean_std,
+    paired_bootstrap,
+    paired_permutation,
+)
+from soft_reasoning.types import UserError
+
+PREFERRED = "soft_reasoning"
+"""The reference when none is named and a run of this method is among those compared."""
+
+NOTE = (
+    "Accuracy and coverage: mean ± standard deviation over seeds, or ± standard error of a single run. "
+    "Difference: of accuracy to {reference}, in points; its interval: paired bootstrap over problems. "
+    "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
+    "Tokens, sequences and time are a problem's."
+)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The runs of one setting, one a seed: their results, and each problem's mean correctness."""
+
+    label: str
+    runs: tuple[Mapping[str, Any], ...]
+    correct: Mapping[str, float]
+
+    def each(self, name: str) -> list[float]:
+        return [run[name] for run in self.runs if run.get(name) is not None]
+
+    def per_problem(self, *path: str) -> float:
+        """The mean over runs of a count or a time, divided by the run's problems."""
+        total = 0.0
+        for run in self.runs:
+            value: Any = run
+            for name in path:
+                value = value.get(name, {})
+            total += (value or 0.0) / run["problems"]
+        return total / len(self.runs)
+
+
+def compare(
+    folders: Sequence[str | Path],
+    folder: str | Path | None = None,
+    *,
+    reference: str | None = None,
+    seed: int = 0,
+) -> Table:
+    """Compare finished runs: one row a setting, runs that differ in ``seed`` alone together.
+
+    ``reference`` is the label of the row that others are tested against: the first run of
+    ``soft_reasoning`` when not given, else the first row. With ``folder`` the table is also printed and
+    written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy against tokens.
+
+    Raises UserError when a folder holds no finished run, or the runs share no graded problem.
+    """
+    groups = _groups([Path(one) for one in folders])
+    base = _reference(groups, reference)
+    rows = _statistics(groups, base, seed)
+    table = Table(
+        ["method", "accuracy %", "coverage %", "coverage@5 %", "difference", "95 % interval", "p",
+         "prompt", "cached", "generated", "sequences", "time"],
+        [_cells(row) for row in rows],
+    )  # fmt: skip
+    if folder is not None:
+        _write(Path(folder), table, rows, base.label)
+    return table
+
+
+def _groups(folders: Sequence[Path]) -> list[_Group]:
+    if not folders:
+        raise UserError("compare: expected at least one run's folder, got none")
+    configs = [read_manifest(path)["config"] for path in folders]
+    members: dict[str, list[int]] = {}
+    for i, config in enumerate(configs):
+        keys = {key: value for key, value in result_keys(config).items() if key != "seed"}
+        members.setdefault(repr(sorted(keys.items())), []).append(i)
+    labels = _labels([configs[indices[0]] for indices in members.values()])
+    groups = []
+    for label, indices in zip(labels, members.values(), strict=True):
+        grades = [read_json(folders[i] / GRADES) for i in indices]
+        shared = set.intersection(*({k for k, v in g.items() if v["correct"] is not None} for g in grades))
+        correct = {k: sum(float(g[k]["correct"]) for g in grades) / len(grades) for k in sorted(shared)}
+        if not correct:
+            raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
+        groups.append(_Group(label, tuple(read_json(folders[i] / RESULTS) for i in indices), correct))
+    return groups
+
+
+def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The method's name, and what tells it from other rows of the same method."""
+    names = [_method(config) for config in configs]
+    labels = list(names)
+    for name in set(names):
+        same = [i for i, other in enumerate(names) if other == name]
+        for i, settings in zip(same, differing([configs[i] for i in same]), strict=True):
+            settings.pop("seed", None)
+            labels[i] = " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
+    return labels
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    method = config.get("method")
+    return str(method.get("name", "method")) if isinstance(method, Mapping) else str(method)
+
+
+def _reference(groups: Sequence[_Group], label: str | None) -> _Group:
+    if label is None:
+        return next((group for group in groups if group.label.split(" ")[0] == PREFERRED), groups[0])
+    for group in groups:
+        if group.label == label:
+            return group
+    raise UserError(f"compare: expected a reference among {', '.join(g.label for g in groups)}, got {label}")
+
+
+def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[str, Any]]:
+    """What comparison.json holds: a row a setting, unrounded."""
+    rows, tested = [], []
+    for group in groups:
+        accuracy, std = mean_std(group.each("exact_match"))
+        several = len(group.runs) > 1
+        row: dict[str, Any] = {
+            "label": group.label,
+            "runs": len(group.runs),
+            "accuracy": accuracy,
+            "error": std if several else group.runs[0].get("exact_match_stderr"),
+            "coverages": group.each("coverage"),
+            "coverages@5": group.each("coverage@5"),
+            "coverage_stderr": group.runs[0].get("coverage_stderr"),
+            "coverage@5_stderr": group.runs[0].get("coverage@5_stderr"),
+            "accuracies": group.each("exact_match"),
+            "prompt": group.per_problem("tokens", "total", "prompt"),
+            "cached": group.per_problem("tokens", "total", "cached"),
+            "sequences": group.per_problem("tokens", "total", "sequences"),
+            "tokens": group.per_problem("tokens", "total", "generated"),
+            "seconds": group.per_problem("seconds", "total"),
+        }
+        if group is not base:
+            shared = [name for name in base.correct if name in group.correct]
+            if not shared:
+                raise UserError(f"compare: {group.label} and {base.label} have no graded problem in common")
+            pair = [group.correct[k] for k in shared], [base.correct[k] for k in shared]
+            interval = paired_bootstrap(*pair, seed=seed)
+            row |= {"difference": interval.difference, "low": interval.low, "high": interval.high}
+            row["p_uncorrected"] = paired_permutation(*pair, seed=seed)
+            tested.append(row)
+        rows.append(row)
+    for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
+        row["p"] = p
+    return rows
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    single_error = row["error"] if row["runs"] == 1 else None
+    tested = "p" in row
+    return [
+        row["label"],
+        over_seeds(row["accuracies"], single_error),
+        over_seeds(row["coverages"], row["coverage_stderr"]),
+        over_seeds(row["coverages@5"], row["coverage@5_stderr"]),
+        f"{100 * row['difference']:+.1f}" if tested else "reference",
+        f"{percent(row['low'])} to {percent(row['high'])}" if tested else "",
+        ("< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}") if tested else "",
+        count(row["prompt"]),
+        count(row["cached"]),
+        count(row["tokens"]),
+        f"{row['sequences']:,.1f}",
+        duration(row["seconds"]),
+    ]
+
+
+def _write(folder: Path, table: Table, rows: Sequence[Mapping[str, Any]], reference: str) -> None:
+    note = NOTE.format(reference=reference)
+    print(f"{table.text()}\n\n{note}")
+    parts = ["# Comparison", table.markdown(), note]
+    if plots.available():
+        plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
+        parts.append("![Accuracy against tokens](accuracy_against_tokens.png)")
+    else:
+        print(plots.MISSING)
+        parts.append(plots.MISSING)
+    write_json(folder / "comparison.json", list(rows))
+    write_text(folder / "comparison.md", "\n\n".join(parts) + "\n")

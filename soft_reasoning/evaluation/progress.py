@@ -1,0 +1,90 @@
+"""What a run shows while it works: a bar on a terminal, a line every so often elsewhere.
+
+rich, because it redraws beside other output and because the package needs it nowhere else to be exact; all
+of it goes to standard error, so that standard output holds the final table alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import TextIO
+
+from soft_reasoning.analysis.tables import duration, percent
+from soft_reasoning.evaluation.metrics import Graded
+from soft_reasoning.scheduler import Clock
+
+EVERY = 15.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class Progress:
+    """Running counts of a run of ``total`` problems, shown while the context is open.
+
+    ``enabled = False`` shows nothing but :meth:`say`. Problems done before (a resumed run) are counted in
+    accuracy and coverage, and left out of the speed and of the time left.
+    """
+
+    def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
+        self.total = total
+        self.done = self._before = 0
+        self._graded = self._correct = self._covered = 0
+        self._enabled = enabled
+        self._stream = sys.stderr if stream is None else stream
+        self._bar = None
+        self._start = self._spoke = perf_counter()
+
+    def __enter__(self) -> Progress:
+        self._before = self.done
+        self._start = self._spoke = perf_counter()
+        if self._enabled and self._stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
+            self._bar = Bar(*columns, console=Console(file=self._stream), transient=True)
+            self._task = self._bar.add_task("", total=self.total, completed=self.done, state="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def count(self, row: Graded) -> None:
+        """One more problem is done."""
+        self.done += 1
+        if row.correct is not None:
+            self._graded += 1
+            self._correct += row.correct
+            self._covered += row.covered()
+
+    def show(self, clock: Clock) -> None:
+        """Redraw, or write a line when the last one is long enough ago."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, state=self.state(clock))
+        elif self._enabled and perf_counter() - self._spoke >= EVERY:
+            self._spoke = perf_counter()
+            self.say(f"{self.done}/{self.total} problems  {self.state(clock)}")
+
+    def state(self, clock: Clock) -> str:
+        """Running accuracy and coverage, speed and time left, in words."""
+        elapsed = perf_counter() - self._start
+        here = self.done - self._before
+        parts = []
+        if self._graded:
+            parts.append(f"accuracy {percent(self._correct / self._graded)} %")
+            parts.append(f"coverage {percent(self._covered / self._graded)} %")
+        parts.append(f"{clock.generated_tokens / max(elapsed, 1e-9):,.0f} tokens/s")
+        if here:
+            parts.append(f"{duration(elapsed / here * (self.total - self.done))} left")
+        return "  ".join(parts)
+
+    def say(self, line: str) -> None:
+        """One line, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(line, file=self._stream, flush=True)

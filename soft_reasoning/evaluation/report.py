@@ -1,0 +1,194 @@
+"""What is written about a finished run: results.json, grades.json, report.md and its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from soft_reasoning.analysis import plots
+from soft_reasoning.analysis.tables import Table, count, duration, number, percent, share
+from soft_reasoning.evaluation.compare import compare
+from soft_reasoning.evaluation.files import (
+    GRADES,
+    REPORT,
+    RESULTS,
+    read_manifest,
+    read_records,
+    read_seconds,
+    write_json,
+    write_text,
+)
+from soft_reasoning.evaluation.metrics import FIRST, Graded, grade, summarise
+
+if TYPE_CHECKING:
+    from soft_reasoning.answers import Grader
+
+__all__ = ["compare", "regrade", "summary_table", "write_results"]
+
+KINDS = ("engine", "optimiser", "method", "store")
+
+
+def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> list[str]:
+    """Write all that is computed from a run's records; returns what could not be done, a line each."""
+    grades = {row.doc_id: {"correct": row.correct, "covered": row.covered()} for row in rows}
+    write_json(folder / RESULTS, metrics)
+    write_json(folder / GRADES, dict(sorted(grades.items())))
+    drawn = _draw(folder, metrics) if plots.available() else {}
+    notes = [] if plots.available() else [plots.MISSING]
+    write_text(folder / REPORT, report(metrics, read_manifest(folder), drawn, notes))
+    return notes
+
+
+def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
+    """Grade a finished run again: metrics, report and plots anew, its records untouched."""
+    folder = Path(folder)
+    rows = sorted((grade(record, grader) for record in read_records(folder)), key=lambda row: row.doc_id)
+    independent = read_manifest(folder).get("independent", False)
+    metrics = summarise(rows, seconds=read_seconds(folder), independent=independent)
+    write_results(folder, metrics, rows)
+    return metrics
+
+
+def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Draw what there is to draw; file names by title."""
+    drawn: dict[str, str] = {}
+    rounds = metrics["by_round"]
+    if len(rounds) > 1 and any(row["accuracy"] is not None for row in rounds):
+        drawn["Accuracy and coverage by round"] = "accuracy_by_round.png"
+        plots.accuracy_by_round(rounds, folder / "accuracy_by_round.png")
+    if len(rounds) > 1 and any(row["reward"] is not None for row in rounds):
+        drawn["Reward by round"] = "reward_by_round.png"
+        plots.reward_by_round(rounds, folder / "reward_by_round.png")
+    if len(metrics["tokens"]) > 1:
+        drawn["Tokens by role"] = "tokens.png"
+        plots.tokens(metrics["tokens"], metrics["problems"], folder / "tokens.png")
+    return drawn
+
+
+def summary_table(metrics: Mapping[str, Any]) -> str:
+    """The final table of a run, for a terminal."""
+    return f"{_headline(metrics).text()}\n\n{_tokens(metrics).text()}"
+
+
+def report(
+    metrics: Mapping[str, Any], manifest: Mapping[str, Any], drawn: Mapping[str, str], notes: Iterable[str]
+) -> str:
+    """report.md: the tables, the plots, and what the run was made with."""
+    config = manifest["config"]
+    method, dataset = (_name(config, key) for key in ("method", "dataset"))
+    parts = [f"# {method} on {dataset}", _headline(metrics).markdown()]
+    if metrics["by_round"]:
+        parts += [
+            "## By round",
+            _by_round(metrics).markdown(),
+            "Accuracy and rewards are over the problems still searching in a round; coverage is that of all "
+            "problems and all rounds so far.",
+        ]
+    parts += [f"![{title}]({name})" for title, name in drawn.items() if name != "tokens.png"]
+    if metrics["by_difficulty"]:
+        parts += ["## By difficulty", _by_difficulty(metrics).markdown()]
+    if metrics["verifier"]:
+        parts += ["## Verifier", "Its verdicts against the reference answers.", _verifier(metrics).markdown()]
+    parts += ["## Tokens", _tokens(metrics).markdown()]
+    parts += [f"![{title}]({name})" for title, name in drawn.items() if name == "tokens.png"]
+    parts += ["## Time", _seconds(metrics).markdown()]
+    parts += ["## Made with", _made_with(manifest).markdown(), *notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def _name(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    return str(value.get("name", key)) if isinstance(value, Mapping) else str(value or key)
+
+
+def _headline(metrics: Mapping[str, Any]) -> Table:
+    rows = [
+        ["problems", count(metrics["problems"])],
+        ["accuracy %", share(metrics, "exact_match")],
+        ["coverage %", share(metrics, "coverage")],
+        [f"coverage of the first {FIRST} %", share(metrics, f"coverage@{FIRST}")],
+        *([f"{name} %", share(metrics, name)] for name in metrics if _is_pass(name)),
+        ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
+        ["answers not parsed %", percent(metrics["unparsed"])],
+        ["candidates a problem", number(metrics["candidates"], 1)],
+        ["rounds", number(metrics["rounds"]["mean"])],
+        *(
+            [f"  ended after {ended} %", percent(part)]
+            for ended, part in metrics["rounds"]["share_ended_after"].items()
+        ),
+        ["time", duration(metrics["seconds"].get("total"))],
+    ]
+    return Table(["", "value"], rows)
+
+
+def _is_pass(name: str) -> bool:
+    return name.startswith("pass@") and not name.endswith("_stderr")
+
+
+def _tokens(metrics: Mapping[str, Any]) -> Table:
+    columns = ["tokens", "prompt", "cached", "generated", "sequences", "generated a problem"]
+    rows = [
+        [
+            role,
+            *(count(counts[kind]) for kind in ("prompt", "cached", "generated", "sequences")),
+            number(counts["generated"] / max(1, metrics["problems"]), 1),
+        ]
+        for role, counts in metrics["tokens"].items()
+    ]
+    return Table(columns, rows)
+
+
+def _by_round(metrics: Mapping[str, Any]) -> Table:
+    columns = ["round", "problems", "accuracy of candidates %", "coverage %", "mean reward", "best reward"]
+    rows = [
+        [
+            str(row["round"]),
+            count(row["problems"]),
+            percent(row["accuracy"]),
+            percent(row["coverage"]),
+            number(row["reward"], 3),
+            number(row["best_reward"], 3),
+        ]
+        for row in metrics["by_round"]
+    ]
+    return Table(columns, rows)
+
+
+def _by_difficulty(metrics: Mapping[str, Any]) -> Table:
+    rows = [
+        [level, count(row["problems"]), share(row, "exact_match"), share(row, "coverage")]
+        for level, row in metrics["by_difficulty"].items()
+    ]
+    return Table(["difficulty", "problems", "accuracy %", "coverage %"], rows)
+
+
+def _verifier(metrics: Mapping[str, Any]) -> Table:
+    shown = metrics["verifier"]
+    names = ("accuracy", "balanced_accuracy", "base_rate", "sensitivity", "specificity")
+    return Table(["", "%"], [[name.replace("_", " "), percent(shown[name])] for name in names])
+
+
+def _seconds(metrics: Mapping[str, Any]) -> Table:
+    seconds = metrics["seconds"]
+    total = seconds.get("total", 0.0)
+    known = {kind: seconds[kind] for kind in KINDS if kind in seconds}
+    known["other"] = max(0.0, total - sum(known.values()))
+    rows = [
+        [kind, duration(value), percent(value / total if total else None)]
+        for kind, value in [*known.items(), ("total", total)]
+    ]
+    return Table(["kind", "time", "%"], rows)
+
+
+def _made_with(manifest: Mapping[str, Any]) -> Table:
+    model = manifest.get("model") or {}
+    facts = {
+        "configuration": manifest.get("config_hash"),
+        "seed": manifest["config"].get("seed"),
+        "commit": manifest.get("git_commit"),
+        **{f"model {key}": value for key, value in model.items()},
+        "device": manifest.get("device"),
+        **(manifest.get("versions") or {}),
+    }
+    return Table(["", "value"], [[key, str(value)] for key, value in facts.items() if value is not None])

@@ -1,0 +1,139 @@
+"""A run from its problems to its report: resume, drive, store, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from soft_reasoning.analysis.settings import IGNORED
+from soft_reasoning.context import Context
+from soft_reasoning.evaluation.files import read_records, read_seconds
+from soft_reasoning.evaluation.manifest import describe_engine
+from soft_reasoning.evaluation.metrics import Graded, grade, summarise
+from soft_reasoning.evaluation.progress import Progress
+from soft_reasoning.evaluation.records import record_of
+from soft_reasoning.evaluation.report import summary_table, write_results
+from soft_reasoning.evaluation.store import Store
+from soft_reasoning.methods.base import Method
+from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.types import Problem, UserError
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished run: its folder and its metrics (as in ``results.json``)."""
+
+    folder: Path
+    metrics: Mapping[str, Any]
+
+
+def run(
+    problems: Iterable[Problem],
+    method: Method,
+    context: Context,
+    folder: str | Path,
+    config: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    progress: bool = True,
+    max_live: int = MAX_LIVE,
+    ignore: Sequence[str] = IGNORED,
+) -> Summary:
+    """Solve ``problems`` into ``folder``, continuing where an earlier run of the same ``config`` stopped.
+
+    ``config`` is plain data; ``ignore`` names its keys that change no result. ``fresh`` starts over.
+    Prints the final table to standard output, everything else to standard error.
+
+    Raises UserError for what ``Store`` and ``drive`` refuse, and for problems without or with repeated
+    ids. Interrupted or failing, it says what is kept and raises on: every finished problem is stored.
+    """
+    problems = list(problems)
+    _check(problems)
+    about = {**describe_engine(context.engine), "independent": bool(getattr(method, "independent", False))}
+    began = perf_counter()
+    with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
+        watch = Progress(len(problems), enabled=progress)
+        for note in store.notes:
+            watch.say(note)
+        rows = _stored(store, problems, context)
+        for row in rows.values():
+            watch.count(row)
+        if rows:
+            watch.say(f"{len(rows)} of {len(problems)} problems are done; continuing in {store.folder}")
+        try:
+            with watch:
+                todo = [problem for problem in problems if problem.id not in rows]
+                _solve(todo, method, context, store, rows, watch, max_live)
+        except BaseException as error:
+            what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+            watch.say(
+                f"{what}: {watch.done} of {len(problems)} problems are stored in {store.folder}; "
+                "the same command continues"
+            )
+            raise
+        metrics = summarise(
+            [rows[problem.id] for problem in problems],
+            seconds=read_seconds(store.folder),
+            independent=about["independent"],
+        )
+        for note in write_results(store.folder, metrics, rows.values()):
+            watch.say(note)
+    print(summary_table(metrics))
+    print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
+    return Summary(store.folder, metrics)
+
+
+def _check(problems: Sequence[Problem]) -> None:
+    if not problems:
+        raise UserError("expected at least one problem, got none; check dataset.path and limit")
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise UserError(f"expected problems with ids of their own, got {problem.id} twice; mend the data")
+        seen.add(problem.id)
+
+
+def _stored(store: Store, problems: Sequence[Problem], context: Context) -> dict[str, Graded]:
+    """What is stored already of ``problems``; refuses results of other questions under the same ids."""
+    wanted = {problem.id: problem for problem in problems}
+    for name, question in store.done.items():
+        if name in wanted and question != wanted[name].question:
+            raise UserError(
+                f"{store.folder} holds an answer to another question as problem {name}: the data changed; "
+                "start over with fresh=true, or choose another folder with hydra.run.dir="
+            )
+    if not store.done:
+        return {}
+    return {
+        record["doc_id"]: grade(record, context.grader)
+        for record in read_records(store.folder)
+        if record["doc_id"] in wanted
+    }
+
+
+def _solve(
+    todo: Sequence[Problem],
+    method: Method,
+    context: Context,
+    store: Store,
+    rows: dict[str, Graded],
+    watch: Progress,
+    max_live: int,
+) -> None:
+    """Drive ``todo``, storing each result before it counts."""
+    clock = Clock()
+    recorded: dict[str, float] = {}
+    began = perf_counter()
+    for problem, result in drive(todo, method, context, max_live=max_live, clock=clock, on_tick=watch.show):
+        with clock.measure("store"):
+            record = record_of(problem, result, context.grader)
+            store.append(record)
+        rows[problem.id] = grade(record, context.grader)
+        now = {**clock.seconds, "total": perf_counter() - began}
+        store.add_seconds({kind: value - recorded.get(kind, 0.0) for kind, value in now.items()})
+        recorded = now
+        watch.count(rows[problem.id])
+        watch.show(clock)
