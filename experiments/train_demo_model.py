@@ -21,7 +21,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from soft_reasoning.demo.problems import LEVELS, SPLIT_SEEDS, draw, make_split
 from soft_reasoning.demo.prompts import (
-    build_tokenizer, problem_row, review_prompt, solve_prompt, verdict,
+    build_tokenizer,
+    problem_row,
+    review_prompt,
+    solve_prompt,
+    verdict,
 )  # fmt: skip
 from soft_reasoning.demo.solutions import AUTHORS, review, solve
 
@@ -121,6 +125,7 @@ def completion_loss(model, ids, mask):
 
 def train(args, tokenizer, forbidden: set[str]):
     torch.manual_seed(args.seed)
+    torch.set_flush_denormal(True)  # gradients of well-known tokens become denormal, and slow without this
     model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
@@ -164,12 +169,12 @@ def train(args, tokenizer, forbidden: set[str]):
         step += 1
         if not math.isfinite(losses[-1]):
             raise SystemExit(f"loss became {losses[-1]} at step {step}: lower the learning rate")
-        if step % 100 == 0:
+        if step % 50 == 0:
             elapsed = time.monotonic() - start
             log.append({"step": step, "minutes": round(elapsed / 60, 2), "tokens": tokens,
-                        "loss": round(sum(losses[-100:]) / 100, 4)})  # fmt: skip
+                        "loss": round(sum(losses[-50:]) / 50, 4)})  # fmt: skip
             bar.set_postfix(step=step, loss=log[-1]["loss"], tokens_per_s=round(tokens / elapsed))
-            if step % 1000 == 0:
+            if step % 300 == 0:
                 model.save_pretrained(args.out / "model")
         bar.update(round(60 * args.minutes * now) - bar.n)
     bar.close()

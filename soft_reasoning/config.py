@@ -1,0 +1,73 @@
+"""Composing the configuration: where conf/ lies, the names of run folders, and errors in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from soft_reasoning.types import UserError
+
+SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
+"""Environment variable that names a sweep's folder, so that the jobs of a launcher agree on it."""
+
+
+def conf_dir() -> str:
+    """conf/ inside an installed wheel, else beside the package (a clone or an editable install)."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return str(folder)
+    raise UserError(f"expected the configuration in {package / 'conf'}, found none; install the package again")
+
+
+def run_name(dataset: str, method: str, overrides: str) -> str:
+    """A folder name that the same command always gives: what it runs, and a hash of its overrides."""
+    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", overrides)
+    if plain == overrides and len(plain) <= 80:
+        return f"{dataset}-{method}" + (f"-{plain}" if plain else "")
+    return f"{dataset}-{method}-{plain[:48]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+
+
+def register_resolvers() -> None:
+    """Make ``${run_name:...}`` and ``${sweep_name:}`` known to OmegaConf."""
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+    OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
+
+
+def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
+    """The configuration under ``overrides``, outside of a command line.
+
+    Raises UserError in one line for a choice or key that does not exist.
+    """
+    register_resolvers()
+    try:
+        if GlobalHydra.instance().is_initialized():
+            return compose("config", overrides=list(overrides))
+        with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+            return compose("config", overrides=list(overrides))
+    except Exception as error:
+        raise UserError(one_line(error)) from error
+
+
+def user_error(error: BaseException) -> UserError | None:
+    """The UserError among ``error`` and its causes (Hydra wraps what a constructor raises)."""
+    while error is not None:
+        if isinstance(error, UserError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """The message of a configuration error on one line, without empty parts."""
+    text = str(user_error(error) or error).partition("Config search path")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
+    return re.sub(r":,? ", ": ", ", ".join(lines))

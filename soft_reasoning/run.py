@@ -1,0 +1,94 @@
+"""The command line: python -m soft_reasoning.run [group=choice] [key=value] [-m for sweeps]."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
+from soft_reasoning.config import (
+    SWEEP_VARIABLE,
+    compose_config,
+    conf_dir,
+    one_line,
+    register_resolvers,
+    run_name,
+    user_error,
+)  # fmt: skip
+from soft_reasoning.evaluation.report import compare
+from soft_reasoning.evaluation.runner import run
+from soft_reasoning.types import UserError
+
+
+def run_one(config: DictConfig, folder: Path, engine=None) -> None:
+    """One method on one data set, into ``folder``."""
+    method = build_method(config)
+    dataset = build_dataset(config)
+    problems = dataset.problems(config.seed)
+    engine = engine or build_engine(config)
+    context = build_context(config, engine, dataset.exemplars(config.seed))
+    check_lengths(problems, context)
+    run(
+        problems, method, context, folder, OmegaConf.to_container(config, resolve=True),
+        fresh=config.fresh, progress=config.progress, max_live=config.max_live,
+    )  # fmt: skip
+
+
+def run_comparison(config: DictConfig, folder: Path) -> None:
+    """Several methods on the same problems and the same engine, each in a folder of its own."""
+    overrides = list(HydraConfig.get().overrides.task)
+    configs = {}
+    for choice in config.methods:
+        extra = [choice] if isinstance(choice, str) else list(choice)
+        name, *changes = extra
+        label = "-".join([name, *changes])
+        configs[label] = compose_config([*overrides, f"method={name}", *changes])
+    engine = build_engine(config)
+    for label, one in configs.items():
+        run_one(one, folder / run_name(one.dataset.name, one.method.name, label.removeprefix(one.method.name)), engine)
+    compare([folder / label for label in configs], folder)
+
+
+@hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
+def hydra_main(config: DictConfig) -> None:
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    if config.get("methods"):
+        run_comparison(config, folder)
+    else:
+        run_one(config, folder)
+
+
+def main() -> None:
+    """Exit code 0, 2 for bad input (one line on standard error), 130 when interrupted."""
+    register_resolvers()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
+    command = sorted(a for a in sys.argv[1:] if a not in ("-m", "--multirun") and not a.startswith("fresh="))
+    os.environ.setdefault(SWEEP_VARIABLE, ",".join(command))
+    try:
+        hydra_main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        sys.exit(_refuse(one_line(error)))
+    except OSError as error:
+        sys.exit(_refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir="))
+    except Exception as error:
+        if user_error(error) is None:
+            raise
+        sys.exit(_refuse(one_line(error)))
+
+
+def _refuse(message: str) -> int:
+    print(f"soft_reasoning: {message}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Imports go down the list of layers or into types, never up (ARCHITECTURE.md)."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
+
+LAYERS = (
+    "types", "answers", "data", "demo", "prompts", "engines", "context", "search", "rewards", "methods",
+    "scheduler", "evaluation", "analysis", "config", "build", "api", "sweep", "run",
+)  # fmt: skip
+SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
+SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imports():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        if len(parts) == 2 and parts[1] == "__init__":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+                if node.module == "soft_reasoning":
+                    names = [f"soft_reasoning.{alias.name}" for alias in node.names]
+                for name in names:
+                    yield ".".join(parts), name
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield ".".join(parts), alias.name
+
+
+def test_imports_go_down():
+    upward = []
+    for importer, imported in imports():
+        if imported.startswith("soft_reasoning."):
+            low, high = layer(imported), layer(importer)
+            if (high, low) not in SIDEWAYS and LAYERS.index(low) > LAYERS.index(high):
+                upward.append(f"{importer} -> {imported}")
+    assert not upward
+
+
+def test_the_search_knows_no_language_model():
+    import sys
+
+    for importer, imported in imports():
+        if layer(importer) == "search":
+            root = imported.split(".")[0]
+            assert root in SEARCH_ALONE or root in sys.stdlib_module_names, f"{importer} imports {imported}"
+            assert not imported.startswith("soft_reasoning.") or layer(imported) in ("search", "types")
+
+
+def test_methods_do_not_import_each_other():
+    for importer, imported in imports():
+        if importer.startswith("soft_reasoning.methods.") and imported.startswith("soft_reasoning.methods."):
+            assert imported == "soft_reasoning.methods.base", importer

@@ -1,0 +1,93 @@
+from types import SimpleNamespace
+
+import pytest
+
+from soft_reasoning.demo.problems import make_split
+from soft_reasoning.demo.prompts import build_tokenizer, review_prompt, solve_prompt
+from soft_reasoning.prompts import Prompts, ReviewWording, Wording
+from soft_reasoning.types import Problem, UserError
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    texts = [solve_prompt(p.question) + review_prompt(p.question, ["1 + 1 = 2."]) for p in make_split("train", 200)]
+    return build_tokenizer([*texts, "Task: Aye, zinc", " 7 (seven)", "Answer: 1 True cue"])
+
+
+def wording(**changes):
+    return Wording(
+        **{
+            "ask": "Question:\n{question}\nThought:\n",
+            "exemplar": "Question:\n{question}\nThought:\n{thought}\nAnswer: {answer}\n",
+            "reviews": {"multi_generate": ReviewWording(ask="Question:\n{question}\nSolutions:\n{solutions}\n")},
+        }
+        | changes
+    )
+
+
+PROBLEM = Problem("p", "Ada has 3 apples. How many apples does Ada have now?")
+
+
+def test_solving_prompt_is_the_text_with_its_bos(tokenizer):
+    prompt = Prompts(tokenizer, wording()).solve(PROBLEM)
+    assert prompt.ids[0] == tokenizer.bos_token_id
+    assert tokenizer.decode(prompt.ids[1:]) == solve_prompt(PROBLEM.question)
+
+
+def test_exemplars_stand_before_the_question(tokenizer):
+    exemplar = SimpleNamespace(question="Ben has 1 apples.", thought="1 + 0 = 1.", answer="1")
+    prompts = Prompts(tokenizer, wording(), exemplars=[exemplar])
+    prompt = prompts.solve(PROBLEM)
+    text = tokenizer.decode(prompt.ids[1:])
+    assert text.index("Ben has 1 apples.") < text.index("Answer: 1") < text.index("Ada has 3")
+    shared = tokenizer.decode(prompt.ids[1 : prompt.shared])
+    assert "Answer: 1\nQuestion:\n" in shared and "Ada" not in shared
+
+
+def test_review_lists_solutions_on_a_line_each(tokenizer):
+    prompt = Prompts(tokenizer, wording()).review("multi_generate", PROBLEM, ["1 + 2\n= 3.", "3."])
+    assert "1. 1 + 2 = 3.\n2. 3.\n" in tokenizer.decode(prompt.ids)
+
+
+def test_braces_in_a_question_stay(tokenizer):
+    Prompts(tokenizer, wording()).solve(Problem("p", "What is {x} in {0}?"))
+
+
+def test_positions_of_the_soft_token(tokenizer):
+    prompts = Prompts(tokenizer, wording(cue="cue"))
+    prompt = prompts.solve(PROBLEM)
+    at = {p: prompts.position(prompt, p, seed=0, problem_id="p") for p in ("first", "middle", "last")}
+    assert at["first"] == 1 and at["last"] == len(prompt.ids)
+    assert prompt.cue == 1
+    middles = {prompts.position(prompt, "middle", seed=0, problem_id=str(i)) for i in range(300)}
+    assert min(middles) == 2 and max(middles) == len(prompt.ids) - prompt.cue - 1
+    with pytest.raises(UserError, match="first, middle, last"):
+        prompts.position(prompt, "end", seed=0, problem_id="p")
+
+
+def test_chat_prompt_ids_are_the_templates(tokenizer):
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    try:
+        prompts = Prompts(tokenizer, wording(), layout="chat", system="Task")
+        messages = [
+            {"role": "system", "content": "Task"},
+            {"role": "user", "content": solve_prompt(PROBLEM.question)},
+        ]
+        expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+        assert list(prompts.solve(PROBLEM).ids) == expected["input_ids"]
+    finally:
+        tokenizer.chat_template = None
+
+
+def test_bad_input_is_one_line(tokenizer):
+    with pytest.raises(UserError, match="completion, chat"):
+        Prompts(tokenizer, wording(), layout="raw")
+    with pytest.raises(UserError, match="no chat template"):
+        Prompts(tokenizer, wording(), layout="chat")
+    with pytest.raises(UserError, match="expected a question"):
+        Prompts(tokenizer, wording()).solve(Problem("p", "  "))
+    with pytest.raises(UserError, match="it has: multi_generate"):
+        Prompts(tokenizer, wording()).review("multi_judge", PROBLEM, ["1"])
