@@ -1,0 +1,261 @@
+r"""Answers: taken out of free text, compared, voted on, graded. Pure functions.
+
+An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
+``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
+
+>>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
+'18'
+>>> equal("18.0", "18", "number"), vote(["7", "18", None, "18.0"], "number")
+(True, '18')
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from soft_reasoning import latex, numerals
+from soft_reasoning.types import Problem, UserError
+
+ANSWER_TYPES = ("number", "boolean", "choice", "latex", "text")
+MODES = ("flexible", "strict")
+
+_STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
+_MARKER = re.compile(r"(?<![A-Za-z])answer\s*(?:\*\*|__)?\s*:\s*(?:\*\*|__)?[ \t]*", re.IGNORECASE)
+_PHRASE = re.compile(r"\banswer\s+(?:is|equals|=|would be|must be)\s*:?[ \t]*", re.IGNORECASE)
+_HASHES = re.compile(r"####[ \t]*")
+_RESTATED = re.compile(r"(?<=\S)\s*\b(?:Questions?|Problem)\s*\d*\s*:|\n\s*Q\s*:", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s+(?:be\s+)?"
+    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
+    r"|\b(?:do not|don['’]t) know\b|\b(?:not enough|insufficient) (?:information|data|context)\b"
+    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
+    re.IGNORECASE,
+)
+_TRUTH = {"yes": "True", "true": "True", "no": "False", "false": "False"}
+_TRUTH_WORD = re.compile(r"(?<![\w-])(?P<no>not\s+)?(?P<word>yes|no|true|false)(?![\w-])", re.IGNORECASE)
+_TRUTH_OFFER = re.compile(r"\b(?:yes\s*(?:or|/)\s*no|true\s*(?:or|/)\s*false)\b", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"(?:^|[.!?,;:\n]\s*|\b(?:so|therefore|thus|hence|is|be)\s+)[\"'“*(]*(?P<no>not\s+)?"
+    r"(?P<word>yes|no|true|false)(?=[\"'”*)]*\s*(?:[.,!;:\n]|$))",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"\((?P<round>[A-Za-z])\)|\b(?:option|choice)\s+\(?(?P<named>[A-Za-z])\b"
+    r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s*(?:[).:,;\]]|$|\n))|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z])(?![A-Za-z'’])",
+    re.IGNORECASE,
+)
+
+
+def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
+    """The answer that ``text`` gives first, canonical, or None.
+
+    ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else. ``flexible`` reads
+    the same with any case or emphasis and on the next line, then ``\\boxed``, ``####``, "the answer is",
+    and last a closing number, verdict or letter; all before a restated question.
+    """
+    _check(answer_type, ANSWER_TYPES, "answer type")
+    _check(mode, MODES, "extraction")
+    read = _READERS[answer_type]
+    if mode == "strict":
+        found = _STRICT.search(text)
+        return read(found[1]) if found and found[1].strip() else None
+    if found := _MARKER.search(text):
+        # Some models leave the line of the marker empty, or hold only "$$" or "\[" on it.
+        lines = [line for line in text[found.end() :].split("\n") if re.search(r"\w", line)]
+        if lines:
+            answer = read(lines[0])
+            uncomputable = answer_type == "number" and re.search(r"\d", lines[0])
+            if answer is not None or uncomputable or _REFUSAL.search(lines[0]):
+                return answer
+    text = text[: restated.start()] if (restated := _RESTATED.search(text)) else text
+    if box := _boxed(text):
+        return read(box)
+    for pattern in (_HASHES, _PHRASE):
+        if found := pattern.search(text):
+            line = text[found.end() :].lstrip().split("\n")[0]
+            if (answer := read(line)) is not None:
+                return answer
+    return None if _REFUSAL.search(text) else _closing(text, answer_type)
+
+
+def equal(
+    a: str | None, b: str | None, answer_type: str, *, absolute: float = 1e-3, relative: float = 1e-6
+) -> bool:
+    """Whether two answers are the same; symmetric, reflexive, and False where either is None.
+
+    Numbers agree within ``absolute`` or within ``relative`` times the larger magnitude (either suffices);
+    LaTeX by value, by text, or symbolically in a worker process (:mod:`soft_reasoning.latex`).
+    """
+    _check(answer_type, ANSWER_TYPES, "answer type")
+    if a is None or b is None:
+        return False
+    if a == b:
+        return True
+    if answer_type in ("number", "latex"):
+        x, y = numerals.whole_value(a), numerals.whole_value(b)
+        if x is not None and y is not None:
+            bound = max(Fraction(str(absolute)), Fraction(str(relative)) * max(abs(x), abs(y)))
+            return abs(x - y) <= bound
+        return latex.equivalent(a, b) if answer_type == "latex" else a.strip() == b.strip()
+    if answer_type == "text":
+        return _plain_words(a) == _plain_words(b)
+    return (_READERS[answer_type](a) or a.strip()) == (_READERS[answer_type](b) or b.strip())
+
+
+def vote(
+    answers: Sequence[str | None],
+    answer_type: str,
+    weights: Sequence[float] | None = None,
+    *,
+    absolute: float = 1e-3,
+    relative: float = 1e-6,
+) -> str | None:
+    """The answer of the largest total weight (each 1 by default) under :func:`equal`; a tie goes to the
+    earliest. None is no vote. An answer joins the first group whose earliest member it equals.
+
+    Raises ValueError where ``weights`` and ``answers`` differ in length.
+    """
+    weights = [1.0] * len(answers) if weights is None else weights
+    if len(weights) != len(answers):
+        raise ValueError(f"expected {len(answers)} weights, one an answer, got {len(weights)}")
+    totals: dict[str, float] = {}
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer is None:
+            continue
+        same = (g for g in totals if equal(g, answer, answer_type, absolute=absolute, relative=relative))
+        group = next(same, answer)
+        totals[group] = totals.get(group, 0.0) + weight
+    return max(totals, key=totals.__getitem__) if totals else None
+
+
+@dataclass(frozen=True)
+class Grader:
+    """How a run reads and compares answers: tolerances of :func:`equal`, mode of :func:`extract`.
+
+    The public code's grading is ``Grader(absolute=0.01, relative=0)``.
+    """
+
+    absolute: float = 1e-3
+    relative: float = 1e-6
+    extraction: str = "flexible"
+
+    def __post_init__(self) -> None:
+        _check(self.extraction, MODES, "extraction")
+        for name in ("absolute", "relative"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise UserError(f"grader.{name}: expected a finite number >= 0, got {value}; try 1e-3")
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        return extract(text, answer_type, mode=self.extraction)
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        return vote(answers, answer_type, weights, absolute=self.absolute, relative=self.relative)
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
+        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
+
+
+def _check(value: str, known: tuple[str, ...], what: str) -> None:
+    if value not in known:
+        raise UserError(f"unknown {what} '{value}'; use one of {', '.join(known)}")
+
+
+def _boxed(text: str) -> str | None:
+    r"""What the last complete ``\boxed{...}`` (or ``\fbox``) holds, braces balanced."""
+    held = None
+    for found in re.finditer(r"\\f?boxed\s*\{|\\fbox\s*\{", text):
+        depth = 1
+        for position in range(found.end(), len(text)):
+            depth += {"{": 1, "}": -1}.get(text[position], 0)
+            if depth == 0:
+                held = text[found.end() : position]
+                break
+    return held
+
+
+def _unwrapped(span: str) -> str:
+    """A span before a restated question, and of that the box alone where there is one."""
+    span = span[: restated.start()] if (restated := _RESTATED.search(span)) else span
+    return _boxed(span) or span
+
+
+def _number(span: str) -> str | None:
+    span = numerals.clean(_unwrapped(span))
+    refusal = _REFUSAL.search(span)
+    value = numerals.first_value(span[: refusal.start()] if refusal else span)
+    return None if value is None else numerals.canonical(value)
+
+
+def _boolean(span: str) -> str | None:
+    span = _TRUTH_OFFER.sub(" ", _unwrapped(span).replace("*", ""))
+    found = _TRUTH_WORD.search(span)
+    return _truth(found) if found else None
+
+
+def _truth(found: re.Match[str]) -> str:
+    value = _TRUTH[found["word"].lower()]
+    return value if not found["no"] else ("False" if value == "True" else "True")
+
+
+def _choice(span: str) -> str | None:
+    span = re.sub(r"\\(?:text|mathrm|mathbf)\s*\{([^{}]*)\}|[*$]", r"\1", _unwrapped(span)).strip()
+    for found in _CHOICE.finditer(span):
+        letter = found["round"] or found["named"] or found["marked"]
+        if letter or (found["bare"] and found["bare"].isupper()):
+            return (letter or found["bare"]).upper()
+    return None
+
+
+def _latex(span: str) -> str | None:
+    box = _boxed(span)
+    if box is None:
+        maths = re.search(r"\$\$?(.+?)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", span)
+        box = next((group for group in maths.groups() if group), "") if maths else _sentence(span)
+    return box.strip().strip("$").strip() or None if not _REFUSAL.search(box) else None
+
+
+def _text(span: str) -> str | None:
+    span = " ".join(_sentence(_unwrapped(span)).split()).strip("*`\"'“”").strip()
+    return span if span and not _REFUSAL.search(span) else None
+
+
+def _sentence(span: str) -> str:
+    """A span up to the end of its first sentence, without the full stop."""
+    return re.split(r"(?<=[\w)}$\]*])\.(?=\s+[A-Z]|\s*$)", span.strip(), maxsplit=1)[0].strip()
+
+
+def _plain_words(text: str) -> str:
+    """Text for comparison: case, punctuation and articles apart."""
+    words = re.sub(r"[^\w\s]", " ", text.casefold()).split()
+    return " ".join(word for word in words if word not in ("a", "an", "the")) or text.strip().casefold()
+
+
+def _closing(text: str, answer_type: str) -> str | None:
+    """The answer that an unmarked text ends on."""
+    if answer_type == "number":
+        value = numerals.last_value(numerals.clean(text))
+        return None if value is None else numerals.canonical(value)
+    if answer_type == "boolean":
+        verdicts = list(_VERDICT.finditer(_TRUTH_OFFER.sub(" ", text)))
+        return _truth(verdicts[-1]) if verdicts else None
+    if answer_type == "choice":
+        letters = re.findall(r"\(([A-Z])\)", text)
+        return letters[-1] if letters else _choice(text) if len(text.split()) == 1 else None
+    if answer_type == "latex":
+        maths = re.findall(r"\$([^$]+)\$", text)
+        return maths[-1].strip() or None if maths else None
+    return None
+
+
+_READERS = {"number": _number, "boolean": _boolean, "choice": _choice, "latex": _latex, "text": _text}

@@ -1,0 +1,124 @@
+"""LaTeX equivalence by math-verify in a worker process, with a hard timeout.
+
+Symbolic comparison can run for ever or exhaust the memory, and no in-process timeout stops it reliably;
+a process can be killed. A worker that died is replaced and asked once more; one that ran out of time is
+replaced and its question counts as "not equal". The ``math`` extra brings math-verify.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import logging
+import select
+import subprocess
+import sys
+import threading
+import time
+from functools import lru_cache
+from pathlib import Path
+
+from soft_reasoning.types import UserError
+
+logger = logging.getLogger(__name__)
+
+_WORKER = Path(__file__).with_name("latex_worker.py")
+
+
+class Worker:
+    """One worker process, started when first asked and replaced when it dies.
+
+    ``timeout`` seconds bound one comparison, ``start_timeout`` the loading of math-verify. Safe to share
+    between threads: questions take turns.
+    """
+
+    def __init__(self, *, timeout: float = 5.0, start_timeout: float = 120.0) -> None:
+        self.timeout = timeout
+        self.start_timeout = start_timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def equivalent(self, a: str, b: str) -> bool:
+        """Whether ``a`` and ``b`` mean the same; False where that cannot be decided in time."""
+        with self._lock:
+            for _ in range(2):
+                try:
+                    return self._ask({"a": a, "b": b})
+                except TimeoutError:
+                    self._stop()
+                    logger.warning("comparing %.80r with %.80r took over %g s", a, b, self.timeout)
+                    return False
+                except (BrokenPipeError, EOFError):
+                    self._stop()
+            logger.warning("comparing %.80r with %.80r ended its worker twice", a, b)
+            return False
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def _ask(self, question: dict[str, str]) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._line(self.timeout) == b"1"
+
+    def _start(self) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise UserError("LaTeX answers need math-verify, which is not installed: "
+                            "pip install 'soft-reasoning[math]', or use answer_type=number or text")
+        self._stop()
+        # -P: this folder must not shadow the standard library's `types`.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._line(self.start_timeout)
+
+    def _line(self, timeout: float) -> bytes:
+        """The worker's next line; TimeoutError when late, EOFError when it has died."""
+        stream, held, deadline = self._process.stdout, b"", time.monotonic() + timeout
+        while not held.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
+                raise TimeoutError
+            piece = stream.read1(4096)
+            if not piece:
+                raise EOFError
+            held += piece
+        return held.strip()
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # a question was still in the buffer of a pipe whose reader is gone
+        self._process = None
+
+
+_shared = Worker()
+atexit.register(_shared.close)
+
+
+@lru_cache(maxsize=65536)
+def _equivalent(a: str, b: str) -> bool:
+    return _shared.equivalent(a, b)
+
+
+def equivalent(a: str, b: str) -> bool:
+    """Whether two LaTeX answers mean the same (symmetric); see :class:`Worker`."""
+    a, b = _bare(a), _bare(b)
+    return a == b or _equivalent(*sorted((a, b)))
+
+
+def _bare(text: str) -> str:
+    """Without the spacing and sizing that carry no meaning."""
+    for command in ("\\left", "\\right", "\\,", "\\!", "\\;", "$"):
+        text = text.replace(command, "")
+    return " ".join(text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()).rstrip(".")
