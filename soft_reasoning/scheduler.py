@@ -104,7 +104,8 @@ def drive(
     """Solve ``problems``, at most ``max_live`` at a time, yielding each result as it is finished.
 
     ``engine`` defaults to ``context.engine``. ``problems`` is read lazily, so memory is bounded by
-    ``max_live``. ``clock`` is filled in, and ``on_tick`` called with it after every engine call.
+    ``max_live``. ``clock`` is filled in, and ``on_tick`` called with it before every engine call, when
+    all that was finished so far has been yielded.
 
     Raises UserError or ProblemError naming the problem at fault, after the problems that had finished by
     then were yielded.
@@ -128,10 +129,10 @@ def drive(
                 answers = _propose(proposing)
             yield from _advance(answers, live, clock)
         else:
-            with clock.measure("engine"):
-                answers = _run_engine(live, engine, clock)
             if on_tick is not None:
                 on_tick(clock)
+            with clock.measure("engine"):
+                answers = _run_engine(live, engine, clock)
             yield from _advance(answers, live, clock)
 
 

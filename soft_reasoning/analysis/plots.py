@@ -68,7 +68,7 @@ def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylim(0, 100)
         axes.set_ylabel("%")
         _rounds_axis(axes, rows)
-        axes.legend(loc="lower right")
+        axes.figure.legend(loc="outside upper center", ncols=2)
 
 
 def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -79,7 +79,7 @@ def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylabel("reward")
         axes.margins(y=0.15)
         _rounds_axis(axes, rows)
-        axes.legend(loc="best")
+        axes.figure.legend(loc="outside upper center", ncols=2)
 
 
 def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 IGNORED = ("fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "hydra")
 """Keys that change no problem's result: how a run is watched, batched, or how many problems it takes."""
 
+CLASS = "._target_"
+
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """``config`` as dotted keys; lists are values, and so are empty mappings."""
@@ -34,14 +36,29 @@ def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> d
 def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:
     """For each configuration, its values of the keys that are not the same in all of them.
 
-    A key that repeats another one (an interpolation of it) is left out: of several keys with the same
-    values the shortest stays. A key that a configuration does not have is None.
+    Left out is what repeats another key: of several keys with the same values the shortest stays, the
+    parts of something that some configurations do not have at all follow from the key that chose it, and
+    a class follows from a plain key (a name) that decides it.
     """
     flat = [result_keys(config, ignore) for config in configs]
-    seen: dict[str, str] = {}
-    keys = {key for one in flat for key in one}
+    common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
+    keys = [key for key in common if len({repr(one[key]) for one in flat}) > 1]
+    if not keys:  # nothing else tells them apart
+        keys = sorted({key for one in flat for key in one} - set(common))
+    by_values: dict[str, str] = {}
     for key in sorted(keys, key=lambda name: (name.count("."), len(name), name)):
-        values = repr([one.get(key) for one in flat])
-        if values != repr([flat[0].get(key)] * len(flat)):
-            seen.setdefault(values, key)
-    return [{key: one.get(key) for key in sorted(seen.values())} for one in flat]
+        by_values.setdefault(repr([one.get(key) for one in flat]), key)
+    chosen = sorted(by_values.values())
+    named = [key for key in chosen if not key.endswith(CLASS)]
+    chosen = [key for key in chosen if not key.endswith(CLASS) or not any(_decides(flat, n, key) for n in named)]
+    return [{key.removesuffix(CLASS): _readable(key, one.get(key)) for key in chosen} for one in flat]
+
+
+def _decides(flat: Sequence[Mapping[str, Any]], key: str, other: str) -> bool:
+    """Whether equal values of ``key`` always come with equal values of ``other``."""
+    pairs = {(repr(one.get(key)), repr(one.get(other))) for one in flat}
+    return len(pairs) == len({value for value, _ in pairs})
+
+
+def _readable(key: str, value: Any) -> Any:
+    return str(value).rpartition(".")[2] if key.endswith(CLASS) else value

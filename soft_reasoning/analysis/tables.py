@@ -64,9 +64,11 @@ def count(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """12.3 s, 4 min 05 s or 2 h 03 min."""
+    """0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
     if seconds is None:
         return MISSING
+    if 0 < seconds < 1:
+        return f"{seconds:.2g} s"
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -123,17 +123,31 @@ def _solve(
     watch: Progress,
     max_live: int,
 ) -> None:
-    """Drive ``todo``, storing each result before it counts."""
+    """Drive ``todo``; what a tick finished is on disk before the next, and before it counts as done."""
     clock = Clock()
     recorded: dict[str, float] = {}
+    finished: list[Graded] = []
     began = perf_counter()
-    for problem, result in drive(todo, method, context, max_live=max_live, clock=clock, on_tick=watch.show):
-        with clock.measure("store"):
-            record = record_of(problem, result, context.grader)
-            store.append(record)
-        rows[problem.id] = grade(record, context.grader)
-        now = {**clock.seconds, "total": perf_counter() - began}
-        store.add_seconds({kind: value - recorded.get(kind, 0.0) for kind, value in now.items()})
-        recorded = now
-        watch.count(rows[problem.id])
+
+    def settle(clock: Clock) -> None:
+        nonlocal recorded
+        if finished:
+            with clock.measure("store"):
+                store.sync()
+            now = {**clock.seconds, "total": perf_counter() - began}
+            store.add_seconds({kind: value - recorded.get(kind, 0.0) for kind, value in now.items()})
+            recorded = now
+        for row in finished:
+            rows[row.doc_id] = row
+            watch.count(row)
+        finished.clear()
         watch.show(clock)
+
+    try:
+        for problem, result in drive(todo, method, context, max_live=max_live, clock=clock, on_tick=settle):
+            record = record_of(problem, result, context.grader)
+            with clock.measure("store"):
+                store.append(record)
+            finished.append(grade(record, context.grader))
+    finally:
+        settle(clock)

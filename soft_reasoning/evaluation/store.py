@@ -49,6 +49,7 @@ class Store:
     Example:
         >>> with Store(folder, {"seed": 0}) as store:
         ...     store.append({"doc_id": "0", "answer": "18"})
+        ...     store.sync()
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Store:
             self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Store one problem's record; it is on disk when this returns.
+        """Write one problem's record; it is safe once :meth:`sync` returns.
 
         Raises UserError when it cannot be written; the same command continues later.
         """
@@ -137,10 +138,16 @@ class Store:
         try:
             while line:
                 line = line[os.write(self._samples, line) :]
-            os.fsync(self._samples)
         except OSError as error:
             raise _unwritable(self.folder, error) from error
         self.done[record["doc_id"]] = record.get("question")
+
+    def sync(self) -> None:
+        """Bring every record written so far onto the disk: one fsync for all that a tick finished."""
+        try:
+            os.fsync(self._samples)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
 
     def add_seconds(self, seconds: Mapping[str, float]) -> None:
         """Add to where the run's time went; may be lost with the process, results are not."""
