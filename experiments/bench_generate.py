@@ -101,7 +101,8 @@ def main() -> None:
     print(f"{args.problems} problems x {args.candidates} candidates, {PREFIX}-token prefix, CPU seconds, "
           f"{args.threads} thread(s), torch {torch.__version__}")  # fmt: skip
     print(f"{'new tokens':<28}{'generate':>10}{'engine':>10}{'ratio':>8}  same tokens")
-    cases = (("64", [64] * rows, 0), ("20 to 200", ragged, 0), ("64, half the prefix common", [64] * rows, 150))
+    even = [64] * rows
+    cases = (("64", even, 0), ("20 to 200", ragged, 0), ("64, half the prefix common", even, 150))
     for name, lengths, shared in cases:
         requests = requests_of(model, args.problems, args.candidates, lengths, shared)
         slow, expected = seconds(lambda requests=requests: by_generate(model, requests))

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.kv import round_up
 from soft_reasoning.engines.planning import Job
 from soft_reasoning.engines.sampling import Chooser
 from soft_reasoning.engines.text import StopWatch, finish
-from soft_reasoning.engines.tree import round_up
 from soft_reasoning.types import Completion
 
 COMPACT_BELOW = 0.75

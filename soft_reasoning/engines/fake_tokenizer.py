@@ -8,8 +8,8 @@ OPENERS = (" First", " Then", " We", " Let", " So", " Now", " Start", " Each")
 NUMBERS = tuple(f" {n}" for n in range(21))
 _WORDS = (
     "the of and to a in is has have had how many much more than each left total are was were it they he she "
-    "all now then so per day days week Question Thought Answer Analysis step by think problem solution number "
-    "True False Yes No Solve with for from at on not that this what apples books bought gave sold"
+    "all now then so per day days week Question Thought Answer Analysis step by think problem solution "
+    "number True False Yes No Solve with for from at on not that this what apples books bought gave sold"
 )
 
 
@@ -55,12 +55,15 @@ class FakeTokenizer:
         return ids
 
     def decode(
-        self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
+        self,
+        ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool = False,
     ) -> str:
         special = {0: self.bos_token, 1: self.eos_token, 2: self.pad_token}
-        parts = [
-            self._pieces[i - 3] if i >= 3 else b"" if skip_special_tokens else special[i].encode() for i in ids
-        ]
+        if skip_special_tokens:
+            ids = [i for i in ids if i not in special]
+        parts = [special[i].encode() if i in special else self._pieces[i - 3] for i in ids]
         return b"".join(parts).decode(errors="replace")
 
     def batch_decode(self, sequences: Sequence[Sequence[int]], **options: bool) -> list[str]:

@@ -157,7 +157,7 @@ class HuggingFaceEngine:
 
     def _run_all(self, jobs: list[Job], run: Any) -> None:
         """Run every job once, in batches; a batch that memory cannot hold is halved, and so is the bound."""
-        queue = [group for group in self._groups(jobs)]
+        queue = self._groups(jobs)
         while queue:
             group = queue.pop(0)
             for batch in list(batches(group, self.max_batch_tokens)):
@@ -171,7 +171,8 @@ class HuggingFaceEngine:
                 if len(batch) == 1:
                     raise UserError(
                         f"expected memory for a prompt of {batch[0].prompt_tokens} tokens and "
-                        f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or use a smaller model"
+                        f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or take a "
+                        "smaller model"
                     )
                 self._halve(batch)
                 half = len(batch) // 2
@@ -214,7 +215,8 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 def context_length(config: Any) -> int:
     """Most positions the model was made for; unbounded (2**31) where its config does not say."""
     text = config.get_text_config()
-    for name in ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length"):
+    names = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
+    for name in names:
         value = getattr(text, name, None)
         if isinstance(value, int) and value > 0:
             return value

@@ -77,8 +77,8 @@ def refuse(config: Any) -> None:
     """UserError for a model of a kind that takes no soft token in front of its answer."""
     if getattr(config, "is_encoder_decoder", False):
         raise UserError(
-            f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its answer "
-            "starts from a decoder of its own, where no prompt embedding can be placed; choose another model"
+            f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its "
+            "answer starts from a decoder of its own, where no soft token can be placed; choose another model"
         )
 
 
@@ -99,13 +99,13 @@ def _why(name: str, error: Exception) -> str:
     low = text.lower()
     if "gated" in low or "401" in low or "403" in low:
         return (
-            f"expected access to the model {name}, which is gated or private; accept its licence on the hub and "
-            "log in (hf auth login), or give a local folder (model.path=/path/to/model)"
+            f"expected access to the model {name}, which is gated or private; accept its licence on the hub "
+            "and log in (hf auth login), or give a local folder (model.path=/path/to/model)"
         )
     if "couldn't connect" in low or "offline" in low or "connection" in low or "max retries" in low:
         return (
-            f"expected the model {name} in the local cache or over the network, and could reach neither; "
-            "connect, download it elsewhere and set HF_HOME, or give a local folder (model.path=/path/to/model)"
+            f"expected the model {name} in the local cache or over the network, and found neither; connect, "
+            "set HF_HOME to a cache that holds it, or give a local folder (model.path=/path/to/model)"
         )
     if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
         return f"expected the name of a model, and found none called {name!r}; {MEND}"

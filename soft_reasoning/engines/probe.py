@@ -53,8 +53,10 @@ def _may_share(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False)) and kinds <= KINDS
 
 
-def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int) -> str:
-    """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way there is; empty if it does."""
+def _differs(
+    runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int
+) -> str:
+    """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way; empty if it does."""
     cut = len(ids) - 3
     soft = runner.calls.embed(ids[cut:-1]).float()
     job = Job(0, Request(ids, soft=soft), ids[:cut], shared, (), soft, 1)

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.kv import TILE, Block, TreeCache, Wiring, join_blocks, round_up
 from soft_reasoning.engines.planning import Job
-from soft_reasoning.engines.tree import TILE, Block, TreeCache, Wiring, active, join_blocks, round_up
+from soft_reasoning.engines.tree import active
 
 SHARED_KEPT = 4
 """How many run-wide prefixes stay in memory (candidates and verifier have one each)."""

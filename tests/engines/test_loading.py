@@ -1,0 +1,136 @@
+"""Models that cannot be had or served are refused in one clear line; memory that runs out is lived with."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, T5Config
+
+from soft_reasoning.engines import huggingface, loading
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine, eos_ids
+from soft_reasoning.engines.planning import batches, job_of
+from soft_reasoning.types import Request, UserError
+from tests.engines.models import tiny
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+
+
+def one_line(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_missing_folder_is_named():
+    with pytest.raises(UserError) as error:
+        HuggingFaceEngine("/nowhere/model")
+    assert "/nowhere/model" in one_line(error) and "model.path=" in one_line(error)
+
+
+def test_an_empty_folder_is_named(tmp_path):
+    with pytest.raises(UserError) as error:
+        HuggingFaceEngine(str(tmp_path))
+    assert str(tmp_path) in one_line(error) and "model.path=" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    "said, expected",
+    [
+        ("You are trying to access a gated repo.\nMake sure to have access", "log in"),
+        ("We couldn't connect to 'https://huggingface.co' to load the files", "HF_HOME"),
+        ("x/y is not a local folder and is not a valid model identifier listed on", "none called 'x/y'"),
+        ("some other fault", "some other fault"),
+    ],
+)
+def test_what_the_hub_says_becomes_one_line(monkeypatch, said, expected):
+    def fail(*_, **__):
+        raise OSError(said)
+
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", fail)
+    with pytest.raises(UserError) as error:
+        HuggingFaceEngine("x/y")
+    assert expected in one_line(error) and "model.path=" in one_line(error)
+
+
+def test_an_encoder_decoder_is_refused():
+    with pytest.raises(UserError, match="decoder-only.*t5"):
+        loading.refuse(T5Config())
+
+
+@pytest.mark.parametrize("options", [{"dtype": "float8"}, {"quantization": "3bit"}])
+def test_unknown_options_list_the_known(tmp_path, options):
+    with pytest.raises(UserError, match="expected model"):
+        HuggingFaceEngine(str(tmp_path), **options)
+
+
+def test_a_folder_gives_the_same_as_the_loaded_model(tmp_path, engine, monkeypatch):
+    engine.model.save_pretrained(tmp_path)
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
+    loaded = HuggingFaceEngine(str(tmp_path), device="cpu")
+    request = Request(tuple(range(5, 30)), max_new_tokens=8)
+    assert loaded.generate([request]) == engine.generate([request])
+    assert loaded.model.dtype == torch.float32
+    assert isinstance(loaded.model, type(AutoModelForCausalLM.from_config(engine.model.config)))
+    loaded.close()
+
+
+def test_every_end_token_of_the_generation_config_ends_a_completion(engine):
+    plain = engine.generate([Request(tuple(range(5, 30)), max_new_tokens=12)])[0]
+    engine.model.generation_config.eos_token_id = [1, plain.token_ids[3]]
+    try:
+        again = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+        assert eos_ids(engine.model, engine.tokenizer) == {1, plain.token_ids[3]}
+        run = again.generate([Request(tuple(range(5, 30)), max_new_tokens=12)])[0]
+        end = plain.token_ids.index(plain.token_ids[3])
+        assert run.token_ids == plain.token_ids[: end + 1] and run.finish_reason == "eos"
+    finally:
+        engine.model.generation_config.eos_token_id = 1
+
+
+def test_the_context_bounds_new_tokens(engine):
+    prompt = (7,) * (engine.context_length - 3)
+    assert len(engine.generate([Request(prompt, max_new_tokens=50, min_new_tokens=50)])[0].token_ids) == 3
+
+
+def requests() -> list[Request]:
+    return [Request(tuple(range(5, 20 + i % 4)), max_new_tokens=4 + i) for i in range(12)]
+
+
+def test_batches_hold_every_job_once_within_the_bound():
+    jobs = [job_of(i, r, hidden_size=8, context_length=512) for i, r in enumerate(requests())]
+    made = list(batches(jobs, 60))
+    assert sorted(job.index for batch in made for job in batch) == list(range(12)) and len(made) > 2
+    for batch in made:
+        prefixes = {job.prefix for job in batch}
+        cost = sum(map(len, prefixes)) + sum(job.own + job.max_new_tokens for job in batch)
+        assert cost <= 60 or len(batch) == 1
+
+
+def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
+    expected, real, sizes = engine.generate(requests()), huggingface.decode_batch, []
+
+    def scarce(runner, batch, **options):
+        sizes.append(len(batch))
+        if len(batch) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(runner, batch, **options)
+
+    monkeypatch.setattr(huggingface, "decode_batch", scarce)
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    for _ in range(2):
+        got = fresh.generate(requests())
+        assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
+    first = sizes.index(12)
+    assert max(sizes[first + 1 :]) < 12, "the second call starts from the bound the first one found"
+
+
+def test_a_single_request_beyond_memory_is_the_users_to_mend(engine, monkeypatch):
+    def never(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(huggingface, "decode_batch", never)
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    with pytest.raises(UserError, match="memory for a prompt of 15 tokens"):
+        fresh.generate([Request(tuple(range(5, 20)), max_new_tokens=4)])

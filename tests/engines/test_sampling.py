@@ -1,0 +1,45 @@
+"""Draws follow the distribution they should, and the filters keep what they should."""
+
+import pytest
+import torch
+
+from soft_reasoning.engines.sampling import draw, settings
+from soft_reasoning.types import Sampling
+
+LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
+
+
+def frequencies(count: int = 200_000, **options) -> torch.Tensor:
+    u = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    tokens = draw(LOGITS.expand(count, -1), u, **options)
+    return torch.bincount(tokens, minlength=len(LOGITS)) / count
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 30.0])
+def test_frequencies_are_the_softmax(temperature):
+    expected = (LOGITS / temperature).softmax(-1)
+    assert torch.allclose(frequencies(temperature=temperature), expected, atol=5e-3)
+
+
+def test_top_k_keeps_the_likeliest():
+    kept = frequencies(temperature=1.0, top_k=2)
+    assert kept[0] > 0 and int((kept > 0).sum()) == 2
+    assert torch.allclose(kept[kept > 0], LOGITS[[0, 2]].softmax(-1), atol=5e-3)
+
+
+def test_top_p_keeps_the_smallest_set_that_reaches_it():
+    p = LOGITS.softmax(-1)
+    assert int((frequencies(temperature=1.0, top_p=float(p[0]) - 0.01) > 0).sum()) == 1
+    assert int((frequencies(temperature=1.0, top_p=float(p[0]) + 0.01) > 0).sum()) == 2
+
+
+@pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
+def test_the_ends_of_the_unit_interval_give_tokens_of_positive_probability(u):
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 1.0]])
+    assert draw(logits, torch.tensor([u], dtype=torch.float64), temperature=1.0).item() in (1, 3)
+
+
+def test_the_first_token_has_settings_of_its_own():
+    fire = Sampling(0.8, top_k=50, top_p=0.9, first_temperature=30.0, first_top_k=16)
+    assert settings(fire, 0) == (30.0, 16, 0.9) and settings(fire, 1) == (0.8, 50, 0.9)
+    assert settings(Sampling(0.8, top_k=5), 0) == (0.8, 5, 1.0)

@@ -1,0 +1,62 @@
+"""Stop strings: cut where the text says, found without decoding everything at every token."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.text import StopWatch, finish
+
+TOKENIZER = FakeTokenizer()
+TEXTS = st.text(alphabet="Qu es\n:é7", max_size=25)
+
+
+def encode(text: str) -> list[int]:
+    return TOKENIZER.encode(text, add_special_tokens=False)
+
+
+def test_a_stop_may_span_tokens_and_the_earliest_wins():
+    ids = encode("So the answer is 5.\nQuestion:\nmore Final")
+    count, text, reason = finish(TOKENIZER, ids, stop=("Final", "Question:\n"))
+    assert (text, reason) == ("So the answer is 5.\n", "stop")
+    assert TOKENIZER.decode(ids[:count]).endswith("Question:\n")
+
+
+@given(TEXTS, st.lists(st.text(alphabet="Qu es\n:é7", min_size=1, max_size=4), min_size=1, max_size=3))
+def test_equal_to_decoding_at_every_token(text, stop):
+    ids = encode(text)
+    count, cut, reason = finish(TOKENIZER, ids, stop=tuple(stop))
+    prefixes = [TOKENIZER.decode(ids[:n]) for n in range(1, len(ids) + 1)]
+    first = next((n for n, p in enumerate(prefixes, 1) if any(s in p for s in stop)), None)
+    if first is None:
+        assert (count, cut, reason) == (len(ids), text, "length")
+    else:
+        whole = prefixes[first - 1]
+        assert (count, reason) == (first, "stop")
+        assert cut == whole[: min(whole.find(s) for s in stop if s in whole)]
+
+
+def test_the_end_token_is_counted_but_not_text():
+    ids = [*encode(" 7"), TOKENIZER.eos_token_id, *encode(" 8")]
+    assert finish(TOKENIZER, ids, eos={TOKENIZER.eos_token_id}) == (2, " 7", "eos")
+
+
+def test_min_new_tokens_puts_stops_off():
+    ids = encode(": 7: 8")
+    assert finish(TOKENIZER, ids, stop=(":",))[0] == 1
+    assert finish(TOKENIZER, ids, stop=(":",), min_new_tokens=2)[0] == 3
+
+
+@pytest.mark.parametrize("size", [50, 200])
+def test_decoding_is_rare(size):
+    """A completion without suspicious tokens is never decoded while it grows."""
+    calls = []
+
+    class Counting(FakeTokenizer):
+        def decode(self, ids, **options):
+            calls.append(len(ids))
+            return super().decode(ids, **options)
+
+    watch, ids = StopWatch(Counting()), encode(" apples and books" * size)
+    assert not any(watch.hit(ids[:n], ("Question:\n",)) for n in range(1, len(ids) + 1))
+    assert len(calls) == len(set(ids)) and max(calls) == 1
