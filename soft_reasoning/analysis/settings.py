@@ -48,9 +48,9 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     by_values: dict[str, str] = {}
     for key in sorted(keys, key=lambda name: (name.count("."), len(name), name)):
         by_values.setdefault(repr([one.get(key) for one in flat]), key)
-    chosen = sorted(by_values.values())
-    named = [key for key in chosen if not key.endswith(CLASS)]
-    chosen = [key for key in chosen if not key.endswith(CLASS) or not any(_decides(flat, n, key) for n in named)]
+    plain = [key for key in by_values.values() if not key.endswith(CLASS)]
+    classes = [key for key in by_values.values() if key.endswith(CLASS)]
+    chosen = sorted(plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)])
     return [{key.removesuffix(CLASS): _readable(key, one.get(key)) for key in chosen} for one in flat]
 
 

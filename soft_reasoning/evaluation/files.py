@@ -16,6 +16,7 @@ TIMING = "timing.jsonl"
 RESULTS = "results.json"
 GRADES = "grades.json"
 REPORT = "report.md"
+CONFIG = ".hydra/config.yaml"
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -69,10 +69,11 @@ def run(
                 _solve(todo, method, context, store, rows, watch, max_live)
         except BaseException as error:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-            watch.say(
-                f"{what}: {watch.done} of {len(problems)} problems are stored in {store.folder}; "
-                "the same command continues"
-            )
+            if watch.done:
+                watch.say(
+                    f"{what}: {watch.done} of {len(problems)} problems are stored in {store.folder}; "
+                    "the same command continues"
+                )
             raise
         metrics = summarise(
             [rows[problem.id] for problem in problems],

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import yaml
+
 from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.evaluation.files import (
+    CONFIG,
     GRADES,
     MANIFEST,
     REPORT,
@@ -23,6 +26,7 @@ from soft_reasoning.evaluation.files import (
     read_manifest,
     scan_records,
     write_json,
+    write_text,
 )
 from soft_reasoning.evaluation.manifest import environment_changes, manifest_of, refuse_changes
 from soft_reasoning.types import UserError
@@ -103,6 +107,8 @@ class Store:
                     self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
             else:
                 write_json(self.folder / MANIFEST, manifest)
+                (self.folder / CONFIG).parent.mkdir(exist_ok=True)
+                write_text(self.folder / CONFIG, yaml.safe_dump(manifest["config"], sort_keys=False))
             self._timing = open(self.folder / TIMING, "a", encoding="utf-8")
         except OSError as error:
             raise _unwritable(self.folder, error) from error
