@@ -194,15 +194,14 @@ def tried_rules() -> dict[str, object]:
     return rules
 
 
-def boxes(problems: int, seed: int) -> dict[str, object]:
-    return {
-        "half-space 0.05": HalfSpace(0.05, problems, seed),
-        "half-space 0.2": HalfSpace(0.2, problems, seed),
-        "half-space 0.4": HalfSpace(0.4, problems, seed),
-        "basins 0.2": Basins(0.2, problems, seed),
-        "Branin": Hidden(Branin(), problems, seed),
-        "Hartmann 6": Hidden(Hartmann(6), problems, seed),
-    }
+BOXES = {
+    "half-space 0.05": lambda problems, seed: HalfSpace(0.05, problems, seed),
+    "half-space 0.2": lambda problems, seed: HalfSpace(0.2, problems, seed),
+    "half-space 0.4": lambda problems, seed: HalfSpace(0.4, problems, seed),
+    "basins 0.2": lambda problems, seed: Basins(0.2, problems, seed),
+    "Branin": lambda problems, seed: Hidden(Branin(), problems, seed),
+    "Hartmann 6": lambda problems, seed: Hidden(Hartmann(6), problems, seed),
+}
 
 
 def interval(x: Tensor) -> str:
@@ -226,16 +225,14 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=1, help="sets of problems, pooled")
     parser.add_argument("--first-seed", type=int, default=10, help="the default was chosen on 0, 1 and 2")
-    parser.add_argument("--boxes", nargs="+", help="these boxes alone")
+    parser.add_argument("--boxes", nargs="+", choices=BOXES, default=list(BOXES), metavar="BOX")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here as well")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     rules = named_rules() if args.quick else {**named_rules(), **tried_rules()}
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    worlds = [boxes(args.problems, seed) for seed in seeds]
-    if args.boxes:
-        worlds = [{title: world[title] for title in args.boxes} for world in worlds]
+    worlds = [{title: BOXES[title](args.problems, seed) for title in args.boxes} for seed in seeds]
     lines = [f"| rule | {' | '.join(worlds[0])} | CPU s |", "|---" * (len(worlds[0]) + 2) + "|"]
     print("\n".join(lines), flush=True)
     control: dict[str, Tensor] = {}
