@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_HOME = {"SoftReasoner": "api", "Candidate": "types", "Problem": "types", "Result": "types", "UserError": "types"}
+_HOME = {"SoftReasoner": "api", **dict.fromkeys(("Candidate", "Problem", "Result", "UserError"), "types")}
 
 __all__ = list(_HOME)
 

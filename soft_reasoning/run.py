@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -24,7 +27,6 @@ from soft_reasoning.config import (
 )  # fmt: skip
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import run
-from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, engine=None) -> None:
@@ -35,6 +37,9 @@ def run_one(config: DictConfig, folder: Path, engine=None) -> None:
     engine = engine or build_engine(config)
     context = build_context(config, engine, dataset.exemplars(config.seed))
     check_lengths(problems, context)
+    if config.fresh or not (folder / "samples.jsonl").exists():
+        (folder / ".hydra").mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(config, folder / ".hydra" / "config.yaml")
     run(
         problems, method, context, folder, OmegaConf.to_container(config, resolve=True),
         fresh=config.fresh, progress=config.progress, max_live=config.max_live,
@@ -56,38 +61,43 @@ def run_comparison(config: DictConfig, folder: Path) -> None:
     compare([folder / label for label in configs], folder)
 
 
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Bad input becomes one line on standard error and exit code 2; an interrupt exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        _refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir=")
+    except Exception as error:
+        if user_error(error) is None and not isinstance(error, HydraException | OmegaConfBaseException):
+            raise
+        _refuse(one_line(error))
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"soft_reasoning: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
 def hydra_main(config: DictConfig) -> None:
-    folder = Path(HydraConfig.get().runtime.output_dir)
-    if config.get("methods"):
-        run_comparison(config, folder)
-    else:
-        run_one(config, folder)
+    with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        if config.get("methods"):
+            run_comparison(config, folder)
+        else:
+            run_one(config, folder)
 
 
 def main() -> None:
-    """Exit code 0, 2 for bad input (one line on standard error), 130 when interrupted."""
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
     command = sorted(a for a in sys.argv[1:] if a not in ("-m", "--multirun") and not a.startswith("fresh="))
     os.environ.setdefault(SWEEP_VARIABLE, ",".join(command))
-    try:
+    with one_line_errors():
         hydra_main()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        sys.exit(_refuse(one_line(error)))
-    except OSError as error:
-        sys.exit(_refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir="))
-    except Exception as error:
-        if user_error(error) is None:
-            raise
-        sys.exit(_refuse(one_line(error)))
-
-
-def _refuse(message: str) -> int:
-    print(f"soft_reasoning: {message}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

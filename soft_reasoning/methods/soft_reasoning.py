@@ -21,7 +21,15 @@ from soft_reasoning.search.embedding import Embedding, Subspace
 from soft_reasoning.search.optimiser import Optimiser, Proposal
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
-    Candidate, Generate, NextLogits, Prompt, Propose, Request, Result, UserError, generator_for,
+    Candidate,
+    Generate,
+    NextLogits,
+    Prompt,
+    Propose,
+    Request,
+    Result,
+    UserError,
+    generator_for,
 )  # fmt: skip
 
 NEAREST = 3
@@ -55,9 +63,7 @@ class SoftReasoning:
     def solve(self, problem, context):
         began = time.monotonic()
         prompt = context.prompts.solve(problem)
-        position = context.prompts.position(
-            prompt, self.placement, seed=context.seed, problem_id=problem.id
-        )
+        position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
         subspace, likely = yield from self._subspace(prompt, context)
         points = self.optimiser.initial(
             self.candidates, subspace.dim, generator_for(context.seed, problem.id, "initial")
@@ -67,44 +73,30 @@ class SoftReasoning:
         verdicts: list[Verdict] = []
         trace: list[dict[str, Any]] = []
         while True:
-            number = len(rounds)
             soft = subspace(points)
-            completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
-            found = [
-                replace(
-                    read_candidate(c, problem, context, number),
-                    u=tuple(u.tolist()),
-                    coherence=self.reward.of_coherence(c),
-                )
-                for u, c in zip(points, completions, strict=True)
-            ]
-            verdict = yield from self.verifier.verify(problem, found, context, stage=f"round-{number}")
-            found = [
-                replace(c, verified=score, reward=self.reward(score, c.coherence))
-                for c, score in zip(found, verdict.scores, strict=True)
-            ]
+            found, verdict = yield from self._round(problem, prompt, position, points, soft, len(rounds), context)
             rounds.append(found)
             verdicts.append(verdict)
             trace.append(
                 {
-                    "round": number,
+                    "round": len(rounds) - 1,
                     "rewards": [c.reward for c in found],
                     "verifier": {"answers": list(verdict.answers), "texts": list(verdict.texts)},
                     "tokens": _readable(soft, subspace.weights(points), likely, context.engine),
                     "proposal": _diagnostics(proposal, found),
                 }
             )
-            reason = self.stopping.reason(
-                [[c.reward for c in r] for r in rounds],
-                tokens=sum(c.generated_tokens for r in rounds for c in r),
-                seconds=time.monotonic() - began,
-            )
             seen = [c for r in rounds for c in r]
             U = torch.tensor([c.u for c in seen], dtype=torch.float64)
             y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
+            reason = self.stopping.reason(
+                [[c.reward for c in r] for r in rounds],
+                tokens=sum(c.generated_tokens for c in seen),
+                seconds=time.monotonic() - began,
+            )
             if reason is not None:
                 break
-            proposal = yield Propose(self.optimiser, U, y, self.candidates, number + 1, context.seed)
+            proposal = yield Propose(self.optimiser, U, y, self.candidates, len(rounds), context.seed)
             points = proposal.points
         trace[-1]["ended"] = reason
         mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist() if self.final.needs_posterior else None
@@ -112,6 +104,24 @@ class SoftReasoning:
             seen, [v.answers for v in verdicts], context.grader, problem.answer_type, mean
         )
         return Result(answer, tuple(seen), tuple(trace))
+
+    def _round(self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, number: int, context):
+        """One round: complete from each soft token, verify all together, reward."""
+        completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
+        found = [
+            replace(
+                read_candidate(completion, problem, context, number),
+                u=tuple(u.tolist()),
+                coherence=self.reward.of_coherence(completion),
+            )
+            for u, completion in zip(points, completions, strict=True)
+        ]
+        verdict = yield from self.verifier.verify(problem, found, context, stage=f"round-{number}")
+        found = [
+            replace(c, verified=score, reward=self.reward(score, c.coherence))
+            for c, score in zip(found, verdict.scores, strict=True)
+        ]
+        return found, verdict
 
     def _subspace(self, prompt: Prompt, context):
         """The subspace around the greedy first token(s), and the likely tokens' texts."""

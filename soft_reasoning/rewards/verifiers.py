@@ -13,7 +13,15 @@ from typing import Any, Protocol
 
 from soft_reasoning.context import Context
 from soft_reasoning.types import (
-    GREEDY, Candidate, Completion, Generate, Problem, Request, Sampling, UserError, Wish,
+    GREEDY,
+    Candidate,
+    Completion,
+    Generate,
+    Problem,
+    Request,
+    Sampling,
+    UserError,
+    Wish,
 )  # fmt: skip
 
 

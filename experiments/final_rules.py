@@ -1,0 +1,60 @@
+"""Every final-answer rule on finished runs: python experiments/final_rules.py RUN [RUN ...]
+
+Reads each run's samples.jsonl, fits the run's own surrogate to its rewards where a rule asks for posterior
+means, and prints a run's accuracy (%) under each rule, with and without the verifier's answers in votes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from hydra.utils import instantiate
+
+from soft_reasoning.analysis.tables import Table
+from soft_reasoning.evaluation.files import read_manifest, read_records
+from soft_reasoning.rewards.final import RULES, FinalAnswer
+from soft_reasoning.types import Candidate, Problem
+
+
+def read(record) -> tuple[Problem, list[Candidate], list[list[str | None]]]:
+    problem = Problem(record["doc_id"], record["question"], record["target"], record["answer_type"])
+    candidates = [
+        Candidate(text="", answer=c["answer"], round=c["round"], reward=c["reward"], u=tuple(c["u"]))
+        for c in record["candidates"]
+    ]
+    return problem, candidates, [t["verifier"]["answers"] for t in record["trace"]]
+
+
+def accuracies(folder: Path, rules: list[tuple[str, float]]) -> list[float]:
+    config = read_manifest(folder)["config"]
+    optimiser, grader = instantiate(config["method"]["optimiser"]), instantiate(config["grader"])
+    right = [0] * len(rules)
+    records = list(read_records(folder))
+    for record in records:
+        problem, candidates, answers = read(record)
+        U = torch.tensor([c.u for c in candidates], dtype=torch.float64)
+        y = torch.tensor([c.reward for c in candidates], dtype=torch.float64)
+        mean = optimiser.posterior_mean(U[None], y[None])[0].tolist()
+        for i, (rule, weight) in enumerate(rules):
+            final = FinalAnswer(rule, verifier_weight=weight)
+            right[i] += grader.correct(
+                final.choose(candidates, answers, grader, problem.answer_type, mean), problem
+            )
+    return [100 * r / len(records) for r in right]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
+    runs = parser.parse_args().runs
+    rules = [(r, w) for r in RULES for w in ((1.0, 0.0) if r.endswith("vote") else (1.0,))]
+    names = [r if w else f"{r}, candidates alone" for r, w in rules]
+    columns = [accuracies(run, rules) for run in runs]
+    rows = [(name, *(f"{c[i]:.1f}" for c in columns)) for i, name in enumerate(names)]
+    print(Table(("final rule", *(run.name for run in runs)), rows).markdown())
+
+
+if __name__ == "__main__":
+    main()

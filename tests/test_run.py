@@ -1,0 +1,81 @@
+"""The command line, in subprocesses: what a user types and what comes back."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
+
+
+def run(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "soft_reasoning.run", *arguments], cwd=cwd, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["method=telepathy"], "soft_reasoning, self_consistency|cot, random_embedding"),
+        (["dataset=trivia"], "demo"),
+        (["model=gpt9"], "demo"),
+        (["embedding.dim=0"], "embedding.dim"),
+        (["search.candidates=1"], "search.candidates: expected at least 2"),
+        (["embedding.sigma=-1"], "embedding.sigma"),
+        (["acquisition.delta=1.5"], "acquisition.delta"),
+        (["method=cot", "acquisition=ucb"], "acquisition"),
+        (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, expected):
+    done = run(*FAKE, "limit=2", *arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("soft_reasoning: ")
+    assert any(part in lines[0] for part in expected.split("|"))
+
+
+def test_missing_weights_say_what_to_do(tmp_path):
+    done = run("model.path=/nowhere/model", "limit=2", "progress=false", cwd=tmp_path)
+    assert done.returncode == 2 and "model.path" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_same_command_resumes_and_a_changed_one_is_refused(tmp_path):
+    here = f"hydra.run.dir={tmp_path / 'run'}"
+    first = run(*FAKE, "limit=3", here, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    samples = (tmp_path / "run" / "samples.jsonl").read_bytes()
+    assert len(samples.splitlines()) == 3
+    assert json.loads((tmp_path / "run" / "results.json").read_text())
+    assert (tmp_path / "run" / ".hydra" / "config.yaml").is_file()
+
+    again = run(*FAKE, "limit=3", here, cwd=tmp_path)
+    assert again.returncode == 0 and (tmp_path / "run" / "samples.jsonl").read_bytes() == samples
+
+    changed = run(*FAKE, "limit=3", "seed=1", here, cwd=tmp_path)
+    assert changed.returncode == 2 and "seed" in changed.stderr
+    assert (tmp_path / "run" / "samples.jsonl").read_bytes() == samples
+
+    fresh = run(*FAKE, "limit=3", "seed=1", "fresh=true", here, cwd=tmp_path)
+    assert fresh.returncode == 0, fresh.stderr
+
+
+def test_a_sweep_ends_in_one_table(tmp_path):
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "embedding.dim=3,5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("runs/sweep-*/*/results.json"))) == 4
+    assert "embedding.dim" in done.stdout
+
+
+def test_comparison_runs_every_method_in_one_table(tmp_path):
+    done = run(*FAKE, "limit=3", "methods=[cot,random_embedding,soft_reasoning]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("cot", "random_embedding", "soft_reasoning"):
+        assert name in done.stdout
+
+
+def test_help_names_the_groups(tmp_path):
+    done = run("--help", cwd=tmp_path)
+    assert done.returncode == 0 and "acquisition" in done.stdout
