@@ -83,7 +83,7 @@ def _without_latex(text: str) -> str:
     text = re.sub(r"\\frac\s*\{\s*([-\d.,]+)\s*\}\s*\{\s*([-\d.,]+)\s*\}", r"\1/\2", text)
     text = re.sub(r"\\(?:times|cdot)\b\s?", "×", text).replace("\\div", "÷")
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", text)
-    text = re.sub(r"\\([$%€£])", r"\1", text).replace("\\approx", "≈")
+    text = re.sub(r"\\([$%€£])", r"\1", text).replace("\\approx", "≈").replace("^\\circ", "°")
     text = re.sub(r"(?<=\d)\*\*(?=[-+]?\d)", "^", text).replace("**", "").replace("`", "")
     return re.sub(r"\^\s?\{\s*([-+]?\d+)\s*\}", r"^\1", text)
 
@@ -180,12 +180,13 @@ def last_value(text: str) -> Fraction | None:
 
 @lru_cache(maxsize=65536)
 def whole_value(text: str) -> Fraction | None:
-    """The value of a text that is one number and nothing else (currency, units and % apart)."""
-    text = clean(text).strip().rstrip(".")
+    """The value of a text that is one number and nothing else (currency, %, degrees and brackets apart)."""
+    text = clean(text)
     numbers = list(find(text))
-    if len(numbers) != 1 or text[: numbers[0].start].strip("$ ({"):
+    if len(numbers) != 1:
         return None
-    return numbers[0].value
+    around = text[: numbers[0].start] + text[numbers[0].end :]
+    return None if around.strip("$%°(){}. \t\n") else numbers[0].value
 
 
 def canonical(value: Fraction) -> str:

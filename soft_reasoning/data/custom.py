@@ -1,0 +1,78 @@
+"""Any data set, by the names of its columns."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from soft_reasoning.data import fields
+from soft_reasoning.data.exemplars import Exemplar
+from soft_reasoning.types import Problem, UserError
+
+_LETTERS = string.ascii_uppercase
+
+
+@dataclass(frozen=True)
+class Columns:
+    """An adapter: the columns that hold the question, the gold answer and, if any, an id and the choices.
+
+    ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
+    the question as (A), (B), ..., and a gold answer may be a letter, a label, an index from 0 or a text.
+    ``answer=None`` loads questions without gold answers.
+    """
+
+    question: str
+    answer: str | None
+    id: str | None = None
+    choices: str | None = None
+    answer_type: str = "number"
+    name: str = "custom"
+
+    def __call__(self, row: Mapping[str, Any], index: int) -> Problem:
+        question, gold = fields.text(row, self.question), None
+        texts, labels = self._choices(row)
+        if texts:
+            listed = (f"({letter}) {text}" for letter, text in zip(_LETTERS, texts, strict=False))
+            question = "\n".join((question, *listed))
+        if self.answer is not None:
+            gold = self._gold(row, texts, labels)
+        identity = index if self.id is None else fields.text(row, self.id)
+        return Problem(f"{self.name}-{identity}", question, gold, self.answer_type, row)
+
+    def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        if self.choices is None:
+            return [], []
+        held = fields.value(row, self.choices)
+        texts = held.get("text") if isinstance(held, Mapping) else held
+        if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
+            raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(texts)[:60]}")
+        labels = held.get("label") if isinstance(held, Mapping) else None
+        return [str(text).strip() for text in texts], list(map(str, labels or range(len(texts))))
+
+    def _gold(self, row: Mapping[str, Any], texts: list[str], labels: list[str]) -> str:
+        if self.answer_type == "number":
+            return fields.number(row, self.answer)
+        if self.answer_type == "boolean":
+            return fields.boolean(row, self.answer)
+        gold = fields.text(row, self.answer)
+        if self.answer_type != "choice":
+            return gold
+        letters = _LETTERS[: len(texts) or 26]
+        for known in (labels, list(letters), texts):
+            if gold in known:
+                return letters[known.index(gold)]
+        raise UserError(f"expected one of the choices in field '{self.answer}', got {gold[:60]!r}")
+
+
+@dataclass(frozen=True)
+class ExemplarColumns:
+    """An adapter for training rows: the columns of question, reasoning and answer."""
+
+    question: str
+    thought: str
+    answer: str
+
+    def __call__(self, row: Mapping[str, Any]) -> Exemplar:
+        return Exemplar(*(fields.text(row, name) for name in (self.question, self.thought, self.answer)))

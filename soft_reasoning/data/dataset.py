@@ -1,0 +1,183 @@
+"""A benchmark as a run uses it: rows from a file or the hub, adapted, chosen and checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from hydra.utils import get_method
+
+from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.data.exemplars import Exemplar, from_config
+from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
+from soft_reasoning.types import Problem, UserError, generator_for
+
+SAMPLES = ("first", "random")
+EXEMPLAR_SOURCES = ("file", "train")
+
+
+class Dataset:
+    """The problems and exemplars of one benchmark.
+
+    Args:
+        name: of the benchmark, in reports and folder names.
+        row: adapter ``(doc, index) -> Problem``, a callable or its dotted name.
+        answer_type: one of ``answers.ANSWER_TYPES``; the adapter's problems carry it as well.
+        path: a local file (``data.sources.read_file``); without it the rows come from ``hub``.
+        hub: ``id``, ``split`` and, where needed, ``config`` and ``revision``.
+        where: field -> value (or list of values) that a row must have; compared as text.
+        limit: how many problems: a count, or a fraction below 1 of those left after ``offset``; None is all.
+        offset: problems skipped, in the order that ``sample`` gives.
+        sample: ``first`` keeps the file's order; ``random`` is a seeded permutation, so that a smaller
+            ``limit`` takes a prefix of a larger one's problems.
+        shots: exemplars in the prompt, the first ones of their source.
+        exemplars: list of mappings or a YAML file (``data.exemplars.from_config``).
+        exemplar_source: ``file`` (``exemplars``) or ``train`` (seeded draw from the rows of ``train``).
+        train: ``row`` (adapter ``doc -> Exemplar``) with ``path`` or ``split`` (of ``hub``), and ``where``.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        row: Callable[[Mapping[str, Any], int], Problem] | str,
+        answer_type: str = "number",
+        path: str | None = None,
+        hub: Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | float | None = None,
+        offset: int = 0,
+        sample: str = "first",
+        shots: int = 0,
+        exemplars: Sequence[Mapping[str, Any]] | str | None = None,
+        exemplar_source: str = "file",
+        train: Mapping[str, Any] | None = None,
+    ) -> None:
+        _one_of("dataset.answer_type", answer_type, ANSWER_TYPES)
+        _one_of("dataset.sample", sample, SAMPLES)
+        _one_of("dataset.exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
+        for key, count in (("offset", offset), ("shots", shots)):
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                raise UserError(f"dataset.{key}: expected a whole number >= 0, got {count!r}")
+        self.name = name
+        self.answer_type = answer_type
+        self.shots = shots
+        self._row = _adapter(row, "dataset.row")
+        self._hub = Hub(**hub) if hub and hub.get("id") else None
+        self._path, self._where = path, dict(where or {})
+        self._limit, self._offset, self._sample = _checked_limit(limit), offset, sample
+        self._exemplars, self._exemplar_source, self._train = exemplars, exemplar_source, dict(train or {})
+
+    def problems(self, seed: int = 0) -> list[Problem]:
+        """The chosen problems. Raises UserError for data that is missing or bad, naming file and line."""
+        rows = [row for row in self._rows(self._path, self._hub) if _holds(row.doc, self._where)]
+        problems = [self._problem(row) for row in rows]
+        seen: dict[str, Row] = {}
+        for row, problem in zip(rows, problems, strict=True):
+            if problem.id in seen:
+                first = seen[problem.id].where
+                raise UserError(f"{row.where}: expected a new id, got '{problem.id}' again (as in {first})")
+            seen[problem.id] = row
+        if self._sample == "random":
+            order = torch.randperm(len(problems), generator=generator_for(seed, self.name, "sample"))
+            problems = [problems[i] for i in order.tolist()]
+        if self._offset >= len(problems):
+            raise UserError(
+                f"dataset {self.name}: expected rows beyond offset={self._offset}, got {len(problems)} in "
+                "all; lower dataset.offset or mend dataset.where"
+            )
+        problems = problems[self._offset :]
+        if self._limit is None:
+            return problems
+        return problems[: math.ceil(self._limit * len(problems)) if self._limit < 1 else int(self._limit)]
+
+    def exemplars(self, seed: int = 0) -> list[Exemplar]:
+        """The ``shots`` exemplars of the prompt. Raises UserError where the source has fewer."""
+        if self.shots == 0:
+            return []
+        if self._exemplar_source == "file":
+            held = from_config(self._exemplars)
+        else:
+            held = self._from_train(seed)
+        if len(held) < self.shots:
+            raise UserError(
+                f"dataset.shots={self.shots}: expected as many exemplars, got {len(held)}; lower it, or set "
+                "dataset.exemplars=<YAML file> or dataset.exemplar_source=train"
+            )
+        return held[: self.shots]
+
+    def _from_train(self, seed: int) -> list[Exemplar]:
+        """Training rows in a seeded order, without those whose question is a problem's."""
+        train = self._train
+        if not train.get("row"):
+            raise UserError(f"dataset.exemplar_source=train: {self.name} has no training rows; use file")
+        adapter, hub = _adapter(train["row"], "dataset.train.row"), None
+        if self._hub and train.get("split"):
+            hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
+        rows = self._rows(train.get("path"), hub, "dataset.train.path")
+        rows = [row for row in rows if _holds(row.doc, train.get("where") or {})]
+        asked = {self._problem(row).question for row in self._rows(self._path, self._hub)
+                 if _holds(row.doc, self._where)}  # fmt: skip
+        order = torch.randperm(len(rows), generator=generator_for(seed, self.name, "exemplars")).tolist()
+        held: list[Exemplar] = []
+        for position in order:
+            exemplar = _located(rows[position], adapter, rows[position].doc)
+            if exemplar.question not in asked:
+                held.append(exemplar)
+            if len(held) == self.shots:
+                break
+        return held
+
+    def _rows(self, path: str | None, hub: Hub | None, key: str = "dataset.path") -> list[Row]:
+        if path:
+            return read_file(path, hub)
+        if hub is None:
+            raise UserError(
+                f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
+                "dataset.hub.id=<owner/name>"
+            )
+        return read_hub(hub)
+
+    def _problem(self, row: Row) -> Problem:
+        return _located(row, self._row, row.doc, row.index)
+
+
+def _located(row: Row, adapter: Callable, *arguments: Any) -> Any:
+    """An adapter's value, its errors headed by the row's place."""
+    try:
+        return adapter(*arguments)
+    except UserError as error:
+        raise UserError(f"{row.where}: {error}") from error
+
+
+def _adapter(row: Callable | str, key: str) -> Callable:
+    if not isinstance(row, str):
+        return row
+    try:
+        return get_method(row)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{key}: expected the dotted name of a function, got '{row}'") from error
+
+
+def _holds(doc: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    for field, wanted in where.items():
+        values = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
+        if str(doc.get(field)) not in map(str, values):
+            return False
+    return True
+
+
+def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UserError(f"{key}: expected one of {', '.join(known)}, got {value!r}")
+
+
+def _checked_limit(limit: int | float | None) -> int | float | None:
+    if limit is None:
+        return None
+    number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not (number and (0 < limit < 1 or limit >= 1 and math.isfinite(limit) and limit == int(limit))):
+        raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r}")
+    return limit

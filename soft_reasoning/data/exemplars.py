@@ -1,0 +1,52 @@
+"""Exemplars: worked problems shown in a few-shot prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from yaml import YAMLError
+
+from soft_reasoning.data import fields
+from soft_reasoning.types import UserError
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """A question, the reasoning (without the prompt's cue and without the final line) and its answer."""
+
+    question: str
+    thought: str
+    answer: str
+
+
+def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
+    """Exemplars from a list of mappings (question, thought, answer) or from a YAML file that holds one,
+    at its top or under ``exemplars``. Raises UserError naming the entry that is incomplete."""
+    where = "dataset.exemplars"
+    if isinstance(source, str):
+        where = source
+        source = _from_yaml(Path(source).expanduser())
+    exemplars = []
+    for position, entry in enumerate(source or (), start=1):
+        try:
+            parts = (fields.text(entry, key) for key in ("question", "thought", "answer"))
+            exemplars.append(Exemplar(*parts))
+        except UserError as error:
+            raise UserError(f"{where} entry {position}: {error}") from error
+    return exemplars
+
+
+def _from_yaml(file: Path) -> Any:
+    try:
+        held = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, YAMLError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({reason})") from error
+    held = held.get("exemplars") if isinstance(held, Mapping) else held
+    if not isinstance(held, list) or not all(isinstance(entry, Mapping) for entry in held):
+        raise UserError(f"{file}: expected a list of entries with question, thought and answer")
+    return held

@@ -1,0 +1,57 @@
+"""Reading one field of a row. Each function raises UserError saying what was expected and what came;
+the data set adds the file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from soft_reasoning import numerals
+from soft_reasoning.types import UserError
+
+
+def value(row: Mapping[str, Any], *names: str) -> Any:
+    """The first of the fields ``names`` that the row has."""
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    wanted = " or ".join(f"'{name}'" for name in names)
+    raise UserError(f"expected a field {wanted}, got {', '.join(map(str, row)) or 'no field'}")
+
+
+def text(row: Mapping[str, Any], *names: str) -> str:
+    """A field's text without surrounding space; numbers and booleans as written."""
+    found = str(value(row, *names)).strip()
+    if not found:
+        raise UserError(f"expected text in field '{names[0]}', got an empty one")
+    return found
+
+
+def number(row: Mapping[str, Any], *names: str) -> str:
+    """A field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
+    found = value(row, *names)
+    return canonical_number(found, names[0])
+
+
+def canonical_number(found: Any, name: str) -> str:
+    """``found`` as canonical decimal text; ``name`` says in errors where it stood."""
+    read = None if isinstance(found, bool) else numerals.whole_value(str(found))
+    if read is None:
+        raise UserError(f"expected a number in field '{name}', got {str(found)[:60]!r}")
+    return numerals.canonical(read)
+
+
+def boolean(row: Mapping[str, Any], *names: str) -> str:
+    """A field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
+    found = str(value(row, *names)).strip().lower()
+    if found in ("true", "yes", "1"):
+        return "True"
+    if found in ("false", "no", "0"):
+        return "False"
+    raise UserError(f"expected true or false in field '{names[0]}', got {found[:60]!r}")
+
+
+def sentence(found: str) -> str:
+    """Text ending in exactly one mark of punctuation, so that another sentence can follow."""
+    found = found.strip().rstrip(",;").rstrip()
+    return found if found.endswith((".", "?", "!")) else f"{found}."

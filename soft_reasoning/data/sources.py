@@ -1,0 +1,143 @@
+"""Where rows come from: a local file in the upstream layout, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.types import UserError
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its fields, its number from 0, and where it stands ("file.jsonl line 3"), for errors."""
+
+    where: str
+    index: int
+    doc: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A data set of the hub: ``id`` (owner/name), ``config``, ``split``, ``revision`` (branch or commit)."""
+
+    id: str
+    split: str
+    config: str | None = None
+    revision: str | None = None
+
+
+def three_ways(hub: Hub | None) -> str:
+    """How to provide a data set, for the end of an error message."""
+    name = hub.id if hub else "<owner/name>"
+    return (
+        f"provide it in one of three ways: with network, from the hub as {name} (dataset.path=null); "
+        f"offline, from a cache that holds {name} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
+        f"dataset.path=<local file, {' '.join(SUFFIXES)}>"
+    )
+
+
+def read_file(path: str, hub: Hub | None = None) -> list[Row]:
+    """All rows of a JSONL, JSON (an array of objects), CSV or Parquet file.
+
+    Raises UserError for a file that is missing (naming the ways to provide it), of another type, or
+    broken (naming the line).
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise UserError(f"dataset.path: no file {file}; {three_ways(hub)}")
+    readers = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".parquet": _parquet}
+    if file.suffix.lower() not in readers:
+        raise UserError(f"dataset.path: expected a file ending in {', '.join(SUFFIXES)}, got {file}")
+    rows = []
+    try:
+        for place, doc in readers[file.suffix.lower()](file):
+            if not isinstance(doc, Mapping):
+                raise UserError(f"{file} {place}: expected an object with fields, got {type(doc).__name__}")
+            rows.append(Row(f"{file} {place}", len(rows), doc))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: expected UTF-8 text, got {error.reason}; convert the file") from error
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+    return rows
+
+
+def _jsonl(file: Path) -> Iterator[tuple[str, Any]]:
+    with file.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield f"line {number}", _loads(line, f"{file} line {number}")
+
+
+def _json(file: Path) -> Iterator[tuple[str, Any]]:
+    docs = _loads(file.read_text(encoding="utf-8-sig"), str(file))
+    if not isinstance(docs, list):
+        raise UserError(f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
+                        "one object a line goes into a .jsonl file")  # fmt: skip
+    for number, doc in enumerate(docs, start=1):
+        yield f"element {number}", doc
+
+
+def _loads(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        fault = f"a fault at character {error.pos} ({error.msg})"
+        raise UserError(f"{where}: expected JSON, got {fault}; mend or remove it") from error
+
+
+def _csv(file: Path) -> Iterator[tuple[str, Any]]:
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines)
+        line = 2
+        for doc in reader:
+            if None in doc or None in doc.values():
+                came = "more" if None in doc else "fewer"
+                raise UserError(
+                    f"{file} line {line}: expected {len(reader.fieldnames)} columns, got {came}; "
+                    "quote fields that hold commas"
+                )
+            yield f"line {line}", doc
+            line = reader.line_num + 1
+
+
+def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UserError(f"{file}: Parquet needs pyarrow: pip install 'soft-reasoning[data]'")
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        docs = pyarrow.parquet.read_table(file).to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise UserError(f"{file}: expected a Parquet file ({str(error).splitlines()[0]})") from error
+    for number, doc in enumerate(docs, start=1):
+        yield f"row {number}", doc
+
+
+def read_hub(hub: Hub) -> list[Row]:
+    """All rows of a split, downloaded or from the cache.
+
+    Raises UserError, naming the ways to provide the data set, whatever keeps the hub from giving it.
+    """
+    if importlib.util.find_spec("datasets") is None:
+        raise UserError(f"{hub.id}: the hub needs the 'datasets' package, which is missing: "
+                        "pip install 'soft-reasoning[data]', or set dataset.path=<local file>")  # fmt: skip
+    import datasets
+
+    try:
+        table = datasets.load_dataset(hub.id, hub.config, split=hub.split, revision=hub.revision)
+    except Exception as error:  # network, cache, name, split, access: the libraries share no base class
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: {reason}); "
+            + three_ways(hub)
+        ) from error
+    return [Row(f"{hub.id} {hub.split} row {i}", i, doc) for i, doc in enumerate(table)]
