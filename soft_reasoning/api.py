@@ -84,4 +84,6 @@ class SoftReasoner:
             question = {"question": question}
         if not isinstance(question.get("question"), str) or not question["question"].strip():
             raise UserError(f"solve: expected a question in words, got {question.get('question')!r}")
-        return Problem(str(question.get("id", question["question"])), question["question"], None, self.answer_type)
+        return Problem(
+            str(question.get("id", question["question"])), question["question"], None, self.answer_type
+        )

@@ -19,7 +19,7 @@ def build_engine(config: DictConfig) -> Engine:
 
 
 def build_dataset(config: DictConfig) -> Any:
-    return instantiate(config.dataset, limit=config.limit)
+    return instantiate(config.dataset)
 
 
 def build_context(config: DictConfig, engine: Engine, exemplars=()) -> Context:

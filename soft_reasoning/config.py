@@ -24,7 +24,9 @@ def conf_dir() -> str:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return str(folder)
-    raise UserError(f"expected the configuration in {package / 'conf'}, found none; install the package again")
+    raise UserError(
+        f"expected the configuration in {package / 'conf'}, found none; install the package again"
+    )
 
 
 def run_name(dataset: str, method: str, overrides: str) -> str:

@@ -23,17 +23,20 @@ from soft_reasoning.types import UserError
 
 logger = logging.getLogger(__name__)
 
-_WORKER = Path(__file__).with_name("latex_worker.py")
+WORKER = Path(__file__).with_name("latex_worker.py")
 
 
 class Worker:
     """One worker process, started when first asked and replaced when it dies.
 
-    ``timeout`` seconds bound one comparison, ``start_timeout`` the loading of math-verify. Safe to share
-    between threads: questions take turns.
+    ``script`` speaks the protocol of ``latex_worker``; ``timeout`` seconds bound one comparison,
+    ``start_timeout`` the loading of math-verify. Safe to share between threads: questions take turns.
     """
 
-    def __init__(self, *, timeout: float = 5.0, start_timeout: float = 120.0) -> None:
+    def __init__(
+        self, script: Path = WORKER, *, timeout: float = 5.0, start_timeout: float = 120.0
+    ) -> None:
+        self.script = script
         self.timeout = timeout
         self.start_timeout = start_timeout
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,13 +69,10 @@ class Worker:
         return self._line(self.timeout) == b"1"
 
     def _start(self) -> None:
-        if importlib.util.find_spec("math_verify") is None:
-            raise UserError("LaTeX answers need math-verify, which is not installed: "
-                            "pip install 'soft-reasoning[math]', or use answer_type=number or text")
         self._stop()
         # -P: this folder must not shadow the standard library's `types`.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", str(self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._line(self.start_timeout)
 
@@ -108,6 +108,11 @@ atexit.register(_shared.close)
 
 @lru_cache(maxsize=65536)
 def _equivalent(a: str, b: str) -> bool:
+    if importlib.util.find_spec("math_verify") is None:
+        raise UserError(
+            "LaTeX answers need math-verify, which is not installed: pip install 'soft-reasoning[math]', or set "
+            "dataset.answer_type=number or text"
+        )
     return _shared.equivalent(a, b)
 
 

@@ -78,7 +78,8 @@ class Prompts:
         self.system = system
         self.chat_options = dict(chat_options or {})
         shown = [
-            wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer) for e in exemplars
+            wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
+            for e in exemplars
         ]
         self._head = wording.head + "".join(shown)
         self._cue = len(tokenizer.encode(wording.cue, add_special_tokens=False)) if wording.cue else 0
@@ -95,7 +96,8 @@ class Prompts:
             raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
         wording = self.wording.reviews[kind]
         listed = "\n".join(
-            wording.solution.format(i=i, text=" ".join(text.split())) for i, text in enumerate(solutions, start=1)
+            wording.solution.format(i=i, text=" ".join(text.split()))
+            for i, text in enumerate(solutions, start=1)
         )
         return self._build(kind, wording.head, wording.ask, "", _question(problem), listed)
 

@@ -37,9 +37,6 @@ def run_one(config: DictConfig, folder: Path, engine=None) -> None:
     engine = engine or build_engine(config)
     context = build_context(config, engine, dataset.exemplars(config.seed))
     check_lengths(problems, context)
-    if config.fresh or not (folder / "samples.jsonl").exists():
-        (folder / ".hydra").mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(config, folder / ".hydra" / "config.yaml")
     run(
         problems, method, context, folder, OmegaConf.to_container(config, resolve=True),
         fresh=config.fresh, progress=config.progress, max_live=config.max_live,
@@ -57,7 +54,11 @@ def run_comparison(config: DictConfig, folder: Path) -> None:
         configs[label] = compose_config([*overrides, f"method={name}", *changes])
     engine = build_engine(config)
     for label, one in configs.items():
-        run_one(one, folder / run_name(one.dataset.name, one.method.name, label.removeprefix(one.method.name)), engine)
+        run_one(
+            one,
+            folder / run_name(one.dataset.name, one.method.name, label.removeprefix(one.method.name)),
+            engine,
+        )
     compare([folder / label for label in configs], folder)
 
 

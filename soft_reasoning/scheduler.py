@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from soft_reasoning.engines.base import Engine
 from soft_reasoning.context import Context
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import (
     Completion,

@@ -10,7 +10,9 @@ from soft_reasoning.types import Problem, UserError
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    texts = [solve_prompt(p.question) + review_prompt(p.question, ["1 + 1 = 2."]) for p in make_split("train", 200)]
+    texts = [
+        solve_prompt(p.question) + review_prompt(p.question, ["1 + 1 = 2."]) for p in make_split("train", 200)
+    ]
     return build_tokenizer([*texts, "Task: Aye, zinc", " 7 (seven)", "Answer: 1 True cue"])
 
 
@@ -19,7 +21,9 @@ def wording(**changes):
         **{
             "ask": "Question:\n{question}\nThought:\n",
             "exemplar": "Question:\n{question}\nThought:\n{thought}\nAnswer: {answer}\n",
-            "reviews": {"multi_generate": ReviewWording(ask="Question:\n{question}\nSolutions:\n{solutions}\n")},
+            "reviews": {
+                "multi_generate": ReviewWording(ask="Question:\n{question}\nSolutions:\n{solutions}\n")
+            },
         }
         | changes
     )

@@ -134,7 +134,9 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
         question += f"Each one costs {extra} dollars. How many dollars do the {objects} of {owner} cost?"
         answer = value * extra
     else:
-        question += f"{second} has {extra} {objects}. How many {objects} do {owner} and {second} have together?"
+        question += (
+            f"{second} has {extra} {objects}. How many {objects} do {owner} and {second} have together?"
+        )
         answer = value + extra
     return WordProblem(question, answer, start, tuple(events), ask, extra, objects, difficulty)
 

@@ -45,7 +45,9 @@ def build_tokenizer(texts: Iterable[str]):
     splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
     pieces |= {f"{space}{digit}" for space in ("", " ") for digit in range(10)}
-    pieces |= {f"{space}{word}" for space in ("", " ") for word in (*NAMES, *OBJECTS, "True", "False", "None")}
+    pieces |= {
+        f"{space}{word}" for space in ("", " ") for word in (*NAMES, *OBJECTS, "True", "False", "None")
+    }
     pieces |= {f"{space}{sign}" for space in ("", " ") for sign in ".,:;?!+-x/=()'$%"}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(pieces)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
@@ -56,7 +58,10 @@ def build_tokenizer(texts: Iterable[str]):
         single=f"{bos} $A", special_tokens=[(bos, vocabulary[bos])]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, model_max_length=1024, **SPECIAL_TOKENS
+        tokenizer_object=tokenizer,
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+        **SPECIAL_TOKENS,
     )
 
 

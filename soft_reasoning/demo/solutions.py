@@ -79,7 +79,9 @@ _COMPUTE = {
 }
 
 
-def equations(problem: WordProblem, wrong: frozenset[str], rng: random.Random | None = None) -> list[Equation]:
+def equations(
+    problem: WordProblem, wrong: frozenset[str], rng: random.Random | None = None
+) -> list[Equation]:
     """The steps of a solution that errs on the features in ``wrong``; ``rng`` adds slips."""
     steps: list[Equation] = []
     value = problem.start
@@ -108,7 +110,9 @@ def _take(event: Event, value: int, wrong: bool, step) -> int:
         return step(value, sign, event.b if wrong else step(event.a, "x", event.b))
     if event.kind == "other":
         return step(value, "+", event.a) if wrong else value
-    sign = {"gain": "+", "loss": "-", "times": "+" if wrong else "x", "share": "-" if wrong else "/"}[event.kind]
+    sign = {"gain": "+", "loss": "-", "times": "+" if wrong else "x", "share": "-" if wrong else "/"}[
+        event.kind
+    ]
     return step(value, sign, event.a)
 
 

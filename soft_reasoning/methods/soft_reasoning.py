@@ -74,7 +74,9 @@ class SoftReasoning:
         trace: list[dict[str, Any]] = []
         while True:
             soft = subspace(points)
-            found, verdict = yield from self._round(problem, prompt, position, points, soft, len(rounds), context)
+            found, verdict = yield from self._round(
+                problem, prompt, position, points, soft, len(rounds), context
+            )
             rounds.append(found)
             verdicts.append(verdict)
             trace.append(
@@ -99,13 +101,19 @@ class SoftReasoning:
             proposal = yield Propose(self.optimiser, U, y, self.candidates, len(rounds), context.seed)
             points = proposal.points
         trace[-1]["ended"] = reason
-        mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist() if self.final.needs_posterior else None
+        mean = (
+            self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
+            if self.final.needs_posterior
+            else None
+        )
         answer = self.final.choose(
             seen, [v.answers for v in verdicts], context.grader, problem.answer_type, mean
         )
         return Result(answer, tuple(seen), tuple(trace))
 
-    def _round(self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, number: int, context):
+    def _round(
+        self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, number: int, context
+    ):
         """One round: complete from each soft token, verify all together, reward."""
         completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
         found = [
@@ -130,7 +138,11 @@ class SoftReasoning:
         greedy = [int(logits.argmax())]
         if self.scope > 1:
             request = Request(
-                prompt.ids, shared=prompt.shared, max_new_tokens=self.scope, min_new_tokens=self.scope, role="anchor"
+                prompt.ids,
+                shared=prompt.shared,
+                max_new_tokens=self.scope,
+                min_new_tokens=self.scope,
+                role="anchor",
             )
             [completion] = yield Generate([request])
             greedy = list(completion.token_ids)

@@ -54,7 +54,11 @@ class FinalAnswer:
                     return answer
         if self.rule in ("best_reward", "best_posterior_mean"):
             scores = posterior_mean if self.rule == "best_posterior_mean" else [c.reward for c in candidates]
-            parsed = [(s, -i) for i, (s, c) in enumerate(zip(scores, candidates, strict=True)) if c.answer is not None]
+            parsed = [
+                (s, -i)
+                for i, (s, c) in enumerate(zip(scores, candidates, strict=True))
+                if c.answer is not None
+            ]
             return candidates[-max(parsed)[1]].answer if parsed else None
         answers = [c.answer for c in candidates]
         weights = self._weights(candidates, posterior_mean)
@@ -64,7 +68,9 @@ class FinalAnswer:
             weights += [share] * len(samples)
         return grader.vote(answers, answer_type, weights=weights)
 
-    def _weights(self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None) -> list[float]:
+    def _weights(
+        self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None
+    ) -> list[float]:
         if self.rule == "round_vote":
             return [float(c.round + 1) for c in candidates]
         if self.rule in ("reward_vote", "posterior_vote"):

@@ -119,7 +119,9 @@ class ModelVerifier:
         answers: list[str | None] = []
         for g, group in enumerate(groups):
             for completion in completions[g * self.samples : (g + 1) * self.samples]:
-                agreed, answer = self._judge(completion.text, [candidates[i] for i in group], problem, context)
+                agreed, answer = self._judge(
+                    completion.text, [candidates[i] for i in group], problem, context
+                )
                 answers += [answer] if self.answers_itself else []
                 for i, one in zip(group, agreed, strict=True):
                     scores[i] += one / self.samples

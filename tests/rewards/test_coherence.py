@@ -19,7 +19,11 @@ def test_kinds_agree_with_hand_calculation():
 
 
 def test_an_empty_completion_is_finite():
-    assert [coherence(completion(), k) for k in ("mean_prob", "mean_logprob", "sum_logprob")] == [0.0, 0.0, 0.0]
+    assert [coherence(completion(), k) for k in ("mean_prob", "mean_logprob", "sum_logprob")] == [
+        0.0,
+        0.0,
+        0.0,
+    ]
 
 
 def test_unknown_kind_names_what_exists():

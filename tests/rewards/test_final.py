@@ -1,6 +1,6 @@
 import pytest
-from soft_reasoning.answers import Grader
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.types import Candidate, UserError
 

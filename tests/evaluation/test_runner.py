@@ -1,0 +1,146 @@
+"""A run from start to end: killed, resumed, shuffled, changed, interrupted."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.evaluation.files import read_records
+from soft_reasoning.evaluation.runner import run
+from soft_reasoning.scheduler import ProblemError
+from soft_reasoning.types import Problem, Result, UserError
+from tests.evaluation.world import parts, problems
+
+ROOT = Path(__file__).parents[2]
+KEPT = ("answer", "exact_match", "resps", "candidates")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return parts()
+
+
+@pytest.fixture(scope="module")
+def whole(world, tmp_path_factory):
+    """The folder of an undisturbed run of 12 problems."""
+    method, context, config = world
+    folder = tmp_path_factory.mktemp("whole")
+    run(problems(12), method, context, folder, config, progress=False)
+    return folder
+
+
+def kept(folder):
+    """What must be byte-identical, as text, by problem."""
+    return {r["doc_id"]: json.dumps([r[key] for key in KEPT]) for r in read_records(folder)}
+
+
+def test_a_run_leaves_its_whole_folder(whole, capsys):
+    names = {path.name for path in whole.iterdir()}
+    assert {"manifest.json", "samples.jsonl", "results.json", "report.md", ".hydra", "tokens.png"} <= names
+    metrics = json.loads((whole / "results.json").read_text())
+    assert metrics["problems"] == 12 and 0 <= metrics["exact_match"] <= metrics["coverage"] + 1
+    assert {"engine", "optimiser", "method", "store", "total"} <= set(metrics["seconds"])
+    assert set(metrics["tokens"]) == {"anchor", "candidate", "verifier", "total"}
+    for name in (line.split("(")[1].rstrip(")") for line in (whole / "report.md").read_text().splitlines()
+                 if line.startswith("![")):  # fmt: skip
+        assert (whole / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("max_live", [1, 64])
+def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
+    method, context, config = world
+    run(problems(12)[::-1], method, context, tmp_path, config, progress=False, max_live=max_live)
+    assert kept(tmp_path) == kept(whole)
+
+
+def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
+    command = [sys.executable, "-m", "tests.evaluation.world", str(tmp_path), "12", "4", "7"]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    before = (tmp_path / "samples.jsonl").read_bytes()
+    assert 0 < before.count(b"\n") < 12
+
+    method, context, config = world
+    run(problems(12), method, context, tmp_path, config, progress=False)
+    assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
+    assert kept(tmp_path) == kept(whole)
+    assert "problems are done; continuing" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):
+    method, context, config = world
+    monkeypatch.setattr(type(context.engine), "generate", None)
+    before = (whole / "samples.jsonl").read_bytes()
+    metrics = json.loads((whole / "results.json").read_text())
+    summary = run(problems(12), method, context, whole, config, progress=False)
+    assert (whole / "samples.jsonl").read_bytes() == before
+    assert summary.metrics == metrics
+
+
+def test_more_problems_continue_and_fewer_are_measured_alone(world, tmp_path):
+    method, context, config = world
+    run(problems(2), method, context, tmp_path, config | {"limit": 2}, progress=False)
+    more = run(problems(4), method, context, tmp_path, config | {"limit": 4}, progress=False)
+    fewer = run(problems(3), method, context, tmp_path, config | {"limit": 3}, progress=False)
+    assert (more.metrics["problems"], fewer.metrics["problems"]) == (4, 3)
+    assert len(kept(tmp_path)) == 4
+
+
+def test_changed_data_and_changed_config_are_refused(world, whole):
+    method, context, config = world
+    changed = [Problem("p0", "Another question?", "1"), *problems(12)[1:]]
+    with pytest.raises(UserError, match="another question as problem p0"):
+        run(changed, method, context, whole, config, progress=False)
+    with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
+        run(problems(12), method, context, whole, config | {"seed": 1}, progress=False)
+    assert len(kept(whole)) == 12
+
+
+@pytest.mark.parametrize("given", [[], [Problem("a", "q"), Problem("a", "r")]])
+def test_no_problems_and_repeated_ids_are_refused(world, tmp_path, given):
+    method, context, config = world
+    with pytest.raises(UserError, match="expected"):
+        run(given, method, context, tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
+class FailsAt:
+    """Answers every question but one, at which ``error`` is raised."""
+
+    name = "fails"
+
+    def __init__(self, name, error):
+        self.at, self.error = name, error
+
+    def solve(self, problem, context):
+        if problem.id == self.at:
+            raise self.error
+        return Result("3", ())
+        yield
+
+
+@pytest.mark.parametrize(
+    ("error", "seen", "word"),
+    [(KeyboardInterrupt(), KeyboardInterrupt, "interrupted"), (ValueError("x"), ProblemError, "stopped")],
+)
+def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
+    _, context, config = world
+    with pytest.raises(seen):
+        run(problems(5), FailsAt("p3", error), context, tmp_path, config, progress=False, max_live=1)
+    assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
+    assert f"{word}: 3 of 5 problems are stored" in capsys.readouterr().err
+    run(problems(5), FailsAt("none", error), context, tmp_path, config, progress=False)
+    assert len(kept(tmp_path)) == 5
+
+
+def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
+    method, context, config = world
+    own = [Problem("mine", "How many pens?", None)]
+    summary = run(own, method, context, tmp_path, config, progress=False)
+    [record] = read_records(tmp_path)
+    assert record["exact_match"] is None and record["answer"] is not None
+    assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
+    assert "problems" in capsys.readouterr().out

@@ -1,0 +1,205 @@
+"""The run folder: torn lines, locks, changed configurations, exact numbers."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from soft_reasoning.evaluation.files import read_manifest, read_records, read_seconds
+from soft_reasoning.evaluation.store import Store
+from soft_reasoning.types import UserError
+
+CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
+
+
+def fill(folder, *names, config=CONFIG, **options):
+    with Store(folder, config, **options) as store:
+        for name in names:
+            store.append({"doc_id": name, "question": name.upper(), "answer": "18"})
+        store.sync()
+        return store
+
+
+def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
+    values = [0.1 + 0.2, 1 / 3, 5e-324, -0.0, 1e308, math.pi]
+    text = "“½ – 答え \u2028 \ud800"
+    with Store(tmp_path, CONFIG) as store:
+        store.append({"doc_id": "a", "values": values, "text": text})
+        store.sync()
+    [record] = read_records(tmp_path)
+    assert list(map(float.hex, record["values"])) == list(map(float.hex, values))
+    assert record["text"] == text
+
+
+def test_what_is_stored_is_known_at_the_next_start(tmp_path):
+    fill(tmp_path, "a", "b")
+    assert fill(tmp_path, "c").done == {"a": "A", "b": "B", "c": "C"}
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"])
+def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "samples.jsonl"
+    good = path.read_bytes()
+    path.write_bytes(good + tail)
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b"]
+    store = fill(tmp_path)
+    assert path.read_bytes() == good and set(store.done) == {"a", "b"}
+    [note] = store.notes
+    assert "last line" in note and "\n" not in note
+
+
+def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "samples.jsonl"
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(1, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        fill(tmp_path)
+        assert path.read_bytes() == whole[: max((end for end in ends if end <= cut), default=0)]
+
+
+def test_torn_in_the_middle_is_refused_with_file_and_line(tmp_path):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "samples.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b'{"doc_id": "b", "qu\n' + lines[2])
+    damaged = path.read_bytes()
+    with pytest.raises(UserError, match=r"samples\.jsonl, line 2: expected a record"):
+        Store(tmp_path, CONFIG)
+    assert path.read_bytes() == damaged
+
+
+def test_the_same_problem_twice_is_refused(tmp_path):
+    fill(tmp_path, "a")
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(UserError, match="problem a is there twice"):
+        Store(tmp_path, CONFIG)
+
+
+def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_path):
+    fill(tmp_path, "a")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    changed = {"seed": 1, "search": {"rounds": 4}, "progress": True, "extra": "x"}
+    with pytest.raises(UserError) as refused:
+        Store(tmp_path, changed)
+    message = str(refused.value)
+    for part in ("seed: 0 -> 1", "search.candidates: 5 -> absent", 'extra: absent -> "x"', "fresh=true"):
+        assert part in message
+    assert "rounds" not in message and "\n" not in message
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+
+
+def test_keys_that_change_no_result_may_change(tmp_path):
+    fill(tmp_path, "a")
+    assert set(fill(tmp_path, config=CONFIG | {"progress": False, "limit": 7}).done) == {"a"}
+    fill(tmp_path, config=CONFIG | {"seed": 3}, ignore=("progress", "se*"))
+    with pytest.raises(UserError, match="progress"):
+        fill(tmp_path, config=CONFIG | {"progress": False}, ignore=())
+
+
+def test_another_config_is_welcome_while_nothing_is_stored(tmp_path):
+    fill(tmp_path)
+    fill(tmp_path, "a", config=CONFIG | {"seed": 1})
+    assert read_manifest(tmp_path)["config"]["seed"] == 1
+
+
+def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
+    fill(tmp_path, "a")
+    (tmp_path / "results.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    store = fill(tmp_path, "b", config=CONFIG | {"seed": 1}, fresh=True)
+    assert set(store.done) == {"b"} and [r["doc_id"] for r in read_records(tmp_path)] == ["b"]
+    assert not (tmp_path / "results.json").exists() and (tmp_path / "notes.txt").read_text() == "mine"
+
+
+HOLD = """
+import sys, time
+from soft_reasoning.evaluation.store import Store
+store = Store(sys.argv[1], {"seed": 0})
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        for fresh in (False, True):
+            with pytest.raises(UserError, match="in use by another run"):
+                Store(tmp_path, {"seed": 0}, fresh=fresh)
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    fill(tmp_path, "a", config={"seed": 0})
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nothing"):
+        with pytest.raises(UserError, match="expected a folder that can be written") as refused:
+            Store(folder, CONFIG)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_full_disk_is_a_users_fault_and_loses_nothing(tmp_path, monkeypatch):
+    import soft_reasoning.evaluation.store as module
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    with Store(tmp_path, CONFIG) as store:
+        store.append({"doc_id": "a"})
+        monkeypatch.setattr(module.os, "write", full)
+        with pytest.raises(UserError, match="No space left"):
+            store.append({"doc_id": "b"})
+        monkeypatch.undo()
+        assert set(store.done) == {"a"}
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a"]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"versions": {}}'])
+def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
+    fill(tmp_path, "a")
+    (tmp_path / "manifest.json").unlink()
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json: expected the manifest"):
+        Store(tmp_path, CONFIG)
+
+
+def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
+    fill(tmp_path, "a", about={"device": "cpu", "model": {"path": "demo"}})
+    manifest = read_manifest(tmp_path)
+    assert manifest["config"] == CONFIG and len(manifest["config_hash"]) == 12
+    assert manifest["versions"]["torch"] and manifest["device"] == "cpu"
+    store = fill(tmp_path, about={"device": "cuda:0", "model": {"path": "demo"}})
+    assert 'device: "cpu" -> "cuda:0"' in store.notes[0]
+    assert read_manifest(tmp_path) == manifest
+
+
+def test_seconds_add_up_over_starts_and_survive_a_torn_line(tmp_path):
+    for _ in range(2):
+        with Store(tmp_path, CONFIG) as store:
+            store.append({"doc_id": str(len(store.done))})
+            store.add_seconds({"engine": 1.5, "total": 2.0})
+    with open(tmp_path / "timing.jsonl", "a") as file:
+        file.write('{"engine": 3')
+    assert read_seconds(tmp_path) == {"engine": 3.0, "total": 4.0}
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="samples.jsonl"):
+        list(read_records(tmp_path))
+
+
+def test_every_line_is_one_json_value(tmp_path):
+    fill(tmp_path, "a\nb", "c")
+    assert [json.loads(line)["doc_id"] for line in (tmp_path / "samples.jsonl").open()] == ["a\nb", "c"]

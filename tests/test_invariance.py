@@ -1,0 +1,86 @@
+"""Invariants 1 and 2 on the bundled model: what a problem gets does not depend on its neighbours."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Request
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return build_engine(compose_config())
+
+
+def solve(engine, problems, max_live, *overrides):
+    config = compose_config(["search.rounds=2", *overrides])
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(problems, method, context, max_live=max_live)}
+
+
+def same(one, other):
+    """Byte-identical answers, texts, points and rewards."""
+    assert one.answer == other.answer
+    assert one.candidates == other.candidates
+    assert one.trace == other.trace
+
+
+@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
+def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
+    problems = demo_dataset("validation", name="demo", limit=64).problems(0)
+    batch = solve(engine, problems, 64, f"embedding={embedding}")
+    shuffled = list(problems)
+    random.Random(0).shuffle(shuffled)
+    for name, result in solve(engine, shuffled, 23, f"embedding={embedding}").items():
+        same(batch[name], result)
+    for problem in problems[::13]:
+        same(batch[problem.id], solve(engine, [problem], 1, f"embedding={embedding}")[problem.id])
+
+
+def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
+    problems = demo_dataset("validation", name="demo", limit=20).problems(0)
+    context = build_context(compose_config(), engine)
+    results = solve(engine, problems, 20, "embedding.sigma=0", "search.rounds=0")
+    for problem in problems:
+        prompt = context.prompts.solve(problem)
+        [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=301, stop=context.prompts.stop)])
+        rest = engine.tokenizer.decode(list(greedy.token_ids[1:]), skip_special_tokens=True)
+        assert {c.text for c in results[problem.id].candidates} == {rest}
+
+
+def records(folder):
+    return [json.loads(line) for line in (folder / "samples.jsonl").read_bytes().splitlines()]
+
+
+def results_of(folder):
+    return {r["doc_id"]: (r["answer"], [c["reward"] for c in r["candidates"]]) for r in records(folder)}
+
+
+def test_killed_and_resumed_gives_what_an_unbroken_run_gives(tmp_path):
+    def start(folder):
+        command = [sys.executable, "-m", "soft_reasoning.run", "limit=24", "search.rounds=1", "max_live=4"]
+        return subprocess.Popen([*command, "progress=false", f"hydra.run.dir={folder}"], cwd=tmp_path)
+
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    process = start(broken)
+    deadline = time.monotonic() + 120
+    samples = broken / "samples.jsonl"
+    while not (samples.exists() and samples.read_bytes().count(b"\n") >= 3):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 3 <= samples.read_bytes().count(b"\n") < 24
+    assert start(broken).wait() == 0 and start(whole).wait() == 0
+    assert len(records(broken)) == 24
+    assert results_of(broken) == results_of(whole)

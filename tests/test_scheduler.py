@@ -1,0 +1,243 @@
+"""The scheduler: what it merges, what it keeps apart, and whom it blames."""
+
+import random
+
+import pytest
+import torch
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.scheduler import Clock, ProblemError, drive
+from soft_reasoning.types import (
+    Candidate,
+    Completion,
+    Generate,
+    NextLogits,
+    Problem,
+    Propose,
+    Request,
+    Result,
+    Usage,
+    UserError,
+)
+
+
+class Engine:
+    """Answers with the sum of the prompt's ids; refuses prompts that hold a 13."""
+
+    def __init__(self):
+        self.generated, self.read = [], []
+
+    def generate(self, requests):
+        self.generated.append(len(requests))
+        if any(13 in r.prompt_ids for r in requests):
+            raise ValueError("a 13")
+        return [Completion((1, 2), (0.0, 0.0), str(sum(r.prompt_ids)), "eos", len(r.prompt_ids), 1) for r in requests]
+
+    def next_token_logits(self, prompts, ids=None):
+        self.read.append((len(prompts), ids))
+        return torch.tensor([[float(sum(p))] * len(ids) for p in prompts])
+
+
+class Optimiser:
+    def __init__(self):
+        self.calls = []
+
+    def propose(self, U, y, k, *, seed, round, keys):
+        self.calls.append((tuple(U.shape), k, round, list(keys)))
+        return [float(row.sum()) for row in U]
+
+
+class Context:
+    grader = Grader()
+    seed = 0
+
+    def __init__(self):
+        self.engine = Engine()
+
+
+class Script:
+    """A method that follows ``steps(problem)``, a generator function."""
+
+    name = "script"
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def solve(self, problem, context):
+        return self.steps(problem)
+
+
+def problems(n):
+    return [Problem(str(i), f"q{i}") for i in range(n)]
+
+
+def number(problem):
+    return 100 + int(problem.id)
+
+
+def ask(problem, count=1, role="candidate"):
+    return Generate([Request((number(problem),), role=role)] * count)
+
+
+def answer(completions):
+    return Result(completions[0].text, ())
+
+
+def test_a_tick_is_one_engine_call_and_each_problem_gets_its_own_answers():
+    context = Context()
+
+    def steps(problem):
+        return answer((yield ask(problem, count=1 + int(problem.id) % 3)))
+
+    results = dict((p.id, r.answer) for p, r in drive(problems(6), Script(steps), context))
+    assert context.engine.generated == [1 + 2 + 3 + 1 + 2 + 3]
+    assert results == {str(i): str(100 + i) for i in range(6)}
+
+
+def test_no_more_than_max_live_problems_are_read_ahead():
+    context, read = Context(), []
+
+    def source():
+        for problem in problems(7):
+            read.append(problem.id)
+            yield problem
+
+    def steps(problem):
+        return answer((yield ask(problem)))
+
+    driven = drive(source(), Script(steps), context, max_live=3)
+    next(driven)
+    assert len(read) == 3
+    assert len(list(driven)) == 6 and context.engine.generated == [3, 3, 1]
+
+
+def test_logits_are_grouped_by_ids():
+    context = Context()
+
+    def steps(problem):
+        ids = (int(problem.id) % 2,) * 2
+        logits = yield NextLogits([(number(problem),), (1,)], ids=ids, role="anchor")
+        assert logits.shape == (2, 2)
+        return Result(str(int(logits[0, 0])), ())
+
+    results = {p.id: r for p, r in drive(problems(4), Script(steps), context)}
+    assert sorted(context.engine.read) == [(4, (0, 0)), (4, (1, 1))]
+    assert [results[str(i)].answer for i in range(4)] == ["100", "101", "102", "103"]
+    assert results["0"].usage == {"anchor": Usage(prompt_tokens=2, sequences=2)}
+
+
+def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch():
+    context, optimiser = Context(), Optimiser()
+
+    def steps(problem):
+        n = 2 if int(problem.id) < 3 else 4
+        value = yield Propose(optimiser, torch.full((n, 5), 1.0), torch.zeros(n), k=3, round=1, seed=0)
+        assert value == 5.0 * n
+        return answer((yield ask(problem)))
+
+    assert len(list(drive(problems(5), Script(steps), context))) == 5
+    assert optimiser.calls == [((3, 2, 5), 3, 1, ["0", "1", "2"]), ((2, 4, 5), 3, 1, ["3", "4"])]
+    assert context.engine.generated == [5]
+
+
+def test_two_optimisers_are_never_asked_as_one():
+    context, optimisers = Context(), (Optimiser(), Optimiser())
+
+    def steps(problem):
+        yield Propose(optimisers[int(problem.id)], torch.zeros(2, 3), torch.zeros(2), k=3, round=1, seed=0)
+        return Result(None, ())
+
+    list(drive(problems(2), Script(steps), context))
+    assert [len(o.calls) for o in optimisers] == [1, 1]
+
+
+def test_usage_is_counted_by_role_and_time_by_kind():
+    context, clock = Context(), Clock()
+
+    def steps(problem):
+        yield ask(problem, count=3)
+        return answer((yield ask(problem, role="verifier")))
+
+    [(_, result)] = drive(problems(1), Script(steps), context, clock=clock)
+    assert result.usage == {"candidate": Usage(3, 3, 6, 3), "verifier": Usage(1, 1, 2, 1)}
+    assert clock.generated_tokens == 8 and clock.sequences == 4
+    assert all(clock.seconds[kind] >= 0 for kind in ("engine", "optimiser", "method"))
+
+
+def test_a_failure_names_its_problem_and_keeps_what_finished_in_the_same_tick():
+    def steps(problem):
+        completions = yield ask(problem)
+        if problem.id == "2":
+            raise ZeroDivisionError("by hand")
+        return answer(completions)
+
+    finished = []
+    with pytest.raises(ProblemError, match="problem 2: ZeroDivisionError: by hand"):
+        for problem, _ in drive(problems(4), Script(steps), Context()):
+            finished.append(problem.id)
+    assert finished == ["0", "1"]
+
+
+def test_a_users_fault_stays_one():
+    def steps(problem):
+        raise UserError("expected a question, got none")
+        yield
+
+    with pytest.raises(UserError, match="^problem 0: expected a question, got none$"):
+        list(drive(problems(1), Script(steps), Context()))
+
+
+def test_a_request_that_the_engine_refuses_is_traced_to_its_problem():
+    def steps(problem):
+        return answer((yield Generate([Request((13 if problem.id == "2" else 5,))])))
+
+    with pytest.raises(ProblemError, match="problem 2: ValueError: a 13"):
+        list(drive(problems(4), Script(steps), Context()))
+
+
+def test_a_method_without_wishes_and_one_with_an_empty_wish():
+    def nothing(problem):
+        return Result("1", (Candidate("1", "1", 0),))
+        yield
+
+    def empty(problem):
+        assert (yield Generate([])) == []
+        return Result("2", ())
+
+    context = Context()
+    assert [r.answer for _, r in drive(problems(3), Script(nothing), context, max_live=1)] == ["1"] * 3
+    assert [r.answer for _, r in drive(problems(2), Script(empty), context)] == ["2"] * 2
+    assert context.engine.generated == []
+
+
+def test_an_unknown_wish_and_a_live_set_of_none():
+    def steps(problem):
+        yield "everything"
+
+    with pytest.raises(ProblemError, match="expected Generate, NextLogits or Propose, got str"):
+        list(drive(problems(1), Script(steps), Context()))
+    with pytest.raises(UserError, match="max_live"):
+        list(drive(problems(1), Script(steps), Context(), max_live=0))
+
+
+@pytest.fixture(scope="module")
+def soft_reasoning():
+    config = compose_config(["engine=fake", "max_new_tokens=30"])
+    return build_method(config), build_context(config, build_engine(config))
+
+
+def solved(soft_reasoning, order, max_live):
+    """Answers, and candidates with their points and rewards: exactly. (How much of a prompt was cached
+    depends on the batch, and the surrogate's diagnostics agree to rounding.)"""
+    method, context = soft_reasoning
+    return {p.id: (r.answer, r.candidates) for p, r in drive(order, method, context, max_live=max_live)}
+
+
+def test_results_do_not_depend_on_batch_or_order(soft_reasoning):
+    some = [Problem(f"p{i}", f"Ann has {i} pens and buys {i % 5}. How many?", "7") for i in range(12)]
+    shuffled = random.Random(0).sample(some, len(some))
+    together = solved(soft_reasoning, some, 64)
+    assert solved(soft_reasoning, some, 1) == together
+    assert solved(soft_reasoning, shuffled, 5) == together
