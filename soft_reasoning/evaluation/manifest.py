@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
+@cache
 def git_commit() -> str | None:
     """The commit of the package's own clone, ``-dirty`` when files differ; None outside of one."""
     package = Path(__file__).resolve().parent.parent

@@ -39,7 +39,10 @@ def test_what_is_stored_is_known_at_the_next_start(tmp_path):
     assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"])
+TORN = [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"]
+
+
+@pytest.mark.parametrize("tail", TORN)
 def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     fill(tmp_path, "a", "b")
     path = tmp_path / "samples.jsonl"

@@ -1,0 +1,48 @@
+"""Plots are PNG files with something on them, and leave matplotlib as they found it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from soft_reasoning.analysis import plots
+
+matplotlib = pytest.importorskip("matplotlib")
+
+ROUNDS = [
+    {"round": 0, "problems": 100, "accuracy": 0.48, "coverage": 0.7, "reward": 0.9, "best_reward": 1.3},
+    {"round": 1, "problems": 60, "accuracy": None, "coverage": None, "reward": 1.1, "best_reward": 1.4},
+]
+TOKENS = {
+    "candidate": {"prompt": 5000, "cached": 3000, "generated": 900, "sequences": 50},
+    "verifier": {"prompt": 7000, "cached": 0, "generated": 100, "sequences": 10},
+    "total": {"prompt": 12000, "cached": 3000, "generated": 1000, "sequences": 60},
+}
+METHODS = [
+    {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "error": None},
+    {"label": "soft_reasoning", "tokens": 400.0, "accuracy": 0.7, "error": 0.05},
+]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path: plots.accuracy_by_round(ROUNDS, path),
+        lambda path: plots.reward_by_round(ROUNDS, path),
+        lambda path: plots.tokens(TOKENS, 10, path),
+        lambda path: plots.accuracy_against_tokens(METHODS, path),
+        lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
+    ],
+)
+def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
+    before = dict(matplotlib.rcParams)
+    draw(tmp_path / "plot.png")
+    pixels = matplotlib.image.imread(tmp_path / "plot.png")
+    assert pixels.shape[0] > 200 and pixels.shape[1] > 600
+    assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_matplotlib_is_imported_on_use_alone():
+    code = "import sys, soft_reasoning.evaluation.runner; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

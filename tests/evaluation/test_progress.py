@@ -1,0 +1,68 @@
+"""What a run shows while it works."""
+
+import io
+
+from soft_reasoning.evaluation import progress
+from soft_reasoning.evaluation.metrics import Graded, GradedCandidate
+from soft_reasoning.evaluation.progress import Progress
+from soft_reasoning.scheduler import Clock
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def row(correct, covered):
+    return Graded("p", correct, True, (GradedCandidate(covered, True, 0, None, None),))
+
+
+def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    stream, clock = io.StringIO(), Clock()
+    with Progress(100, stream=stream) as watch:
+        for _ in range(60):
+            now[0] += 1.0
+            clock.generated_tokens += 50
+            watch.count(row(True, True))
+            watch.show(clock)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert lines[0] == "15/100 problems  accuracy 100.0 %  coverage 100.0 %  50 tokens/s  1 min 25 s left"
+
+
+def test_what_was_done_before_counts_in_accuracy_and_not_in_speed(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    watch = Progress(10, stream=io.StringIO())
+    for _ in range(5):
+        watch.count(row(False, True))
+    with watch:
+        now[0] = 10.0
+        watch.count(row(True, True))
+        assert watch.state(Clock()) == "accuracy 16.7 %  coverage 100.0 %  0 tokens/s  40.0 s left"
+
+
+def test_a_bar_on_a_terminal():
+    stream = Terminal()
+    with Progress(2, stream=stream) as watch:
+        watch.count(row(True, False))
+        watch.show(Clock(generated_tokens=5))
+        watch.say("a note with [brackets]")
+    assert "1/2" in stream.getvalue() and "coverage 0.0 %" in stream.getvalue()
+    assert "a note with [brackets]" in stream.getvalue()
+
+
+def test_disabled_shows_notes_alone():
+    stream = Terminal()
+    with Progress(2, enabled=False, stream=stream) as watch:
+        watch.show(Clock())
+        watch.say("note")
+    assert stream.getvalue() == "note\n"
+
+
+def test_ungraded_problems_have_no_accuracy():
+    watch = Progress(2, stream=io.StringIO())
+    watch.count(row(None, None))
+    assert "accuracy" not in watch.state(Clock())

@@ -1,0 +1,125 @@
+"""Reports, comparisons and grading again, from folders that a store wrote."""
+
+import json
+
+import pytest
+
+from soft_reasoning.analysis import plots
+from soft_reasoning.answers import Grader
+from soft_reasoning.evaluation.metrics import grade, summarise
+from soft_reasoning.evaluation.records import record_of
+from soft_reasoning.evaluation.report import compare, regrade, summary_table, write_results
+from soft_reasoning.evaluation.statistics import holm, mcnemar
+from soft_reasoning.evaluation.store import Store
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+
+GRADER = Grader()
+
+
+def finished(folder, method, right, *, seed=0, total=20, tokens=10, gold="3", **more):
+    """A run of ``total`` problems in which those of ``right`` are answered."""
+    config = {"seed": seed, "method": {"name": method, **more}, "dataset": {"name": "made_up"}}
+    rows = []
+    with Store(folder, config) as store:
+        for i in range(total):
+            text = "3" if i in right else "4"
+            candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in (0, 1))
+            result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
+            store.append(record_of(Problem(f"p{i}", "q", gold), result, GRADER))
+            rows.append(grade(record_of(Problem(f"p{i}", "q", gold), result, GRADER), GRADER))
+        store.sync()
+        store.add_seconds({"engine": 3.0, "total": 4.0})
+    assert write_results(folder, summarise(rows, seconds={"engine": 3.0, "total": 4.0}), rows) == []
+    return folder
+
+
+def test_the_report_shows_tables_and_its_plots(tmp_path):
+    finished(tmp_path, "soft_reasoning", range(12))
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# soft_reasoning on made_up")
+    for part in ("| accuracy % | 60.0 ± 11.2 |", "## By round", "## Tokens", "| engine | 3.0 s | 75.0 |"):
+        assert part in text
+    for name in ("accuracy_by_round.png", "reward_by_round.png", "tokens.png"):
+        assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
+
+
+def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "available", lambda: False)
+    row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
+    with Store(tmp_path, {}):
+        pass
+    [note] = write_results(tmp_path, summarise([row]), [row])
+    assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_the_final_table_has_everything_a_reader_asks_for():
+    row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
+    table = summary_table(summarise([row, row]))
+    for part in ("accuracy %", "100.0 ± 0.0", "coverage %", "rounds", "prompt", "cached", "generated"):
+        assert part in table
+
+
+def test_grading_again_changes_metrics_and_no_record(tmp_path):
+    finished(tmp_path, "cot", range(5), gold="3.6")
+    before = (tmp_path / "samples.jsonl").read_bytes()
+    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 0
+    assert regrade(tmp_path, Grader(absolute=0.7))["exact_match"] == 1.0
+    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 1.0
+    assert (tmp_path / "samples.jsonl").read_bytes() == before
+
+
+def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
+    folders = [
+        finished(tmp_path / "cot", "cot", range(6), tokens=1),
+        finished(tmp_path / "sc", "self_consistency", range(4, 15), tokens=5),
+        finished(tmp_path / "sr", "soft_reasoning", range(16), tokens=20),
+    ]
+    table = compare(folders, tmp_path)
+    cot, sc, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert (cot["accuracy"], sc["accuracy"], sr["accuracy"]) == (0.3, 0.55, 0.8)
+    assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
+    assert cot["low"] < cot["difference"] < cot["high"] < 0
+    ones, zeros = [1] * 10, [0] * 10
+    raw = [mcnemar(zeros, ones), mcnemar([0] * 5, [1] * 5)]
+    assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
+    assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
+    assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
+    assert table.rows[2][4] == "reference" and "soft_reasoning" in capsys.readouterr().out
+    assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
+    assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
+
+
+def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
+    folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
+    table = compare(folders)
+    assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
+    assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
+    assert table.rows[0][4] == "-10.0"
+
+
+def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):
+    folders = [
+        finished(tmp_path / "a", "self_consistency", range(8), samples=5),
+        finished(tmp_path / "b", "self_consistency", range(9), samples=20),
+    ]
+    labels = ["self_consistency method.samples=5", "self_consistency method.samples=20"]
+    assert [row[0] for row in compare(folders).rows] == labels
+    assert compare(folders, reference=labels[1]).rows[1][4] == "reference"
+    with pytest.raises(UserError, match="expected a reference among"):
+        compare(folders, reference="rap")
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    with pytest.raises(UserError, match="got none"):
+        compare([])
+    with pytest.raises(UserError, match="manifest"):
+        compare([tmp_path / "nowhere"])
+    begun = tmp_path / "begun"
+    with Store(begun, {}):
+        pass
+    with pytest.raises(UserError, match="finished run"):
+        compare([begun])
+    with pytest.raises(UserError, match="no problem with a reference answer"):
+        compare([finished(tmp_path / "own", "cot", (), gold=None)])
