@@ -24,10 +24,16 @@ ANSWER_TYPES = ("number", "boolean", "choice", "latex", "text")
 MODES = ("flexible", "strict")
 
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
-_MARKER = re.compile(r"(?<![A-Za-z])answer\s*(?:\*\*|__)?\s*:\s*(?:\*\*|__)?[ \t]*", re.IGNORECASE)
+# Not anywhere in lower case: "2 points for each wrong answer: 3 * 2" is reasoning.
+_MARKER = re.compile(
+    r"(?:(?<![A-Za-z])(?:Answer|ANSWER)|(?:^|[.!?]\s)\W*answer"
+    r"|\b(?i:the|my|our|final)\s+(?:(?i:final|correct)\s+)?answer)"
+    r"\s*(?:\*\*|__)?\s*:\s*(?:\*\*|__)?[ \t]*",
+    re.MULTILINE,
+)
 _PHRASE = re.compile(r"\banswer\s+(?:is|equals|=|would be|must be)\s*:?[ \t]*", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*")
-_RESTATED = re.compile(r"(?<=\S)\s*\b(?:Questions?|Problem)\s*\d*\s*:|\n\s*Q\s*:", re.IGNORECASE)
+_RESTATED = re.compile(r"(?<=\S)\s*(?<![A-Za-z])(?:Question|QUESTION|Problem|PROBLEM)\s*\d*\s*:|\n\s*Q\s*:")
 _REFUSAL = re.compile(
     r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s+(?:be\s+)?"
     r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
@@ -79,7 +85,8 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
             line = text[found.end() :].lstrip().split("\n")[0]
             if (answer := read(line)) is not None:
                 return answer
-    return None if _REFUSAL.search(text) else _closing(text, answer_type)
+    last_line = text.rstrip().rpartition("\n")[2]
+    return None if _REFUSAL.search(last_line) else _closing(text, answer_type)
 
 
 def equal(
@@ -232,7 +239,7 @@ def _text(span: str) -> str | None:
 
 def _sentence(span: str) -> str:
     """A span up to the end of its first sentence, without the full stop."""
-    return re.split(r"(?<=[\w)}$\]*])\.(?=\s+[A-Z]|\s*$)", span.strip(), maxsplit=1)[0].strip()
+    return re.split(r"\.(?=[\"'”*]*(?:\s+[A-Z]|\s*$))", span.strip(), maxsplit=1)[0].strip()
 
 
 def _plain_words(text: str) -> str:

@@ -110,8 +110,8 @@ atexit.register(_shared.close)
 def _equivalent(a: str, b: str) -> bool:
     if importlib.util.find_spec("math_verify") is None:
         raise UserError(
-            "LaTeX answers need math-verify, which is not installed: pip install 'soft-reasoning[math]', or set "
-            "dataset.answer_type=number or text"
+            "LaTeX answers need math-verify, which is not installed: pip install 'soft-reasoning[math]', "
+            "or set dataset.answer_type=number or text"
         )
     return _shared.equivalent(a, b)
 

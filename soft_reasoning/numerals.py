@@ -203,4 +203,5 @@ def canonical(value: Fraction) -> str:
         text = f"{digits[:-30]}.{digits[-30:]}".rstrip("0")
         return f"-{text}" if value < 0 else text
     rounded = Context(prec=17).divide(value.numerator, value.denominator)
-    return f"{rounded:f}"
+    text = f"{rounded:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

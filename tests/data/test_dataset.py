@@ -1,0 +1,192 @@
+import importlib.machinery
+import json
+import sys
+import types
+
+import pytest
+from hydra.utils import instantiate
+
+from soft_reasoning.config import compose_config
+from soft_reasoning.data import Dataset
+from soft_reasoning.data.custom import Columns, ExemplarColumns
+from soft_reasoning.types import Problem, UserError
+
+ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
+ADAPTER = "soft_reasoning.data.gsm8k.problem"
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    return str(file)
+
+
+def ids(dataset, seed=0):
+    return [problem.id for problem in dataset.problems(seed)]
+
+
+def test_problems_in_their_order(jsonl):
+    problems = Dataset(name="gsm8k", row=ADAPTER, path=jsonl).problems(0)
+    assert problems[3] == Problem("gsm8k-3", "How much is 3 + 3?", "6")
+    assert problems[3].doc == ROWS[3] and len(problems) == 20
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"), [(None, 20), (1, 1), (7, 7), (7.0, 7), (99, 20), (0.25, 5), (0.01, 1)]
+)
+def test_limits(jsonl, limit, count):
+    assert len(ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, limit=limit))) == count
+
+
+def test_a_seeded_sample(jsonl):
+    def sample(seed, **options):
+        return ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, sample="random", **options), seed)
+
+    assert sample(1) == sample(1) != sample(2)
+    assert sorted(sample(1)) == sorted(f"gsm8k-{n}" for n in range(20))
+    assert sample(1, limit=5) == sample(1)[:5] and sample(1, offset=5, limit=5) == sample(1)[5:10]
+
+
+def test_rows_that_hold_a_value(jsonl):
+    odd = Dataset(name="gsm8k", row=ADAPTER, path=jsonl, where={"level": 1}, offset=1, limit=2)
+    assert ids(odd) == ["gsm8k-3", "gsm8k-5"]
+    assert len(ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, where={"level": [0, 1]}))) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limit": 0}, "limit: expected a count of at least 1 or a fraction below 1, got 0"),
+        ({"limit": 1.5}, "limit: expected"),
+        ({"limit": float("nan")}, "limit: expected"),
+        ({"limit": True}, "limit: expected"),
+        ({"offset": -1}, "dataset.offset: expected a whole number"),
+        ({"shots": 1.5}, "dataset.shots: expected a whole number"),
+        ({"sample": "last"}, "dataset.sample: expected one of first, random, got 'last'"),
+        ({"exemplar_source": "test"}, "dataset.exemplar_source: expected one of file, train"),
+        ({"answer_type": "integer"}, "dataset.answer_type: expected one of number"),
+        ({"row": "soft_reasoning.data.nothing.problem"}, "dataset.row: expected the dotted name"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_reading(options, message):
+    with pytest.raises(UserError, match=message):
+        Dataset(**{"name": "gsm8k", "row": ADAPTER, "path": "nowhere.jsonl", **options})
+
+
+def test_too_far_an_offset_and_too_many_shots(jsonl):
+    with pytest.raises(UserError, match="expected rows beyond offset=20, got 20 in all"):
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems(0)
+    with pytest.raises(UserError, match="dataset.shots=2: expected as many exemplars, got 0"):
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars(0)
+    with pytest.raises(UserError, match="has no training rows"):
+        Dataset(name="x", row=ADAPTER, path=jsonl, shots=2, exemplar_source="train").exemplars(0)
+
+
+def test_training_exemplars_are_never_problems(jsonl, tmp_path):
+    extra = {"question": "How much is 50 + 50?", "answer": "50 + 50 is <<50+50=100>>100.\n#### 100"}
+    copies = [{**row, "answer": f"Twice that.\n{row['answer']}"} for row in ROWS]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in [*copies, extra]), encoding="utf-8")
+    train = {"row": "soft_reasoning.data.gsm8k.exemplar", "path": str(file)}
+    options = {"name": "gsm8k", "row": ADAPTER, "path": jsonl, "exemplar_source": "train", "train": train}
+    for seed in range(5):
+        (only,) = Dataset(**options, shots=1).exemplars(seed)
+        assert (only.thought, only.answer) == ("50 + 50 is 100.", "100")
+    with pytest.raises(UserError, match="dataset.shots=2: expected as many exemplars, got 1"):
+        Dataset(**options, shots=2).exemplars(0)
+
+
+def test_repeated_ids_are_refused(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"q": "a", "a": 1, "i": "x"}\n{"q": "b", "a": 2, "i": "x"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"line 2: expected a new id, got 'custom-x' again .*line 1"):
+        Dataset(name="custom", row=Columns("q", "a", id="i"), path=str(file)).problems(0)
+
+
+def test_bad_rows_are_named(tmp_path):
+    for line, message in [
+        ({"answer": "#### 1"}, "expected a field 'question', got answer"),
+        ({"question": "  ", "answer": "#### 1"}, "expected text in field 'question'"),
+        ({"question": "q", "answer": "1"}, "expected '#### <number>'"),
+        ({"question": "q", "answer": "#### many"}, "expected a number in field 'answer', got 'many'"),
+    ]:
+        file = tmp_path / "rows.jsonl"
+        file.write_text(json.dumps(ROWS[0]) + "\n\n" + json.dumps(line) + "\n", encoding="utf-8")
+        with pytest.raises(UserError, match=f"rows.jsonl line 3: {message}") as caught:
+            Dataset(name="gsm8k", row=ADAPTER, path=str(file)).problems(0)
+        assert "\n" not in str(caught.value)
+
+
+def test_neither_file_nor_hub():
+    with pytest.raises(UserError, match="set dataset.path=<file> or dataset.hub.id=<owner/name>"):
+        instantiate(compose_config(["dataset=custom"]).dataset).problems(0)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A stand-in for the ``datasets`` package; ``hub.load_dataset`` is set by the test."""
+    module = types.ModuleType("datasets")
+    module.__spec__ = importlib.machinery.ModuleSpec("datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "called", "first"),
+    [
+        ("gsm8k", ROWS, ("openai/gsm8k", "main", "test"), ("gsm8k-0", "0")),
+        ("svamp", [{"ID": "chal-1", "Body": "A", "Question": "Q?", "Equation": "", "Answer": "51.0"}],
+         ("ChilleD/SVAMP", None, "test"), ("chal-1", "51")),
+        ("aime_2024", [{"id": 60, "problem": "Find n.", "answer": "033"}],
+         ("HuggingFaceH4/aime_2024", None, "train"), ("aime_2024-60", "33")),
+        ("aime_2025", [{"id": "0", "problem": "Find n.", "answer": "70"}],
+         ("math-ai/aime25", None, "test"), ("aime_2025-0", "70")),
+    ],
+)  # fmt: skip
+def test_from_the_hub(hub, name, rows, called, first):
+    calls = []
+    hub.load_dataset = lambda id, config, split, revision: calls.append((id, config, split)) or rows
+    problem = instantiate(compose_config([f"dataset={name}"]).dataset).problems(0)[0]
+    assert calls == [called] and (problem.id, problem.gold) == first
+
+
+def test_a_hub_out_of_reach_names_the_three_ways(hub):
+    def load_dataset(*arguments, **options):
+        raise ConnectionError("no\nroute")
+
+    hub.load_dataset = load_dataset
+    with pytest.raises(UserError) as caught:
+        instantiate(compose_config(["dataset=gsm8k"]).dataset).problems(0)
+    message = str(caught.value)
+    assert "openai/gsm8k (split test) could not be had (ConnectionError: no route)" in message
+    assert all(way in message for way in ("=null", "HF_HUB_OFFLINE=1", "dataset.path=<local file"))
+
+
+def test_a_bad_row_of_the_hub_is_named(hub):
+    hub.load_dataset = lambda *arguments, **options: [{"problem": "p", "answer": "1000"}]
+    with pytest.raises(UserError, match="math-ai/aime25 test row 0: expected a whole number from 0 to 999"):
+        instantiate(compose_config(["dataset=aime_2025"]).dataset).problems(0)
+
+
+def test_custom_choices():
+    listed = Columns("q", "a", choices="c", answer_type="choice")
+    row = {"q": "Which?", "a": 1, "c": ["red", "blue"]}
+    assert listed(row, 4) == Problem("custom-4", "Which?\n(A) red\n(B) blue", "B", "choice")
+    labelled = {"q": "Which?", "a": "2", "c": {"text": ["red", "blue"], "label": ["1", "2"]}}
+    assert listed(labelled, 0).gold == "B"
+    assert listed({**row, "a": "red"}, 0).gold == "A" and listed({**row, "a": "B"}, 0).gold == "B"
+    for bad, message in [({**row, "a": "green"}, "one of the"), ({**row, "c": "red"}, "2 to 26 choices")]:
+        with pytest.raises(UserError, match=message):
+            listed(bad, 0)
+
+
+def test_custom_types_and_questions_without_gold():
+    assert Columns("q", "a", answer_type="boolean")({"q": "q", "a": True}, 0).gold == "True"
+    assert Columns("q", "a", answer_type="latex")({"q": "q", "a": " x^2 "}, 0).gold == "x^2"
+    assert Columns("q", "a")({"q": "q", "a": "1,000.50"}, 0).gold == "1000.5"
+    assert Columns("q", None)({"q": "q"}, 0).gold is None
+    assert ExemplarColumns("q", "t", "a")({"q": "q", "t": "t", "a": 3}).answer == "3"
+    for value, kind in [(True, "number"), ("nan", "number"), (float("inf"), "number"), ("maybe", "boolean")]:
+        with pytest.raises(UserError, match="expected"):
+            Columns("q", "a", answer_type=kind)({"q": "q", "a": value}, 0)

@@ -1,0 +1,73 @@
+import csv
+import json
+
+import pytest
+
+from soft_reasoning.data.sources import Hub, read_file
+from soft_reasoning.types import UserError
+
+DOCS = [{"question": 'One, "two"\nthree — 3?', "answer": "3"}, {"question": "Four?", "answer": "4"}]
+
+
+def write(file, text):
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def docs(path):
+    return [dict(row.doc) for row in read_file(path)]
+
+
+def test_every_layout_gives_the_same_rows(tmp_path):
+    lines = write(tmp_path / "rows.jsonl", "\ufeff" + "\n\n".join(json.dumps(doc) for doc in DOCS))
+    array = write(tmp_path / "rows.json", json.dumps(DOCS, indent=1))
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, DOCS[0])
+        writer.writeheader()
+        writer.writerows(DOCS)
+    assert docs(lines) == docs(array) == docs(str(tmp_path / "rows.csv")) == DOCS
+    assert [row.where.rpartition("rows")[2] for row in read_file(lines)] == [".jsonl line 1", ".jsonl line 3"]
+    assert [row.where.rpartition("rows")[2] for row in read_file(str(tmp_path / "rows.csv"))] == [
+        ".csv line 2", ".csv line 4",
+    ]  # fmt: skip
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the data extra is not installed")
+    from pyarrow import Table
+
+    parquet.write_table(Table.from_pylist(DOCS), tmp_path / "rows.parquet")
+    assert docs(str(tmp_path / "rows.parquet")) == DOCS
+    with pytest.raises(UserError, match="expected a Parquet file"):
+        read_file(write(tmp_path / "text.parquet", "text"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rows.jsonl", '{"a": 1}\n{"a": \n', "rows.jsonl line 2: expected JSON, got a fault at character"),
+        ("rows.jsonl", '{"a": 1}\n[1]\n', "rows.jsonl line 2: expected an object with fields, got list"),
+        ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
+        ("rows.json", "[{},", "rows.json: expected JSON"),
+        ("rows.csv", "a,b\n1,2\n1\n", "rows.csv line 3: expected 2 columns, got fewer"),
+        ("rows.csv", "a,b\n1,2,3\n", "rows.csv line 2: expected 2 columns, got more"),
+        ("rows.txt", "a", "expected a file ending in .jsonl"),
+    ],
+)
+def test_broken_files_are_named_in_one_line(tmp_path, name, text, message):
+    with pytest.raises(UserError, match=message) as caught:
+        read_file(write(tmp_path / name, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    (tmp_path / "rows.jsonl").write_bytes('{"a": "é"}'.encode("latin-1"))
+    with pytest.raises(UserError, match="expected UTF-8 text"):
+        read_file(str(tmp_path / "rows.jsonl"))
+
+
+def test_a_missing_file_names_the_three_ways(tmp_path):
+    with pytest.raises(UserError) as caught:
+        read_file(str(tmp_path / "none.jsonl"), Hub("owner/name", "test"))
+    for way in ("the hub as owner/name", "HF_HOME=<folder> HF_HUB_OFFLINE=1", "dataset.path=<local file"):
+        assert way in str(caught.value)
