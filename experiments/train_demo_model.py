@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from tqdm import tqdm
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from soft_reasoning.demo.problems import LEVELS, SPLIT_SEEDS, draw, make_split
 from soft_reasoning.demo.prompts import (
@@ -30,7 +30,7 @@ from soft_reasoning.demo.prompts import (
 from soft_reasoning.demo.solutions import AUTHORS, review, solve
 
 COUNTS = {"validation": 500, "test": 500}
-BATCH_TOKENS = 6000
+BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
 
@@ -38,15 +38,19 @@ POOL = 256
 def drill(rng: random.Random) -> str:
     """A line of correct equations, to practise arithmetic."""
     lines = []
-    for _ in range(6):
-        sign = rng.choice("++--xx/")
-        if sign in "+-":
-            a, b = sorted((rng.randint(1, 380), rng.randint(1, 90)), reverse=True)
-            result = a + b if sign == "+" else a - b
+    for _ in range(8):
+        sign = rng.choice("+++---xx/")
+        if sign == "+":
+            a, b = rng.randint(1, 180), rng.randint(1, 40)
+            result = a + b
+        elif sign == "-":
+            a, b = rng.randint(1, 200), rng.randint(1, 36)
+            a, b = max(a, b), min(a, b)
+            result = a - b
         else:
-            a, b = rng.randint(2, 100), rng.randint(2, 6)
-            if rng.random() < 0.5:
-                a, b = rng.randint(2, 6), rng.randint(2, 12)
+            a, b = rng.choice(
+                ((rng.randint(2, 4), rng.randint(2, 9)), (rng.randint(1, 66), rng.randint(2, 4)))
+            )
             result = a * b
             if sign == "/":
                 a, result = result, a
@@ -64,17 +68,18 @@ def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], 
     return shown, [s.answer for s in solutions]
 
 
-def example(rng: random.Random, forbidden: set[str], drills: float) -> tuple[str, str]:
-    """A (prompt, completion) pair of the training mix."""
-    if rng.random() < drills:
+def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str]:
+    """A (prompt, completion) pair of the training mix: first more arithmetic and solving, then more
+    reviewing."""
+    if rng.random() < (0.25 if progress < 0.4 else 0.06):
         return "", drill(rng)
     problem = draw(rng, rng.choice(list(LEVELS)))
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(list(LEVELS)))
     kind = rng.random()
-    if kind < 0.58:
+    if kind < (0.75 if progress < 0.4 else 0.58):
         return solve_prompt(problem.question), solve(problem, rng).body + "\n"
-    count = rng.choice((1, 2, 3, 4, 5, 5, 5, 5, 5, 6, 8, 10))
+    count = rng.choice((1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 6, 10))
     if kind > 0.95:
         count = 1
     shown, answers = seen_solutions(problem, rng, count)
@@ -88,8 +93,8 @@ def example(rng: random.Random, forbidden: set[str], drills: float) -> tuple[str
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
     """Endless (ids (b, t), completion mask (b, t)) batches of about BATCH_TOKENS tokens."""
     while True:
-        drills = 0.25 if progress() < 0.25 else 0.06
-        pairs = [example(rng, forbidden, drills) for _ in range(POOL)]
+        now = progress()
+        pairs = [example(rng, forbidden, now) for _ in range(POOL)]
         prompts = tokenizer([p for p, _ in pairs])["input_ids"]
         completions = tokenizer([c for _, c in pairs], add_special_tokens=False)["input_ids"]
         rows = [(p, c + [tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)]
@@ -126,7 +131,7 @@ def completion_loss(model, ids, mask):
 def train(args, tokenizer, forbidden: set[str]):
     torch.manual_seed(args.seed)
     torch.set_flush_denormal(True)  # gradients of well-known tokens become denormal, and slow without this
-    model = LlamaForCausalLM(
+    model = LlamaForCausalLM.from_pretrained(args.start) if args.start else LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
             num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
@@ -185,6 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=45)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=Path, help="go on from the model in this folder")
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
@@ -201,7 +207,10 @@ def main() -> None:
                 file.write(json.dumps(problem_row(problem, split, i)) + "\n")
 
     rng = random.Random(0)
-    tokenizer = build_tokenizer("".join(example(rng, forbidden, 0.1)) for _ in range(5000))
+    if args.start:
+        tokenizer = AutoTokenizer.from_pretrained(args.start)
+    else:
+        tokenizer = build_tokenizer("".join(example(rng, forbidden, 0.5)) for _ in range(5000))
     tokenizer.save_pretrained(args.out / "model")
     model, log = train(args, tokenizer, forbidden)
     model.save_pretrained(args.out / "model")

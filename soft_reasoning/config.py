@@ -29,12 +29,13 @@ def conf_dir() -> str:
     )
 
 
-def run_name(dataset: str, method: str, overrides: str) -> str:
-    """A folder name that the same command always gives: what it runs, and a hash of its overrides."""
-    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", overrides)
-    if plain == overrides and len(plain) <= 80:
-        return f"{dataset}-{method}" + (f"-{plain}" if plain else "")
-    return f"{dataset}-{method}-{plain[:48]}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
+def run_name(*parts: str) -> str:
+    """A folder name that the same command always gives: its parts, the long and odd ones hashed."""
+    name = "-".join(str(part) for part in parts if part)
+    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name)
+    if plain == name and len(plain) <= 120:
+        return plain
+    return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def register_resolvers() -> None:

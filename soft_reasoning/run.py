@@ -48,18 +48,13 @@ def run_comparison(config: DictConfig, folder: Path) -> None:
     overrides = list(HydraConfig.get().overrides.task)
     configs = {}
     for choice in config.methods:
-        extra = [choice] if isinstance(choice, str) else list(choice)
-        name, *changes = extra
-        label = "-".join([name, *changes])
+        name, *changes = [choice] if isinstance(choice, str) else choice
+        label = ",".join([name, *changes])
         configs[label] = compose_config([*overrides, f"method={name}", *changes])
     engine = build_engine(config)
     for label, one in configs.items():
-        run_one(
-            one,
-            folder / run_name(one.dataset.name, one.method.name, label.removeprefix(one.method.name)),
-            engine,
-        )
-    compare([folder / label for label in configs], folder)
+        run_one(one, folder / run_name(label), engine)
+    compare([folder / run_name(label) for label in configs], folder)
 
 
 @contextmanager
@@ -69,10 +64,14 @@ def one_line_errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         sys.exit(130)
+    except (HydraException, OmegaConfBaseException) as error:  # some are OSErrors as well
+        _refuse(one_line(error))
     except OSError as error:
+        if error.filename is None:
+            raise
         _refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir=")
     except Exception as error:
-        if user_error(error) is None and not isinstance(error, HydraException | OmegaConfBaseException):
+        if user_error(error) is None:
             raise
         _refuse(one_line(error))
 
@@ -95,8 +94,13 @@ def hydra_main(config: DictConfig) -> None:
 def main() -> None:
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
-    command = sorted(a for a in sys.argv[1:] if a not in ("-m", "--multirun") and not a.startswith("fresh="))
-    os.environ.setdefault(SWEEP_VARIABLE, ",".join(command))
+    sweep = {"-m", "--multirun"}
+    overrides = [a for a in sys.argv[1:] if a not in sweep]
+    if len(overrides) < len(sys.argv) - 1:  # Hydra wants the flag before the overrides
+        sys.argv[1:] = ["--multirun", *overrides]
+    os.environ.setdefault(
+        SWEEP_VARIABLE, ",".join(sorted(a for a in overrides if not a.startswith("fresh=")))
+    )
     with one_line_errors():
         hydra_main()
 

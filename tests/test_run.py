@@ -1,18 +1,35 @@
-"""The command line, in subprocesses: what a user types and what comes back."""
+"""The command line: what a user types and what comes back."""
 
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from soft_reasoning import run as program
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 
 
-def run(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "soft_reasoning.run", *arguments], cwd=cwd, capture_output=True, text=True
-    )
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the program in this process, in an empty folder; SystemExit becomes a return code."""
+
+    def call(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *arguments])
+        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
+        capsys.readouterr()
+        try:
+            program.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -29,53 +46,68 @@ def run(*arguments, cwd):
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, arguments, expected):
-    done = run(*FAKE, "limit=2", *arguments, cwd=tmp_path)
+def test_bad_input_is_one_line_and_exit_code_2(run, arguments, expected):
+    done = run(*FAKE, "limit=2", *arguments)
     assert done.returncode == 2, done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("soft_reasoning: ")
     assert any(part in lines[0] for part in expected.split("|"))
 
 
-def test_missing_weights_say_what_to_do(tmp_path):
-    done = run("model.path=/nowhere/model", "limit=2", "progress=false", cwd=tmp_path)
+def test_missing_weights_say_what_to_do(run):
+    done = run("model.path=/nowhere/model", "limit=2", "progress=false")
     assert done.returncode == 2 and "model.path" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_same_command_resumes_and_a_changed_one_is_refused(tmp_path):
+def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
     here = f"hydra.run.dir={tmp_path / 'run'}"
-    first = run(*FAKE, "limit=3", here, cwd=tmp_path)
+    first = run(*FAKE, "limit=3", here)
     assert first.returncode == 0, first.stderr
     samples = (tmp_path / "run" / "samples.jsonl").read_bytes()
     assert len(samples.splitlines()) == 3
     assert json.loads((tmp_path / "run" / "results.json").read_text())
     assert (tmp_path / "run" / ".hydra" / "config.yaml").is_file()
 
-    again = run(*FAKE, "limit=3", here, cwd=tmp_path)
+    again = run(*FAKE, "limit=3", here)
     assert again.returncode == 0 and (tmp_path / "run" / "samples.jsonl").read_bytes() == samples
 
-    changed = run(*FAKE, "limit=3", "seed=1", here, cwd=tmp_path)
+    changed = run(*FAKE, "limit=3", "seed=1", here)
     assert changed.returncode == 2 and "seed" in changed.stderr
     assert (tmp_path / "run" / "samples.jsonl").read_bytes() == samples
 
-    fresh = run(*FAKE, "limit=3", "seed=1", "fresh=true", here, cwd=tmp_path)
+    fresh = run(*FAKE, "limit=3", "seed=1", "fresh=true", here)
     assert fresh.returncode == 0, fresh.stderr
 
 
-def test_a_sweep_ends_in_one_table(tmp_path):
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "embedding.dim=3,5", cwd=tmp_path)
+def test_a_sweep_ends_in_one_table(run, tmp_path):
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "embedding.dim=3,5")
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("runs/sweep-*/*/results.json"))) == 4
     assert "embedding.dim" in done.stdout
 
 
-def test_comparison_runs_every_method_in_one_table(tmp_path):
-    done = run(*FAKE, "limit=3", "methods=[cot,random_embedding,soft_reasoning]", cwd=tmp_path)
+def test_comparison_runs_every_method_in_one_table(run, tmp_path):
+    done = run(*FAKE, "limit=3", "methods=[cot,random_embedding,soft_reasoning]")
     assert done.returncode == 0, done.stderr
     for name in ("cot", "random_embedding", "soft_reasoning"):
         assert name in done.stdout
 
 
-def test_help_names_the_groups(tmp_path):
-    done = run("--help", cwd=tmp_path)
+def test_a_torn_last_line_is_dropped_and_a_torn_middle_is_refused(run, tmp_path):
+    here = f"hydra.run.dir={tmp_path / 'run'}"
+    assert run(*FAKE, "limit=4", here).returncode == 0
+    samples = tmp_path / "run" / "samples.jsonl"
+    lines = samples.read_bytes().splitlines(keepends=True)
+    samples.write_bytes(b"".join(lines[:3]) + lines[3][:40])
+    again = run(*FAKE, "limit=4", here)
+    assert again.returncode == 0 and len(samples.read_bytes().splitlines()) == 4
+    samples.write_bytes(lines[0] + lines[1][:40] + b"\n" + b"".join(lines[2:]))
+    torn = run(*FAKE, "limit=4", here)
+    assert torn.returncode == 2 and "samples.jsonl" in torn.stderr and "2" in torn.stderr
+
+
+def test_the_module_runs_and_helps(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "soft_reasoning.run", "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "acquisition" in done.stdout

@@ -16,7 +16,7 @@ NAMES = (
 )  # fmt: skip
 OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shells", "stamps", "stones")
 
-LARGEST = 400
+LARGEST = 200
 """No correct intermediate value exceeds this."""
 
 LEVELS = {"easy": (2, 2), "medium": (3, 3), "hard": (4, 4), "expert": (5, 5)}
@@ -73,17 +73,17 @@ def _draw_event(rng: random.Random, value: int) -> Event:
     while True:
         kind = rng.choices(list(EVENT_WEIGHTS), weights=list(EVENT_WEIGHTS.values()))[0]
         if kind == "gain":
-            event = Event(kind, rng.randint(2, 40))
+            event = Event(kind, rng.randint(2, 20))
         elif kind == "loss":
-            event = Event(kind, rng.randint(2, 40))
+            event = Event(kind, rng.randint(2, 20))
         elif kind == "packs":
-            event = Event(kind, rng.randint(2, 6), rng.randint(3, 12))
+            event = Event(kind, rng.randint(2, 4), rng.randint(3, 9))
         elif kind == "gifts":
-            event = Event(kind, rng.randint(2, 5), rng.randint(2, 9))
+            event = Event(kind, rng.randint(2, 4), rng.randint(2, 6))
         elif kind == "times":
-            event = Event(kind, rng.randint(2, 4))
+            event = Event(kind, rng.randint(2, 3))
         else:
-            event = Event(kind, rng.randint(2, 5))
+            event = Event(kind, rng.randint(2, 4))
             if value % event.a:
                 continue
         if 1 <= apply(event, value) <= LARGEST:
@@ -94,15 +94,16 @@ def _tell(rng: random.Random, event: Event, owner: str, third: str, objects: str
     a, b = event.a, event.b
     if event.kind == "times" and a == 2:
         return rng.choice((f"Then the number of {objects} doubles.", f"Then {owner} doubles the {objects}."))
-    if event.kind == "times" and a == 3:
+    if event.kind == "times":
         return rng.choice((f"Then the number of {objects} triples.", f"Then {owner} triples the {objects}."))
     return rng.choice(
         {
-            "gain": (f"{owner} finds {a} more.", f"A friend gives {owner} {a} {objects}.", f"{owner} gets {a}."),
+            "gain": (f"{owner} finds {a} more.", f"A friend gives {owner} {a} {objects}.",
+                     f"{owner} gets {a}."),
             "loss": (f"{owner} loses {a}.", f"{owner} sells {a} {objects}.", f"A dog takes {a} {objects}."),
-            "packs": (f"{owner} buys {a} packs of {b} {objects}.", f"{a} boxes with {b} {objects} each arrive."),
+            "packs": (f"{owner} buys {a} packs of {b} {objects}.",
+                      f"{a} boxes with {b} {objects} each arrive."),
             "gifts": (f"{owner} gives {b} to each of {a} friends.", f"{a} friends get {b} {objects} each."),
-            "times": (f"Then {owner} has {a} times as many.",),
             "share": (f"{owner} splits the {objects} into {a} equal parts and keeps one part.",
                       f"{owner} shares all with others, {a} people in total, in equal parts."),
             "other": (f"{third} also finds {a} {objects}.", f"{third} buys {a} {objects}."),
@@ -114,15 +115,15 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
     """A problem of the given difficulty (a key of LEVELS)."""
     owner, second, third = rng.sample(NAMES, 3)
     objects = rng.choice(OBJECTS)
-    start = value = rng.randint(8, 60)
+    start = value = rng.randint(8, 40)
     events = []
     for _ in range(rng.randint(*LEVELS[difficulty])):
         events.append(_draw_event(rng, value))
         value = apply(events[-1], value)
     if rng.random() < 0.35:
-        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 40)))
+        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 20)))
     ask = rng.choices(("now", "worth", "together"), weights=(50, 25, 25))[0]
-    extra = rng.randint(2, 5) if ask == "worth" else rng.randint(5, 60)
+    extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 40)
     if ask == "worth" and value * extra > LARGEST:
         ask = "now"
     told = " ".join(_tell(rng, event, owner, third, objects) for event in events)

@@ -23,9 +23,6 @@ instead of sharing, adding instead of multiplying, stopping before the question'
 HABIT_RATE = 0.8
 """How often an author with a habit falls into it."""
 
-SLIP_RATE = 0.01
-"""How often a result is off by 1 or 10."""
-
 REVIEWER_RATE = 0.95
 """How often a reviewer who is shown a right solution follows it."""
 
@@ -79,17 +76,13 @@ _COMPUTE = {
 }
 
 
-def equations(
-    problem: WordProblem, wrong: frozenset[str], rng: random.Random | None = None
-) -> list[Equation]:
-    """The steps of a solution that errs on the features in ``wrong``; ``rng`` adds slips."""
+def equations(problem: WordProblem, wrong: frozenset[str]) -> list[Equation]:
+    """The steps of a solution that errs on the features in ``wrong``."""
     steps: list[Equation] = []
     value = problem.start
 
     def step(left: int, sign: str, right: int) -> int:
         result = _COMPUTE[sign](left, right)
-        if rng is not None and rng.random() < SLIP_RATE:
-            result = max(result + rng.choice((-10, -1, 1, 10)), 0)
         steps.append(Equation(left, sign, right, result))
         return result
 
@@ -99,8 +92,6 @@ def equations(
         value = step(value, "x", problem.extra)
     elif problem.ask == "together" and "ask" not in wrong:
         value = step(value, "+", problem.extra)
-    if not steps:
-        step(value, "+", 0)
     return steps
 
 
@@ -146,9 +137,9 @@ def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> 
 
 
 def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
-    """A solution by ``author`` (drawn by weight when None), habits and slips included."""
+    """A solution by ``author`` (drawn by weight when None), habits included."""
     author = author or rng.choices(AUTHORS, weights=[a.weight for a in AUTHORS])[0]
-    steps = equations(problem, _errors(author, rng), rng)
+    steps = equations(problem, _errors(author, rng))
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
 
 
