@@ -105,7 +105,7 @@ def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) 
 
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Accuracy (percent, with its error) of each row's ``label`` against generated ``tokens`` a problem."""
-    with _figure(path, 6.8, 4.4) as axes:
+    with _figure(path, 6.8, 4.0 + 0.12 * len(rows)) as axes:
         colors = (BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", GREY)
         for i, row in enumerate(rows):
             error = None if row["error"] is None else 100 * row["error"]
@@ -124,4 +124,4 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes.set_xlabel("generated tokens a problem, verifier included")
         axes.set_ylabel("accuracy (%)")
         axes.margins(y=0.15)
-        axes.figure.legend(loc="outside right upper")
+        axes.figure.legend(loc="outside lower center", ncols=2)
