@@ -41,15 +41,19 @@ def drill(rng: random.Random) -> str:
     for _ in range(8):
         sign = rng.choice("+++---xx/")
         if sign == "+":
-            a, b = rng.randint(1, 180), rng.randint(1, 40)
+            a, b = rng.randint(1, 99), rng.randint(1, 24)
             result = a + b
         elif sign == "-":
-            a, b = rng.randint(1, 200), rng.randint(1, 36)
+            a, b = rng.randint(1, 99), rng.randint(1, 24)
             a, b = max(a, b), min(a, b)
             result = a - b
         else:
             a, b = rng.choice(
-                ((rng.randint(2, 4), rng.randint(2, 9)), (rng.randint(1, 66), rng.randint(2, 4)))
+                (
+                    (rng.randint(2, 4), rng.randint(2, 6)),
+                    (rng.randint(1, 33), rng.randint(2, 3)),
+                    (rng.randint(1, 24), 4),
+                )
             )
             result = a * b
             if sign == "/":

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.search.checks import choice, real, whole
-from soft_reasoning.types import generator_for
+from soft_reasoning.types import UserError, generator_for
 
 ANCHORS = ("first_token", "none")
 UNITS = ("rms", "absolute")
@@ -127,11 +127,11 @@ class OrthonormalEmbedding(_Linear):
     """
 
     def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
-        whole(
-            "embedding.dim (at most the model's width for orthonormal columns): width - dim",
-            width - self.dim,
-            least=0,
-        )
+        if self.dim > width:
+            raise UserError(
+                f"embedding.dim: expected at most the model's width {width} for orthonormal columns, "
+                f"got {self.dim}; lower it or use embedding=gaussian"
+            )
         Q = orthonormal_matrix(seed, width, self.dim)
         factor = scale * math.sqrt(width / self.dim)
         return lambda u: factor * (u @ Q.T)

@@ -1,0 +1,65 @@
+"""Every YAML under conf/ composes, and what it describes can be built on the fake engine."""
+
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.config import compose_config, conf_dir, run_name
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Problem, UserError
+
+CONF = Path(conf_dir())
+CHOICES = sorted(
+    f"{path.parent.relative_to(CONF)}={path.stem}" for path in CONF.rglob("*.yaml") if path.parent != CONF
+)
+APART = {"experiment", "exemplars"}  # experiments are added with +, exemplars belong to their data set
+NEEDS = {"embedding=orthonormal": ["embedding.dim=10"]}  # the fake engine is 32 wide
+
+QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return build_engine(compose_config(["engine=fake"]))
+
+
+@pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART])
+def test_every_choice_composes_builds_and_solves(choice, engine):
+    rounds = [] if choice.startswith("method=") else ["search.rounds=1"]
+    config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])
+    build_dataset(config)
+    method, context = build_method(config), build_context(config, engine)
+    [(_, result)] = drive([QUESTION], method, context)
+    assert result.candidates
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "experiment").rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_experiment_composes_and_builds(path):
+    name = path.relative_to(CONF / "experiment").with_suffix("")
+    config = compose_config([f"+experiment={name}"])
+    build_dataset(config)
+    build_method(config)
+    for choice in config.methods or ():
+        method, *changes = [choice] if isinstance(choice, str) else choice
+        build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
+    assert path.read_text().splitlines()[1].startswith("# python -m soft_reasoning.run")
+
+
+def test_a_group_that_the_method_does_not_use_is_an_error():
+    with pytest.raises(UserError, match="acquisition"):
+        compose_config(["method=cot", "acquisition=ucb"])
+
+
+def test_errors_list_what_exists_on_one_line():
+    with pytest.raises(UserError) as error:
+        compose_config(["dataset=trivia"])
+    assert "gsm8k" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_run_names_are_stable_short_and_distinct():
+    assert run_name("demo", "cot", "limit=5") == "demo-cot-limit=5"
+    assert run_name("demo", "", "") == "demo"
+    long = [run_name("demo", "x" * 300 + end) for end in "ab"]
+    assert long[0] != long[1] and max(map(len, long)) < 120
+    assert "/" not in run_name("demo", "path=../a/b")
