@@ -25,7 +25,7 @@ _NUMBER = re.compile(
     rf"""(?<![A-Za-z0-9_√])(?<!\\sqrt\{{)(?<!\\sqrt\s)
     (?:(?P<word>minus|negative)\s+)?
     (?P<sign>[-+]\s?)?
-    (?:{_CURRENCY}\s?)*
+    (?:{_CURRENCY}\s?){{0,3}}
     (?P<inner>[-+])?
     (?P<digits>{_PLAIN})
     (?:
