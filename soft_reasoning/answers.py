@@ -41,6 +41,7 @@ _REFUSAL = re.compile(
     r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
     re.IGNORECASE,
 )
+_BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s*)?\{|\}")
 _TRUTH = {"yes": "True", "true": "True", "no": "False", "false": "False"}
 _TRUTH_WORD = re.compile(r"(?<![\w-])(?P<no>not\s+)?(?P<word>yes|no|true|false)(?![\w-])", re.IGNORECASE)
 _TRUTH_OFFER = re.compile(r"\b(?:yes\s*(?:or|/)\s*no|true\s*(?:or|/)\s*false)\b", re.IGNORECASE)
@@ -180,14 +181,12 @@ def _check(value: str, known: tuple[str, ...], what: str) -> None:
 
 def _boxed(text: str) -> str | None:
     r"""What the last complete ``\boxed{...}`` (or ``\fbox``) holds, braces balanced."""
-    held = None
-    for found in re.finditer(r"\\f?boxed\s*\{|\\fbox\s*\{", text):
-        depth = 1
-        for position in range(found.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[position], 0)
-            if depth == 0:
-                held = text[found.end() : position]
-                break
+    held, last, opened = None, -1, []  # opened: where each open brace's content starts, -1 if not a box's
+    for found in _BRACE.finditer(text):
+        if found.group() != "}":
+            opened.append(found.end() if found["box"] else -1)
+        elif opened and (start := opened.pop()) > last:
+            held, last = text[start : found.start()], start
     return held
 
 

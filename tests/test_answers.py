@@ -78,6 +78,7 @@ NUMBERS = {
     # without a marker
     "She makes 9 * 2 = $18 a day.\n#### 18": "18",
     "We get \\boxed{\\frac{7}{2}} from 3 and 4.": "3.5",
+    "First \\boxed{5}, {then} \\boxed{\\text{about } {18}}, and \\boxed{9 open": "18",
     "The answer is 18 dollars over 7 days.": "18",
     "She has 5 - 3 = 2 eggs.": "2",
     "She makes <<9*2=18>>18": "18",

@@ -1,5 +1,6 @@
 """Every real gold row that lies beside the checkout: it loads, and ten phrasings of its answer are read."""
 
+import functools
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -50,6 +51,7 @@ BOOLEAN_PHRASINGS = (
 )
 
 
+@functools.cache
 def problems(name):
     file, _ = FILES[name]
     return build_dataset(compose_config([f"dataset={name}", f"dataset.path={DATA / file}"])).problems(0)
