@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.types import Generate, Request, Result, Sampling, UserError
@@ -19,6 +20,7 @@ class SelfConsistency:
     top_p: float = 1.0
     max_new_tokens: int = 300
     name: str = "self_consistency"
+    independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
         if self.samples < 1:
