@@ -64,6 +64,9 @@ def one_line_errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, such as head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (HydraException, OmegaConfBaseException) as error:  # some are OSErrors as well
         _refuse(one_line(error))
     except OSError as error:

@@ -63,6 +63,10 @@ class Oracle:
     name: str = "oracle"
 
     def verify(self, problem, candidates, context, *, stage):
+        if problem.gold is None:
+            raise UserError(
+                "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
+            )
         return Verdict(scores=tuple(float(context.grader.correct(c.answer, problem)) for c in candidates))
         yield
 
