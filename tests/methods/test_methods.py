@@ -1,0 +1,92 @@
+"""Methods on the fake engine: what every result holds, and what the search does with its rounds."""
+
+import pytest
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Problem
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return build_engine(compose_config(["engine=fake"]))
+
+
+def solve(engine, *overrides, seed=0):
+    config = compose_config([f"seed={seed}", "max_new_tokens=30", *overrides])
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(PROBLEMS, method, context)}
+
+
+@pytest.mark.parametrize("method", ["cot", "self_consistency", "soft_reasoning", "random_embedding"])
+def test_every_method_answers_and_accounts(engine, method):
+    for result in solve(engine, f"method={method}").values():
+        assert result.candidates and all(c.text for c in result.candidates)
+        usage = result.usage["candidate"]
+        assert usage.sequences == len(result.candidates)
+        assert usage.generated_tokens == sum(c.generated_tokens for c in result.candidates)
+
+
+def test_rounds_and_candidates_are_as_configured(engine):
+    results = solve(engine, "search.candidates=3", "search.rounds=2", "search.stopping.rule=none")
+    for result in results.values():
+        assert [c.round for c in result.candidates] == [0] * 3 + [1] * 3 + [2] * 3
+        assert [t["round"] for t in result.trace] == [0, 1, 2]
+        assert result.trace[-1]["ended"] == "rounds" and "ended" not in result.trace[0]
+        assert result.trace[0]["proposal"] is None and len(result.trace[1]["proposal"]["mean"]) == 3
+
+
+def test_a_token_budget_ends_the_search(engine):
+    results = solve(engine, "search.stopping.rule=none", "search.stopping.max_tokens=1")
+    assert {r.trace[-1]["ended"] for r in results.values()} == {"tokens"}
+
+
+def test_the_control_shares_the_first_round_and_nothing_more(engine):
+    rule = "search.stopping.rule=none"
+    ours, control = solve(engine, rule), solve(engine, rule, "method=random_embedding")
+    for name in ours:
+        one, other = ours[name].candidates, control[name].candidates
+        assert [c.u for c in one[:5]] == [c.u for c in other[:5]]
+        assert not {c.u for c in one[5:]} & {c.u for c in other[5:]}
+
+
+def test_seeds_change_points_and_the_same_seed_does_not(engine):
+    one, again, other = solve(engine), solve(engine), solve(engine, seed=1)
+    assert one == again
+    assert one["p0"].candidates[0].u != other["p0"].candidates[0].u
+
+
+def test_problems_draw_from_streams_of_their_own(engine):
+    first = [r.candidates[0].u for r in solve(engine).values()]
+    assert len(set(first)) == len(first)
+
+
+@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
+def test_the_trace_names_tokens(engine, embedding):
+    result = solve(engine, f"embedding={embedding}")["p0"]
+    for entry in result.trace:
+        for [token] in entry["tokens"]:
+            assert len(token["nearest"]) == 3 and isinstance(token["nearest"][0][0], str)
+            assert ("weights" in token) == (embedding == "token_simplex")
+
+
+@pytest.mark.parametrize("placement", ["first", "middle", "last"])
+@pytest.mark.parametrize("scope", [1, 3])
+def test_placement_and_scope(engine, placement, scope):
+    result = solve(engine, f"method.placement={placement}", f"method.scope={scope}", "embedding.dim=4")["p0"]
+    assert len(result.candidates[0].u) == 4 * scope
+
+
+def test_without_verifier_only_candidates_vote_and_coherence_rewards(engine):
+    for result in solve(engine, "verifier=none").values():
+        assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
+        assert "verifier" not in result.usage
+
+
+def test_bad_values_are_refused_when_built():
+    for bad in ("search.candidates=1", "method.scope=0"):
+        with pytest.raises(Exception, match="expected at least"):
+            build_method(compose_config([bad]))
