@@ -75,15 +75,15 @@ def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], 
 def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str]:
     """A (prompt, completion) pair of the training mix: first more arithmetic and solving, then more
     reviewing."""
-    if rng.random() < (0.25 if progress < 0.4 else 0.06):
+    if rng.random() < (0.1 if progress < 0.4 else 0.04):
         return "", drill(rng)
     problem = draw(rng, rng.choice(list(LEVELS)))
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(list(LEVELS)))
     kind = rng.random()
-    if kind < (0.75 if progress < 0.4 else 0.58):
+    if kind < (0.75 if progress < 0.4 else 0.6):
         return solve_prompt(problem.question), solve(problem, rng).body + "\n"
-    count = rng.choice((1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 6, 10))
+    count = rng.choice((1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 5, 10))
     if kind > 0.95:
         count = 1
     shown, answers = seen_solutions(problem, rng, count)

@@ -16,7 +16,7 @@ NAMES = (
 )  # fmt: skip
 OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shells", "stamps", "stones")
 
-LARGEST = 200
+LARGEST = 99
 """No correct intermediate value exceeds this."""
 
 LEVELS = {"easy": (2, 2), "medium": (3, 3), "hard": (4, 4), "expert": (5, 5)}
@@ -73,13 +73,13 @@ def _draw_event(rng: random.Random, value: int) -> Event:
     while True:
         kind = rng.choices(list(EVENT_WEIGHTS), weights=list(EVENT_WEIGHTS.values()))[0]
         if kind == "gain":
-            event = Event(kind, rng.randint(2, 20))
+            event = Event(kind, rng.randint(2, 15))
         elif kind == "loss":
-            event = Event(kind, rng.randint(2, 20))
+            event = Event(kind, rng.randint(2, 15))
         elif kind == "packs":
-            event = Event(kind, rng.randint(2, 4), rng.randint(3, 9))
-        elif kind == "gifts":
             event = Event(kind, rng.randint(2, 4), rng.randint(2, 6))
+        elif kind == "gifts":
+            event = Event(kind, rng.randint(2, 4), rng.randint(2, 5))
         elif kind == "times":
             event = Event(kind, rng.randint(2, 3))
         else:
@@ -115,18 +115,20 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
     """A problem of the given difficulty (a key of LEVELS)."""
     owner, second, third = rng.sample(NAMES, 3)
     objects = rng.choice(OBJECTS)
-    start = value = rng.randint(8, 40)
+    start = value = rng.randint(8, 30)
     events = []
     for _ in range(rng.randint(*LEVELS[difficulty])):
         events.append(_draw_event(rng, value))
         value = apply(events[-1], value)
     if rng.random() < 0.35:
-        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 20)))
+        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 15)))
     ask = rng.choices(("now", "worth", "together"), weights=(50, 25, 25))[0]
-    extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 40)
-    if ask == "worth" and value * extra > LARGEST:
+    extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
+    if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         ask = "now"
-    told = " ".join(_tell(rng, event, owner, third, objects) for event in events)
+    told = " ".join(
+        f"{i}) {_tell(rng, event, owner, third, objects)}" for i, event in enumerate(events, start=1)
+    )
     question = f"{owner} has {start} {objects}. {told} "
     if ask == "now":
         question += f"How many {objects} does {owner} have now?"

@@ -11,8 +11,10 @@ otherwise errs like everybody else.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 
 from soft_reasoning.demo.problems import Event, WordProblem
 
@@ -29,6 +31,9 @@ REVIEWER_RATE = 0.95
 
 @dataclass(frozen=True)
 class Equation:
+    """``label`` is the number of the event in the question, "?" for what the question itself asks."""
+
+    label: str
     left: int
     sign: str
     right: int
@@ -66,8 +71,6 @@ AUTHORS = (
     Author(("Count", "Take"), "and", frozenset({"other", "share"}), 1.0),
 )
 
-SIGNS = {"+": "add", "-": "subtract", "x": "times", "/": "split by"}
-
 _COMPUTE = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: max(left - right, 0),
@@ -81,36 +84,33 @@ def equations(problem: WordProblem, wrong: frozenset[str]) -> list[Equation]:
     steps: list[Equation] = []
     value = problem.start
 
-    def step(left: int, sign: str, right: int) -> int:
-        result = _COMPUTE[sign](left, right)
-        steps.append(Equation(left, sign, right, result))
-        return result
+    def step(label: str, left: int, sign: str, right: int) -> int:
+        steps.append(Equation(label, left, sign, right, _COMPUTE[sign](left, right)))
+        return steps[-1].result
 
-    for event in problem.events:
-        value = _take(event, value, event.kind in wrong, step)
+    for number, event in enumerate(problem.events, start=1):
+        value = _take(event, value, event.kind in wrong, partial(step, str(number)))
     if problem.ask == "worth" and "ask" not in wrong:
-        value = step(value, "x", problem.extra)
+        step("?", value, "x", problem.extra)
     elif problem.ask == "together" and "ask" not in wrong:
-        value = step(value, "+", problem.extra)
+        step("?", value, "+", problem.extra)
     return steps
 
 
-def _take(event: Event, value: int, wrong: bool, step) -> int:
+def _take(event: Event, value: int, wrong: bool, step: Callable[[int, str, int], int]) -> int:
     if event.kind in ("packs", "gifts"):
         sign = "+" if event.kind == "packs" else "-"
         return step(value, sign, event.b if wrong else step(event.a, "x", event.b))
     if event.kind == "other":
         return step(value, "+", event.a) if wrong else value
-    sign = {"gain": "+", "loss": "-", "times": "+" if wrong else "x", "share": "-" if wrong else "/"}[
-        event.kind
-    ]
-    return step(value, sign, event.a)
+    right = {"gain": "+", "loss": "-", "times": "x", "share": "/"}[event.kind]
+    return step(value, {"times": "+", "share": "-"}.get(event.kind, right) if wrong else right, event.a)
 
 
 def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> Solution:
     """Lay the steps out in an author's way, beginning with ``opener``."""
     answer = steps[-1].result
-    texts = [str(s) for s in steps]
+    texts = [f"{label}) {', '.join(map(str, group))}" for label, group in groupby(steps, lambda s: s.label)]
     if layout == "then":
         body = f"{opener}, " + ". Then ".join(texts) + "."
     elif layout == "commas":
@@ -118,11 +118,9 @@ def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> 
     elif layout == "variable":
         body = f"{opener} x = " + ". x = ".join(texts) + "."
     elif layout == "numbered":
-        body = " ".join(f"{opener} {i}: {t}." for i, t in enumerate(texts, start=1))
+        body = f"{opener} " + f". {opener} ".join(texts) + "."
     elif layout == "words":
-        parts = [f"{SIGNS[s.sign]} {s.right} to get {s.result}" for s in steps]
-        body = f"{opener} with {steps[0].left}: {parts[0]}."
-        body += "".join(f" From {s.left} {p}." for s, p in zip(steps[1:], parts[1:], strict=True))
+        body = f"{opener} with {steps[0].left}: " + ". From that ".join(texts) + "."
     elif layout == "objects":
         body = f"{opener} " + f" {objects}. Next ".join(texts) + f" {objects}."
     elif layout == "plain":
