@@ -83,7 +83,7 @@ def test_the_verifier_reads_the_candidates(engine):
     """Its accuracy moves with what it is shown: a right solution among wrong ones, or wrong ones alone."""
     config = compose_config()
     context = build_context(config, engine)
-    results = solve(engine, "search.rounds=0", limit=200)
+    results = solve(engine, "search.rounds=0", limit=500)
     mixed = [
         (p, r)
         for p, r, g in results
