@@ -2,7 +2,7 @@
 
 Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
 default the package's own soft_reasoning/demo). Learning rates follow elapsed time, so a run of any length
-ends annealed; what a given length reaches is in the model card.
+ends annealed. The model card says how the shipped weights were made.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="go on from the model in this folder")
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=5)
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--compile", action="store_true", help="compile; one long run slowed down tenfold")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "soft_reasoning" / "demo")
     args = parser.parse_args()
 
