@@ -25,14 +25,18 @@ from soft_reasoning.demo.prompts import (
     problem_row,
     review_prompt,
     solve_prompt,
+    steps_prompt,
     verdict,
 )  # fmt: skip
-from soft_reasoning.demo.solutions import AUTHORS, review, solve
+from soft_reasoning.demo.solutions import AUTHORS, decompose, equations, review, solve, write
 
 COUNTS = {"validation": 500, "test": 500}
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
+SHOWN_WEIGHT = 0.3
+"""What a token of a shown solution counts in the loss: they are solutions too, and most of the tokens."""
+SOLUTIONS_LINE = "\nSolutions:\n"
 
 
 def drill(rng: random.Random) -> str:
@@ -72,53 +76,98 @@ def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], 
     return shown, [s.answer for s in solutions]
 
 
-def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str]:
-    """A (prompt, completion) pair of the training mix: first more arithmetic and solving, then more
-    reviewing."""
-    if rng.random() < (0.1 if progress < 0.4 else 0.04):
-        return "", drill(rng)
-    problem = draw(rng, rng.choice(list(LEVELS)))
+def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str, str]:
+    """(prompt, shown solutions, completion) of the training mix: first more arithmetic, easier problems
+    and fewer, shorter reviews; then the full mix."""
+    early = progress < 0.4
+    if rng.random() < (0.1 if early else 0.04):
+        return "", "", drill(rng)
+    levels = list(LEVELS)[:2] if progress < 0.12 else list(LEVELS)
+    problem = draw(rng, rng.choice(levels))
     while problem.question in forbidden:
-        problem = draw(rng, rng.choice(list(LEVELS)))
+        problem = draw(rng, rng.choice(levels))
     kind = rng.random()
-    if kind < (0.75 if progress < 0.4 else 0.6):
-        return solve_prompt(problem.question), solve(problem, rng).body + "\n"
-    count = rng.choice((1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 5, 10))
-    if kind > 0.95:
+    if kind < 0.58:
+        return solve_prompt(problem.question), "", solve(problem, rng).body + "\n"
+    if kind < 0.66:
+        return chain(problem, rng)
+    if kind < 0.69:
+        return unfinished(problem, rng)
+    count = rng.choice((0, 1, 2, 3) if early else (0, 1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 5, 10))
+    judge = kind > 0.93
+    if kind > 0.96:
         count = 1
     shown, answers = seen_solutions(problem, rng, count)
     written = review(problem, answers, rng)
-    if kind < 0.90:
-        return review_prompt(problem.question, shown), written.body + "\n"
-    agreeing = [i for i, answer in enumerate(answers, start=1) if answer == written.answer]
-    return review_prompt(problem.question, shown, "Judge:\n"), f"{written.body}\n{verdict(agreeing)}\n"
+    completion = f"{written.body}\n"
+    if judge:
+        agreeing = [i for i, answer in enumerate(answers, start=1) if answer == written.answer]
+        completion += f"{verdict(agreeing)}\n"
+    prompt = review_prompt(problem.question, shown, "Judge:\n" if judge else "Analysis:\n")
+    cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
+    return prompt[:cut], prompt[cut:], completion
+
+
+def chain(problem, rng: random.Random) -> tuple[str, str, str]:
+    """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
+    told = decompose(problem, rng)
+    start = steps_prompt(problem.question, [])
+    if rng.random() < 0.67:
+        return start, "", steps_prompt(problem.question, told.steps)[len(start) :]
+    last = rng.randrange(len(told.steps))
+    useless = [i for i, useful in enumerate(told.useful) if not useful]
+    if useless and rng.random() < 0.7:
+        last = rng.choice(useless)
+    before = steps_prompt(problem.question, told.steps[:last])
+    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
+    return asked, "", f" {'Yes' if told.useful[last] else 'No'}\n"
+
+
+def unfinished(problem, rng: random.Random) -> tuple[str, str, str]:
+    """The beginning of a solution, and whether it is right so far."""
+    author = rng.choice(AUTHORS)
+    wrong = frozenset(h for h in author.habits if rng.random() < 0.5)
+    right, told = equations(problem, frozenset()), equations(problem, wrong)
+    until = rng.randint(1, len(told))
+    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
+    shown = body.split("\n")[0]
+    if rng.random() < 0.5:
+        shown = shown.split(" ", 1)[1]
+    good = told[:until] == right[:until]
+    prompt = review_prompt(problem.question, [shown], "Right so far:")
+    return prompt, "", f" {'Yes' if good else 'No'}\n"
 
 
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
-    """Endless (ids (b, t), completion mask (b, t)) batches of about BATCH_TOKENS tokens."""
+    """Endless (ids (b, t), weights (b, t)) batches of about BATCH_TOKENS tokens; ``weights`` is what each
+    token counts in the loss: completions 1, solutions shown to a reviewer SHOWN_WEIGHT, the rest 0."""
     while True:
         now = progress()
-        pairs = [example(rng, forbidden, now) for _ in range(POOL)]
-        prompts = tokenizer([p for p, _ in pairs])["input_ids"]
-        completions = tokenizer([c for _, c in pairs], add_special_tokens=False)["input_ids"]
-        rows = [(p, c + [tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)]
-        rows.sort(key=lambda row: len(row[0]) + len(row[1]))
+        examples = [example(rng, forbidden, now) for _ in range(POOL)]
+        prompts = tokenizer([e[0] for e in examples])["input_ids"]
+        shown = tokenizer([e[1] for e in examples], add_special_tokens=False)["input_ids"]
+        completions = tokenizer([e[2] for e in examples], add_special_tokens=False)["input_ids"]
+        rows = []
+        for p, s, c in zip(prompts, shown, completions, strict=True):
+            c = c + [tokenizer.eos_token_id]
+            rows.append((p + s + c, [0.0] * len(p) + [SHOWN_WEIGHT] * len(s) + [1.0] * len(c)))
+        rows.sort(key=lambda row: len(row[0]))
         ready, batch = [], []
         for row in rows:
-            if (len(batch) + 1) * (len(row[0]) + len(row[1])) > BATCH_TOKENS:
+            if (len(batch) + 1) * len(row[0]) > BATCH_TOKENS:
                 ready.append(batch)
                 batch = []
             batch.append(row)
         ready.append(batch)
         rng.shuffle(ready)
         for batch in ready:
-            width = max(len(p) + len(c) for p, c in batch)
+            width = max(len(row) for row, _ in batch)
             ids = torch.full((len(batch), width), tokenizer.pad_token_id)
-            mask = torch.zeros(len(batch), width, dtype=torch.bool)
-            for i, (p, c) in enumerate(batch):
-                ids[i, : len(p) + len(c)] = torch.tensor(p + c)
-                mask[i, len(p) : len(p) + len(c)] = True
-            yield ids, mask
+            weights = torch.zeros(len(batch), width)
+            for i, (row, weight) in enumerate(batch):
+                ids[i, : len(row)] = torch.tensor(row)
+                weights[i, : len(row)] = torch.tensor(weight)
+            yield ids, weights
 
 
 def learning_rate(progress: float, step: int) -> float:
@@ -126,10 +175,13 @@ def learning_rate(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.65))
 
 
-def completion_loss(model, ids, mask):
+def weighted_loss(model, ids, weights):
+    """(weighted mean cross-entropy, the completions' own mean)."""
     hidden = model.model(input_ids=ids[:, :-1]).last_hidden_state
-    wanted = mask[:, 1:]
-    return F.cross_entropy(model.lm_head(hidden[wanted]), ids[:, 1:][wanted])
+    weights, wanted = weights[:, 1:], weights[:, 1:] > 0
+    weights = weights[wanted]
+    losses = F.cross_entropy(model.lm_head(hidden[wanted]), ids[:, 1:][wanted], reduction="none")
+    return losses @ weights / weights.sum(), losses.detach()[weights == 1].mean()
 
 
 def train(args, tokenizer, forbidden: set[str]):
@@ -161,19 +213,19 @@ def train(args, tokenizer, forbidden: set[str]):
     log, losses, tokens, step = [], [], 0, 0
     bar = tqdm(total=round(60 * args.minutes), unit="s")
     stream = batches(tokenizer, random.Random(SPLIT_SEEDS["train"] * 1000 + args.seed), forbidden, progress)
-    for ids, mask in stream:
+    for ids, weights in stream:
         now = progress()
         if now >= 1:
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * learning_rate(now, step)
-        loss = completion_loss(model, ids, mask)
+        loss, completion_loss = weighted_loss(model, ids, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
+        losses.append(completion_loss.item())
         tokens += ids.numel()
         step += 1
         if not math.isfinite(losses[-1]):

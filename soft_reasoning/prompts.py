@@ -29,12 +29,22 @@ class ReviewWording:
 
 
 @dataclass(frozen=True)
+class TaskWording:
+    """What a method asks beside solutions and reviews (a sub-question, say): ``head`` (task and exemplars,
+    the same for every problem), then ``ask`` with {question} and the fields that the method names."""
+
+    ask: str
+    head: str = ""
+
+
+@dataclass(frozen=True)
 class Wording:
     """The wording of one family of benchmarks.
 
     A solving prompt is ``head``, the exemplars (``exemplar``, with {question} {thought} {answer}), then
     ``ask`` (with {question}) and ``cue``, after which the model answers. ``reviews`` holds a
-    :class:`ReviewWording` for each verifier. Generation ends at any of ``stop``.
+    :class:`ReviewWording` for each verifier, ``tasks`` a :class:`TaskWording` for whatever else a method
+    asks. Generation ends at any of ``stop``.
     """
 
     ask: str
@@ -43,6 +53,7 @@ class Wording:
     exemplar: str = ""
     stop: Sequence[str] = ()
     reviews: Mapping[str, ReviewWording] = field(default_factory=dict)
+    tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
 
 class Prompts:
@@ -87,7 +98,8 @@ class Prompts:
 
     def solve(self, problem: Problem) -> Prompt:
         """The prompt that asks for a solution. Raises UserError for an empty question."""
-        return self._build("solve", self._head, self.wording.ask, self.wording.cue, _question(problem))
+        question = _question(problem)
+        return self._build("solve", self._head, self.wording.ask, self.wording.cue, question=question)
 
     def review(self, kind: str, problem: Problem, solutions: Sequence[str]) -> Prompt:
         """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``."""
@@ -99,7 +111,17 @@ class Prompts:
             wording.solution.format(i=i, text=" ".join(text.split()))
             for i, text in enumerate(solutions, start=1)
         )
-        return self._build(kind, wording.head, wording.ask, "", _question(problem), listed)
+        return self._build(
+            kind, wording.head, wording.ask, "", question=_question(problem), solutions=listed
+        )
+
+    def task(self, kind: str, problem: Problem, **fields: str) -> Prompt:
+        """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in."""
+        if kind not in self.wording.tasks:
+            known = ", ".join(sorted(self.wording.tasks)) or "none"
+            raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
+        wording = self.wording.tasks[kind]
+        return self._build(kind, wording.head, wording.ask, "", question=_question(problem), **fields)
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
         """Index in ``prompt.ids`` before which soft tokens go.
@@ -119,15 +141,16 @@ class Prompts:
         draw = generator_for(seed, problem_id, "placement")
         return first + 1 + int(torch.randint(span, (), generator=draw))
 
-    def _build(self, kind: str, head: str, ask: str, cue: str, question: str, solutions: str = "") -> Prompt:
-        def encode(question: str, solutions: str) -> tuple[int, ...]:
-            return self._encode(head + ask.format(question=question, solutions=solutions), cue)
+    def _build(self, kind: str, head: str, ask: str, cue: str, **fields: str) -> Prompt:
+        def encode(values: Mapping[str, str]) -> tuple[int, ...]:
+            return self._encode(head + ask.format(**values), cue)
 
         if kind not in self._shared:
-            one, two = encode("Aye, zinc", "0"), encode("7 (seven)", "x")
+            one = encode({name: "Aye, zinc" for name in fields})
+            two = encode({name: "7 (seven)" for name in fields})
             same = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))
             self._shared[kind] = one[:same]
-        ids = encode(question, solutions)
+        ids = encode(fields)
         prefix = self._shared[kind]
         shared = len(prefix) if ids[: len(prefix)] == prefix and len(ids) > len(prefix) else 0
         return Prompt(ids=ids, shared=shared, cue=self._cue if cue else 0)

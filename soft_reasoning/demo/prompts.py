@@ -11,8 +11,9 @@ from soft_reasoning.demo.problems import NAMES, OBJECTS, WordProblem
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
-PIECES = r" ?[A-Za-z]+| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
-"""A token is a word, a digit or a sign, each with the space before it, or a line break."""
+PIECES = r" ?[A-Za-z]+| ?[0-9]\)| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
+"""A token is a word, an event's number ("2)"), a digit or a sign, each with the space before it, or a line
+break. An event's number is one token, so that looking it up in the question is one step."""
 
 
 def solve_prompt(question: str) -> str:
@@ -24,6 +25,12 @@ def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis
     "Judge:" (a fresh solution, then the numbers of the solutions that agree with it)."""
     listed = "\n".join(f"{i}. {flatten(s)}" for i, s in enumerate(solutions, start=1))
     return f"Question:\n{question}\nSolutions:\n{listed}\n{task}"
+
+
+def steps_prompt(question: str, steps: Sequence[tuple[str, str]]) -> str:
+    """What precedes the next sub-question: ``steps`` are (sub-question, its answer) pairs."""
+    done = "".join(f"Q: {asked}\nA: {answered}\n" for asked, answered in steps)
+    return f"Question:\n{question}\nSteps:\n{done}"
 
 
 def flatten(text: str) -> str:
@@ -44,7 +51,7 @@ def build_tokenizer(texts: Iterable[str]):
 
     splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
-    pieces |= {f"{space}{digit}" for space in ("", " ") for digit in range(10)}
+    pieces |= {f"{space}{digit}{end}" for space in ("", " ") for digit in range(10) for end in ("", ")")}
     pieces |= {
         f"{space}{word}" for space in ("", " ") for word in (*NAMES, *OBJECTS, "True", "False", "None")
     }

@@ -150,5 +150,56 @@ def review(problem: WordProblem, answers: Sequence[int], rng: random.Random) -> 
     return write(steps, "review", "", problem.objects)
 
 
+@dataclass(frozen=True)
+class Chain:
+    """A problem taken apart: (sub-question, answer) ``steps``, and for each whether it was useful to ask."""
+
+    steps: list[tuple[str, str]]
+    useful: list[bool]
+
+
+FINAL_CUE = "Now we can answer the question:"
+"""How a chain's last sub-question begins; the problem's own question follows."""
+
+
+def decompose(problem: WordProblem, rng: random.Random) -> Chain:
+    """Take the problem apart, one sub-question an event, erring like a random author. Now and then a
+    sub-question is of no use: it repeats an event, asks about one too early or about somebody else's."""
+    wrong = _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng)
+    groups = {
+        label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)
+    }
+    owned = [str(n) for n, event in enumerate(problem.events, start=1) if event.kind != "other"]
+    steps, useful, value = [], [], problem.start
+    for label in (str(n) for n in range(1, len(problem.events) + 1)):
+        if rng.random() < 0.1:
+            stray = str(rng.randint(1, len(problem.events)))
+            if stray != label:
+                steps.append((_ask(stray, problem.objects, rng), f"The answer is {value}."))
+                useful.append(False)
+        if label in groups:
+            value = groups[label][-1].result
+            steps.append((_ask(label, problem.objects, rng), _say(groups[label], value)))
+            useful.append(label in owned)
+    last = groups.get("?", [])
+    if last:
+        value = last[-1].result
+    steps.append((f"{FINAL_CUE} {final_question(problem)}", _say(last, value)))
+    useful.append(True)
+    return Chain(steps, useful)
+
+
+def final_question(problem: WordProblem) -> str:
+    return problem.question.rsplit(". ", 1)[1]
+
+
+def _ask(label: str, objects: str, rng: random.Random) -> str:
+    return rng.choice((f"How many {objects} after {label})?", f"What is left after {label})?"))
+
+
+def _say(steps: Sequence[Equation], value: int) -> str:
+    return " ".join([*(f"{step}." for step in steps), f"The answer is {value}."])
+
+
 def _errors(author: Author, rng: random.Random) -> frozenset[str]:
     return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)
