@@ -1,0 +1,43 @@
+"""The paper's experiments: what each composes to, also with other choices on the command line."""
+
+import pytest
+
+from soft_reasoning.build import build_dataset
+from soft_reasoning.config import compose_config
+
+MODELS = {
+    "llama": "meta-llama/Meta-Llama-3-8B-Instruct",
+    "qwen": "Qwen/Qwen2-7B-Instruct",
+    "mistral": "mistralai/Mistral-7B-Instruct-v0.3",
+}
+BENCHMARKS = ("gsm8k", "gsm_hard", "svamp", "strategyqa", "aime_2024")
+
+
+@pytest.mark.parametrize("who", MODELS)
+@pytest.mark.parametrize(("kind", "shots"), [("zero", 0), ("few", 8)])
+def test_the_papers_setting(who, kind, shots):
+    config = compose_config([f"+experiment={who}_{kind}"])
+    assert config.engine.path == MODELS[who]
+    assert (config.dataset.name, config.dataset.limit, config.dataset.shots) == ("gsm8k", 200, shots)
+    assert config.method.max_new_tokens == config.verifier.max_new_tokens == 300
+    assert config.search.stopping.threshold == 0.01
+    assert (config.search.candidates, config.embedding.dim, config.acquisition.delta) == (5, 50, 0.1)
+
+
+def test_the_large_model_on_competition_problems():
+    config = compose_config(["+experiment=qwen72b_aime"])
+    assert (config.engine.path, config.engine.device_map) == ("Qwen/Qwen2-72B-Instruct", "auto")
+    assert (config.dataset.name, config.dataset.limit) == ("aime_2024", 200)  # all of its 30
+    assert (config.dataset.shots, config.max_new_tokens) == (0, 300)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_another_benchmark_keeps_the_setting(name):
+    config = compose_config(["+experiment=llama_few", f"dataset={name}"])
+    assert (config.dataset.name, config.dataset.limit, config.dataset.shots) == (name, 200, 8)
+    assert len(build_dataset(config).exemplars(0)) == 8
+
+
+def test_another_method_and_more_shots_from_the_command_line():
+    config = compose_config(["+experiment=llama_zero", "method=cot", "dataset.shots=4", "seed=3"])
+    assert (config.method.name, config.dataset.shots, config.seed) == ("cot", 4, 3)
