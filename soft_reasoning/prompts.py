@@ -19,13 +19,38 @@ LAYOUTS = ("completion", "chat")
 
 @dataclass(frozen=True)
 class ReviewWording:
-    """What a verifier asks: ``head`` (task and exemplars, the same for every problem), then ``ask``
-    with the fields {question} and {solutions}; each solution is one line of the form ``solution`` with
-    the fields {i} and {text}."""
+    """What a verifier asks: ``head`` (the task), worked reviews, then ``ask`` with the fields {question}
+    and {solutions}; each solution is one line of the form ``solution`` with the fields {i} and {text}.
+
+    A worked review is ``ask`` and then ``worked``, filled in from an entry of ``exemplars``: its question,
+    its solutions (each ending in its "Answer: ...") and the fields that ``worked`` names.
+    """
 
     ask: str
     head: str = ""
     solution: str = "{i}. {text}"
+    worked: str = ""
+    exemplars: Sequence[Mapping[str, Any]] = ()
+
+    def listed(self, solutions: Sequence[str]) -> str:
+        """``solutions``, flattened to one line each."""
+        return "\n".join(
+            self.solution.format(i=i, text=" ".join(text.split()))
+            for i, text in enumerate(solutions, start=1)
+        )
+
+    def opening(self, shots: int | None = None, brief: bool = False) -> str:
+        """``head`` and the first ``shots`` worked reviews (None: all); ``brief`` leaves of their solutions
+        the answers alone. Raises UserError where there are fewer."""
+        if shots is not None and shots > len(self.exemplars):
+            raise UserError(f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
+                            f"this prompt, got {shots}")  # fmt: skip
+        text = self.head
+        for entry in self.exemplars[:shots]:
+            shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]
+            text += self.ask.format(question=entry["question"], solutions=self.listed(shown))
+            text += self.worked.format(**entry)
+        return text
 
 
 @dataclass(frozen=True)
@@ -101,19 +126,25 @@ class Prompts:
         question = _question(problem)
         return self._build("solve", self._head, self.wording.ask, self.wording.cue, question=question)
 
-    def review(self, kind: str, problem: Problem, solutions: Sequence[str]) -> Prompt:
-        """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``."""
+    def review(
+        self,
+        kind: str,
+        problem: Problem,
+        solutions: Sequence[str],
+        *,
+        shots: int | None = None,
+        brief: bool = False,
+    ) -> Prompt:
+        """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``, after
+        ``shots`` worked reviews (None: all there are); ``brief`` says that they are answers alone."""
         if kind not in self.wording.reviews:
             known = ", ".join(sorted(self.wording.reviews)) or "none"
             raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
         wording = self.wording.reviews[kind]
-        listed = "\n".join(
-            wording.solution.format(i=i, text=" ".join(text.split()))
-            for i, text in enumerate(solutions, start=1)
-        )
         return self._build(
-            kind, wording.head, wording.ask, "", question=_question(problem), solutions=listed
-        )
+            f"{kind} {shots} {brief}", wording.opening(shots, brief), wording.ask, "",
+            question=_question(problem), solutions=wording.listed(solutions),
+        )  # fmt: skip
 
     def task(self, kind: str, problem: Problem, **fields: str) -> Prompt:
         """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in."""

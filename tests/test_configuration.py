@@ -13,7 +13,7 @@ CONF = Path(conf_dir())
 CHOICES = sorted(
     f"{path.parent.relative_to(CONF)}={path.stem}" for path in CONF.rglob("*.yaml") if path.parent != CONF
 )
-APART = {"experiment", "exemplars"}  # experiments are added with +, exemplars belong to their data set
+APART = {"experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
 NEEDS = {"embedding=orthonormal": ["embedding.dim=10"]}  # the fake engine is 32 wide
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
