@@ -1,0 +1,47 @@
+"""A yes-or-no question to the model, answered by its next-token logits."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.types import NextLogits, UserError, Wish
+
+
+def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
+    """The tokens that are ``word``, with and without a space before it.
+
+    Raises UserError where the tokenizer has neither as one token.
+    """
+    found: list[int] = []
+    for text in (word, f" {word}"):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        if len(ids) == 1 and ids[0] not in (*found, getattr(tokenizer, "unk_token_id", None)):
+            found += ids
+    if not found:
+        raise UserError(
+            f"expected a tokenizer with a token for {word!r}, with or without a space before it, got none; "
+            "take a model that can be asked yes-or-no questions"
+        )
+    return tuple(found)
+
+
+def probability_of_yes(logits: Tensor, yes: int) -> Tensor:
+    """(n,) float64 for ``logits`` (n, v) of the tokens for Yes (the first ``yes`` of them) and for No.
+
+    A word's tokens count together: log-sum-exp, then a softmax over the two words.
+    """
+    logits = logits.double()
+    return torch.sigmoid(logits[:, :yes].logsumexp(-1) - logits[:, yes:].logsumexp(-1))
+
+
+def ask_yes_no(
+    prompts: Sequence[tuple[int, ...]], tokenizer: Any, *, role: str
+) -> Generator[Wish, Any, Tensor]:
+    """(n,) float64: how probable Yes is, against No, after each of ``prompts``."""
+    yes, no = word_ids(tokenizer, "Yes"), word_ids(tokenizer, "No")
+    logits = yield NextLogits(tuple(prompts), ids=yes + no, role=role)
+    return probability_of_yes(logits, len(yes))
