@@ -26,6 +26,9 @@ class Engine(Protocol):
     embedding_rms: float
     """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
 
+    eos_ids: frozenset[int]
+    """The tokens that end a completion."""
+
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
         ...

@@ -39,6 +39,7 @@ class FakeEngine:
         self.tokenizer = FakeTokenizer()
         self.hidden_size = hidden_size
         self.context_length = context_length
+        self.eos_ids = frozenset([self.tokenizer.eos_token_id])
         self._table = _embedding_table(self.tokenizer, hidden_size)
         self._normed = torch.nn.functional.normalize(self._table, dim=-1)
         self.embedding_rms = float(self._table.double().square().mean().sqrt())
@@ -54,9 +55,8 @@ class FakeEngine:
         jobs = [self._job(i, r) for i, r in enumerate(requests)]
         if not jobs:
             return []
-        eos = frozenset([self.tokenizer.eos_token_id])
         runner = _Runner(self, self._model)
-        return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=eos, watch=self._watch)
+        return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=self.eos_ids, watch=self._watch)
 
     def next_token_logits(
         self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None

@@ -81,7 +81,7 @@ class HuggingFaceEngine:
         self._calls = ModelCalls(model)
         self._runner = choose_runner(self._calls)
         self._watch = StopWatch(tokenizer)
-        self._eos = eos_ids(model, tokenizer)
+        self.eos_ids = eos_ids(model, tokenizer)
         self._vocabulary = self._calls.lookup.weight.shape[0]
         self.hidden_size = int(self.embed([0]).shape[1])
         self.context_length = context_length(model.config)
@@ -101,7 +101,7 @@ class HuggingFaceEngine:
 
         def run(batch: list[Job]) -> None:
             made = decode_batch(
-                self._runner, batch, tokenizer=self.tokenizer, eos=self._eos, watch=self._watch
+                self._runner, batch, tokenizer=self.tokenizer, eos=self.eos_ids, watch=self._watch
             )
             for job, completion in zip(batch, made, strict=True):
                 done[job.index] = completion

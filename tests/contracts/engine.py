@@ -163,6 +163,13 @@ class EngineContract:
         for token, near in enumerate(engine.nearest_tokens(table[5:9], 2), start=5):
             assert len(near) == 2 and near[0][0] == token and near[0][1] == pytest.approx(1, abs=1e-4)
 
+    def test_a_completion_ends_with_an_end_token_and_holds_no_other(self, engine, prompts):
+        assert engine.eos_ids
+        sampled = [Request(prompts[0], sampling=Sampling(5.0), seed=s, max_new_tokens=40) for s in range(8)]
+        for run in engine.generate(sampled):
+            assert (run.token_ids[-1] in engine.eos_ids) == (run.finish_reason == "eos")
+            assert not engine.eos_ids & set(run.token_ids[:-1])
+
     def test_counts(self, engine, prompts):
         soft = engine.embed(prompts[0][:2])
         runs = engine.generate([Request(prompts[0], soft=soft, max_new_tokens=2)] * 3)
