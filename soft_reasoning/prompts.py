@@ -56,10 +56,12 @@ class ReviewWording:
 @dataclass(frozen=True)
 class TaskWording:
     """What a method asks beside solutions and reviews (a sub-question, say): ``head`` (task and exemplars,
-    the same for every problem), then ``ask`` with {question} and the fields that the method names."""
+    the same for every problem), then ``ask`` with {question}, {steps} and the fields that the method names.
+    Each sub-question asked so far is one {steps} entry of the form ``step``, with {asked} and {answered}."""
 
     ask: str
     head: str = ""
+    step: str = "Q: {asked}\nA: {answered}\n"
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,19 @@ class Prompts:
             question=_question(problem), solutions=wording.listed(solutions),
         )  # fmt: skip
 
-    def task(self, kind: str, problem: Problem, **fields: str) -> Prompt:
-        """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in."""
+    def task(
+        self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
+    ) -> Prompt:
+        """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in; ``steps`` are
+        (sub-question, answer) pairs, each of them one line."""
         if kind not in self.wording.tasks:
             known = ", ".join(sorted(self.wording.tasks)) or "none"
             raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
         wording = self.wording.tasks[kind]
-        return self._build(kind, wording.head, wording.ask, "", question=_question(problem), **fields)
+        told = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
+        return self._build(
+            kind, wording.head, wording.ask, "", question=_question(problem), steps=told, **fields
+        )
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
         """Index in ``prompt.ids`` before which soft tokens go.

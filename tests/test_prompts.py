@@ -4,7 +4,7 @@ import pytest
 
 from soft_reasoning.demo.problems import make_split
 from soft_reasoning.demo.prompts import build_tokenizer, review_prompt, solve_prompt
-from soft_reasoning.prompts import Prompts, ReviewWording, Wording
+from soft_reasoning.prompts import Prompts, ReviewWording, TaskWording, Wording
 from soft_reasoning.types import Problem, UserError
 
 
@@ -53,6 +53,19 @@ def test_review_lists_solutions_on_a_line_each(tokenizer):
     assert "1. 1 + 2 = 3.\n2. 3.\n" in tokenizer.decode(prompt.ids)
 
 
+def test_a_task_is_its_head_the_question_the_steps_and_its_fields(tokenizer):
+    ask = TaskWording(
+        ask="Q {question}\nSo far:\n{steps}New: {asked}?", head="Task: ", step="{answered} <- {asked}\n"
+    )
+    prompts = Prompts(tokenizer, wording(tasks={"ask": ask}))
+    prompt = prompts.task("ask", PROBLEM, [("1 {x}", "2"), ("3", "4")], asked="5")
+    text = f"Task: Q {PROBLEM.question}\nSo far:\n2 <- 1 {{x}}\n4 <- 3\nNew: 5?"
+    assert prompt.ids == tuple(tokenizer.encode(text))
+    assert tokenizer.encode("Task: Q")[: prompt.shared] == list(prompt.ids[: prompt.shared])
+    other = prompts.task("ask", Problem("q", "Ben has 1 apples."), asked="1")
+    assert 1 < prompt.shared == other.shared and prompt.ids[: prompt.shared] == other.ids[: prompt.shared]
+
+
 def test_braces_in_a_question_stay(tokenizer):
     Prompts(tokenizer, wording()).solve(Problem("p", "What is {x} in {0}?"))
 
@@ -95,3 +108,5 @@ def test_bad_input_is_one_line(tokenizer):
         Prompts(tokenizer, wording()).solve(Problem("p", "  "))
     with pytest.raises(UserError, match="it has: multi_generate"):
         Prompts(tokenizer, wording()).review("multi_judge", PROBLEM, ["1"])
+    with pytest.raises(UserError, match="the task rap_answer; it has: none"):
+        Prompts(tokenizer, wording()).task("rap_answer", PROBLEM)

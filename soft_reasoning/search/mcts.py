@@ -1,0 +1,101 @@
+"""Monte Carlo tree search over steps that are costly to take (Hao et al. 2023; SPEC section 5).
+
+What a step is, what it earns and which steps may follow is the caller's ``visit``, a generator; the tree
+passes on what it yields and knows no language model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+
+@dataclass(eq=False)
+class Node:
+    """A step from ``parent`` (the root has neither). ``expected`` is its reward as known beforehand,
+    ``reward`` the true one, None until it is visited; ``returns`` holds one value a back-up."""
+
+    step: Any = None
+    parent: Node | None = None
+    expected: float = 0.0
+    reward: float | None = None
+    children: list[Node] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+
+    @property
+    def value(self) -> float:
+        """Q: the best return so far, the expected reward before the first."""
+        return max(self.returns, default=self.expected)
+
+    @property
+    def path(self) -> list[Node]:
+        """From the root to this node."""
+        return [*(self.parent.path if self.parent else ()), self]
+
+
+def search(
+    root: Node,
+    visit: Callable[[Node, int], Generator[Any, Any, None]],
+    *,
+    iterations: int,
+    exploration: float,
+) -> Generator[Any, Any, None]:
+    """Grow the tree under ``root``, which is not visited yet.
+
+    An iteration selects a leaf, visits it unless it is an end reached again, goes on along the highest
+    expected rewards to an end, and backs up. ``visit(node, iteration)`` sets the node's reward and its
+    children; a visited node without children is an end.
+    """
+    for iteration in range(iterations):
+        leaf = select(root, exploration)
+        if leaf.reward is None:
+            yield from visit(leaf, iteration)
+        while leaf.children:
+            leaf = max(leaf.children, key=lambda child: child.expected)
+            yield from visit(leaf, iteration)
+        back_up(leaf)
+
+
+def select(root: Node, exploration: float) -> Node:
+    """The leaf that UCT leads to; the earliest of equals."""
+    node = root
+    while node.children:
+        node = max(node.children, key=lambda child: uct(child, exploration))
+    return node
+
+
+def uct(node: Node, exploration: float) -> float:
+    """Q + exploration * sqrt(ln N(parent) / max(1, N)), where N counts back-ups."""
+    tried = math.log(len(node.parent.returns)) / max(1, len(node.returns))
+    return node.value + exploration * math.sqrt(tried)
+
+
+def back_up(leaf: Node) -> None:
+    """Give every node on the leaf's path the mean of the rewards from it to the leaf."""
+    path = leaf.path
+    rewards = [node.reward for node in path]
+    for i, node in enumerate(path):
+        node.returns.append(fmean(rewards[i:]))
+
+
+def votes(
+    root: Node, answer: Callable[[Node], Any], same: Callable[[Any, Any], bool]
+) -> list[tuple[Any, float]]:
+    """(answer, weight) pairs of the finished tree, the "edge" aggregation: each visited end votes for its
+    answer with its reward, and each other visited node once for every distinct answer below it."""
+    found: list[tuple[Any, float]] = []
+
+    def below(node: Node) -> list[Any]:
+        if node.reward is None:
+            return []
+        answers: list[Any] = [] if node.children else [answer(node)]
+        for child in node.children:
+            answers += [a for a in below(child) if not any(same(a, known) for known in answers)]
+        found.extend((a, node.reward) for a in answers)
+        return answers
+
+    below(root)
+    return found
