@@ -15,16 +15,18 @@ from hydra.utils import instantiate
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.evaluation.files import read_manifest, read_records
 from soft_reasoning.rewards.final import RULES, FinalAnswer
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Problem
 
 
-def read(record) -> tuple[Problem, list[Candidate], list[list[str | None]]]:
+def read(record) -> tuple[Problem, list[Candidate], list[Verdict]]:
     problem = Problem(record["doc_id"], record["question"], record["target"], record["answer_type"])
     candidates = [
         Candidate(text="", answer=c["answer"], round=c["round"], reward=c["reward"], u=tuple(c["u"]))
         for c in record["candidates"]
     ]
-    return problem, candidates, [t["verifier"]["answers"] for t in record["trace"]]
+    rounds = [t["verifier"] for t in record["trace"]]
+    return problem, candidates, [Verdict((), r["answers"], (), r["weights"]) for r in rounds]
 
 
 def accuracies(folder: Path, rules: list[tuple[str, float]]) -> list[float]:
@@ -33,14 +35,14 @@ def accuracies(folder: Path, rules: list[tuple[str, float]]) -> list[float]:
     right = [0] * len(rules)
     records = list(read_records(folder))
     for record in records:
-        problem, candidates, answers = read(record)
+        problem, candidates, verdicts = read(record)
         U = torch.tensor([c.u for c in candidates], dtype=torch.float64)
         y = torch.tensor([c.reward for c in candidates], dtype=torch.float64)
         mean = optimiser.posterior_mean(U[None], y[None])[0].tolist()
         for i, (rule, weight) in enumerate(rules):
             final = FinalAnswer(rule, verifier_weight=weight)
             right[i] += grader.correct(
-                final.choose(candidates, answers, grader, problem.answer_type, mean), problem
+                final.choose(candidates, verdicts, grader, problem.answer_type, mean), problem
             )
     return [100 * r / len(records) for r in right]
 

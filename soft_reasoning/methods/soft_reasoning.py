@@ -75,7 +75,7 @@ class SoftReasoning:
         while True:
             soft = subspace(points)
             found, verdict = yield from self._round(
-                problem, prompt, position, points, soft, len(rounds), context
+                problem, prompt, position, points, soft, verdicts, context
             )
             rounds.append(found)
             verdicts.append(verdict)
@@ -83,7 +83,11 @@ class SoftReasoning:
                 {
                     "round": len(rounds) - 1,
                     "rewards": [c.reward for c in found],
-                    "verifier": {"answers": list(verdict.answers), "texts": list(verdict.texts)},
+                    "verifier": {
+                        "answers": list(verdict.answers),
+                        "weights": list(verdict.weights),
+                        "texts": list(verdict.texts),
+                    },
                     "tokens": _readable(soft, subspace.weights(points), likely, context.engine),
                     "proposal": _diagnostics(proposal, found),
                 }
@@ -106,15 +110,12 @@ class SoftReasoning:
             if self.final.needs_posterior
             else None
         )
-        answer = self.final.choose(
-            seen, [v.answers for v in verdicts], context.grader, problem.answer_type, mean
-        )
+        answer = self.final.choose(seen, verdicts, context.grader, problem.answer_type, mean)
         return Result(answer, tuple(seen), tuple(trace))
 
-    def _round(
-        self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, number: int, context
-    ):
-        """One round: complete from each soft token, verify all together, reward."""
+    def _round(self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, earlier, context):
+        """The round after the verdicts of ``earlier``: complete from each soft token, verify, reward."""
+        number = len(earlier)
         completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
         found = [
             replace(
@@ -124,7 +125,9 @@ class SoftReasoning:
             )
             for u, completion in zip(points, completions, strict=True)
         ]
-        verdict = yield from self.verifier.verify(problem, found, context, stage=f"round-{number}")
+        verdict = yield from self.verifier.verify(
+            problem, found, context, stage=f"round-{number}", earlier=earlier
+        )
         found = [
             replace(c, verified=score, reward=self.reward(score, c.coherence))
             for c, score in zip(found, verdict.scores, strict=True)

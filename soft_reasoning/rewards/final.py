@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, UserError
 
 RULES = (
@@ -17,8 +18,9 @@ RULES = (
 class FinalAnswer:
     """``rule`` is one of RULES.
 
-    Votes run over the candidates, and over the verifier's own answers (one a round, ``verifier_weight``
-    candidates' worth each; 0 leaves them out), under the grader's equality:
+    Votes run over the candidates, and over the verifier's own answers (those of a round are together
+    ``verifier_weight`` candidates' worth, each times its confidence; 0 leaves them out), under the grader's
+    equality:
     ``vote`` each candidate counts 1; ``reward_vote`` its reward's height above the lowest seen;
     ``round_vote`` its round (from 1); ``posterior_vote`` its posterior mean's height above the lowest.
     ``best_reward`` and ``best_posterior_mean`` take one candidate's answer; ``verifier`` the verifier's
@@ -41,15 +43,15 @@ class FinalAnswer:
     def choose(
         self,
         candidates: Sequence[Candidate],
-        verifier_answers: Sequence[Sequence[str | None]],
+        verdicts: Sequence[Verdict],
         grader: Grader,
         answer_type: str,
         posterior_mean: Sequence[float] | None = None,
     ) -> str | None:
-        """The answer, or None when nobody gave one. ``verifier_answers``: per round, each sample's."""
+        """The answer, or None when nobody gave one. ``verdicts``: one a round."""
         if self.rule == "verifier":
-            for answers in reversed(verifier_answers):
-                answer = grader.vote(answers, answer_type)
+            for verdict in reversed(verdicts):
+                answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
                 if answer is not None:
                     return answer
         if self.rule in ("best_reward", "best_posterior_mean"):
@@ -62,10 +64,10 @@ class FinalAnswer:
             return candidates[-max(parsed)[1]].answer if parsed else None
         answers = [c.answer for c in candidates]
         weights = self._weights(candidates, posterior_mean)
-        for number, samples in enumerate(verifier_answers, start=1):
-            share = self.verifier_weight * (number if self.rule == "round_vote" else 1) / max(1, len(samples))
-            answers += samples
-            weights += [share] * len(samples)
+        for number, verdict in enumerate(verdicts, start=1):
+            worth = self.verifier_weight * (number if self.rule == "round_vote" else 1)
+            answers += verdict.answers
+            weights += [worth * w / len(verdict.answers) for w in verdict.weights]
         return grader.vote(answers, answer_type, weights=weights)
 
     def _weights(

@@ -6,12 +6,14 @@ problem without its gold answer. Candidates whose answer could not be parsed are
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from soft_reasoning.context import Context
+from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -24,24 +26,34 @@ from soft_reasoning.types import (
     Wish,
 )  # fmt: skip
 
+SHOWN = ("reasoning", "answer")
+CONFIDENCES = ("none", "mean_prob", "sequence_prob")
+
 
 @dataclass(frozen=True)
 class Verdict:
     """``scores`` in [0, 1], one a candidate (None: not judged); ``answers`` the verifier's own, one a
-    sample it wrote; ``texts`` what it wrote."""
+    sample it wrote, and ``weights`` in [0, 1] how much each of them counts; ``texts`` what it wrote."""
 
     scores: tuple[float | None, ...]
     answers: tuple[str | None, ...] = ()
     texts: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
 
 
 class Verifier(Protocol):
     name: str
 
     def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, *, stage: str
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
     ) -> Generator[Wish, Any, Verdict]:
-        """``stage`` names the round, for seeds."""
+        """``stage`` names the round, for seeds; ``earlier`` are the verdicts of the rounds before."""
         ...
 
 
@@ -51,7 +63,7 @@ class NoVerifier:
 
     name: str = "none"
 
-    def verify(self, problem, candidates, context, *, stage):
+    def verify(self, problem, candidates, context, *, stage, earlier=()):
         return Verdict(scores=(None,) * len(candidates))
         yield
 
@@ -62,7 +74,7 @@ class Oracle:
 
     name: str = "oracle"
 
-    def verify(self, problem, candidates, context, *, stage):
+    def verify(self, problem, candidates, context, *, stage, earlier=()):
         if problem.gold is None:
             raise UserError(
                 "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
@@ -75,14 +87,19 @@ class Oracle:
 class ModelVerifier:
     """Shared by the four verifiers of the paper: prompts, samples, token limit.
 
-    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone. ``samples`` > 1
-    draws that many judgements at ``temperature`` and averages their scores.
+    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone. ``shots`` worked
+    reviews stand before it (None: all that the prompt has). ``samples`` > 1 draws that many judgements at
+    ``temperature``; a score is the share of them that call the candidate right. ``confidence`` weights
+    each judgement, and its answer in a final vote, by the probability that the model gave to what it
+    wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
     """
 
     name: str
     samples: int = 1
     temperature: float = 0.0
     show: str = "reasoning"
+    shots: int | None = None
+    confidence: str = "none"
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
@@ -91,12 +108,20 @@ class ModelVerifier:
         if self.samples > 1 and self.temperature <= 0:
             raise UserError("verifier.temperature: several samples need a temperature above 0, "
                             f"got {self.temperature}")  # fmt: skip
-        if self.show not in ("reasoning", "answer"):
-            raise UserError(f"verifier.show: expected reasoning or answer, got {self.show!r}")
+        if self.shots is not None and self.shots < 0:
+            raise UserError(f"verifier.shots: expected 0 or more, or null for all, got {self.shots}")
+        for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
+            if getattr(self, key) not in known:
+                raise UserError(
+                    f"verifier.{key}: expected one of {', '.join(known)}, got {getattr(self, key)!r}"
+                )
 
-    def _requests(self, problem, shown: Sequence[Candidate], context: Context, stage: str) -> list[Request]:
-        texts = [c.text if self.show == "reasoning" else f"Answer: {c.answer}" for c in shown]
-        prompt = context.prompts.review(self.name, problem, texts)
+    def _requests(
+        self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
+    ) -> list[Request]:
+        brief = self.show == "answer"
+        texts = [*self._recalled(earlier), *(f"Answer: {c.answer}" if brief else c.text for c in shown)]
+        prompt = context.prompts.review(self.name, problem, texts, shots=self.shots, brief=brief)
         base = Request(
             prompt_ids=prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens,
             stop=context.prompts.stop, role="verifier",
@@ -107,7 +132,7 @@ class ModelVerifier:
             for sample in range(self.samples)
         ]
 
-    def verify(self, problem, candidates, context, *, stage):
+    def verify(self, problem, candidates, context, *, stage, earlier=()):
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores: list[float | None] = [0.0] * len(candidates)
@@ -117,19 +142,35 @@ class ModelVerifier:
         requests = [
             request
             for g, group in enumerate(groups)
-            for request in self._requests(problem, [candidates[i] for i in group], context, f"{stage}-{g}")
+            for request in self._requests(
+                problem, [candidates[i] for i in group], context, f"{stage}-{g}", earlier
+            )
         ]
         completions: list[Completion] = yield Generate(requests)
         answers: list[str | None] = []
+        weights = [self._weight(completion) for completion in completions]
         for g, group in enumerate(groups):
-            for completion in completions[g * self.samples : (g + 1) * self.samples]:
+            for s in range(g * self.samples, (g + 1) * self.samples):
                 agreed, answer = self._judge(
-                    completion.text, [candidates[i] for i in group], problem, context
+                    completions[s].text, [candidates[i] for i in group], problem, context
                 )
                 answers += [answer] if self.answers_itself else []
                 for i, one in zip(group, agreed, strict=True):
-                    scores[i] += one / self.samples
-        return Verdict(tuple(scores), tuple(answers), tuple(c.text for c in completions))
+                    scores[i] += weights[s] * one / self.samples
+        return Verdict(
+            tuple(scores), tuple(answers), tuple(c.text for c in completions), tuple(weights[: len(answers)])
+        )
+
+    def _recalled(self, earlier: Sequence[Verdict]) -> Sequence[str]:
+        """What of earlier rounds precedes the candidates in the prompt: nothing."""
+        return ()
+
+    def _weight(self, completion: Completion) -> float:
+        if self.confidence == "none":
+            return 1.0
+        if self.confidence == "mean_prob":
+            return coherence(completion, "mean_prob")
+        return math.exp(coherence(completion, "sum_logprob"))
 
 
 class _Multi:
@@ -151,8 +192,11 @@ class _Generate:
 
     answers_itself = True
 
+    def _read(self, text: str, answer_type: str, context) -> str | None:
+        return context.grader.extract(text, answer_type)
+
     def _judge(self, text, candidates, problem, context):
-        answer = context.grader.extract(text, problem.answer_type)
+        answer = self._read(text, problem.answer_type, context)
         equal = context.grader.equal
         return [
             float(answer is not None and equal(c.answer, answer, problem.answer_type)) for c in candidates

@@ -2,12 +2,19 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.final import RULES, FinalAnswer
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, UserError
 
 
 def candidates(*rows):
     """Rows of (answer, round, reward)."""
     return [Candidate(text="", answer=a, round=r, reward=w) for a, r, w in rows]
+
+
+def verdicts(*rounds):
+    """A verdict a round from its answers, each a text or a pair (text, weight)."""
+    pairs = [[a if isinstance(a, tuple) else (a, 1.0) for a in answers] for answers in rounds]
+    return [Verdict((), tuple(a for a, _ in row), (), tuple(w for _, w in row)) for row in pairs]
 
 
 SEEN = candidates(("1", 0, 0.2), ("1", 0, 0.1), ("2", 1, 1.9), (None, 1, 0.0), ("3", 2, 1.0))
@@ -29,28 +36,35 @@ SEEN = candidates(("1", 0, 0.2), ("1", 0, 0.1), ("2", 1, 1.9), (None, 1, 0.0), (
 )
 def test_rules(rule, verifier, posterior, expected):
     final = FinalAnswer(rule)
-    assert final.choose(SEEN, verifier, Grader(), "number", posterior) == expected
+    assert final.choose(SEEN, verdicts(*verifier), Grader(), "number", posterior) == expected
 
 
 def test_numerically_equal_answers_vote_together():
     seen = candidates(("18", 0, 1.0), ("7", 0, 1.0), ("7", 0, 1.0))
-    assert FinalAnswer("vote").choose(seen, [["18.0"], ["18"]], Grader(), "number") == "18"
+    assert FinalAnswer("vote").choose(seen, verdicts(["18.0"], ["18"]), Grader(), "number") == "18"
 
 
 def test_verifier_weight_zero_leaves_its_answers_out():
     final = FinalAnswer("vote", verifier_weight=0.0)
-    assert final.choose(SEEN, [["2"], ["2"], ["2"]], Grader(), "number") == "1"
+    assert final.choose(SEEN, verdicts(["2"], ["2"], ["2"]), Grader(), "number") == "1"
 
 
 def test_several_samples_of_one_round_weigh_as_one_answer():
     seen = candidates(("1", 0, 1.0), ("1", 0, 1.0))
-    assert FinalAnswer("vote").choose(seen, [["2", "2", "2"]], Grader(), "number") == "1"
+    assert FinalAnswer("vote").choose(seen, verdicts(["2", "2", "2"]), Grader(), "number") == "1"
+
+
+def test_a_verifier_s_answer_counts_by_its_confidence():
+    seen = candidates(("1", 0, 1.0), ("2", 0, 1.0))
+    rounds = verdicts([("1", 0.9), ("2", 0.3)], [("2", 0.5)])  # 1: 1 + 0.45, 2: 1 + 0.15 + 0.5
+    assert FinalAnswer("vote").choose(seen, rounds, Grader(), "number") == "2"
+    assert FinalAnswer("verifier").choose(seen, rounds[:1], Grader(), "number") == "1"
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing_parsed_is_none(rule):
     seen = candidates((None, 0, 0.5), (None, 0, 0.1))
-    assert FinalAnswer(rule).choose(seen, [[None]], Grader(), "number", [0.0, 1.0]) is None
+    assert FinalAnswer(rule).choose(seen, verdicts([None]), Grader(), "number", [0.0, 1.0]) is None
 
 
 def test_bad_values_say_what_was_expected():

@@ -1,5 +1,6 @@
 """Verifiers against scripted completions: what is shown, what is parsed, what is scored."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -31,17 +32,19 @@ class Prompts:
     def __init__(self):
         self.asked = []
 
-    def review(self, kind, problem, solutions):
+    def review(self, kind, problem, solutions, *, shots, brief):
         assert problem.gold is None, "a verifier must not see the gold answer"
         self.asked.append((kind, list(solutions)))
+        self.options = (shots, brief)
         return Prompt(ids=(1, 2, 3))
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM):
-    """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn."""
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=()):
+    """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
+    text may come with its tokens' log-probabilities."""
     prompts = Prompts()
     context = SimpleNamespace(prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage))
-    steps = verifier.verify(problem, candidates, context, stage="round-0")
+    steps = verifier.verify(problem, candidates, context, stage="round-0", earlier=earlier)
     requests = []
     try:
         wish = next(steps)
@@ -49,7 +52,8 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM):
             assert isinstance(wish, Generate)
             given = texts[len(requests) : len(requests) + len(wish.requests)]
             requests += wish.requests
-            wish = steps.send([Completion((1,), (0.0,), text, "eos", 3) for text in given])
+            pairs = [one if isinstance(one, tuple) else (one, (0.0,)) for one in given]
+            wish = steps.send([Completion((1,) * len(p), p, text, "eos", 3) for text, p in pairs])
     except StopIteration as stop:
         return stop.value, prompts.asked, requests
 
@@ -71,6 +75,30 @@ def test_several_samples_average_and_have_seeds_of_their_own():
     verdict, _, requests = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 3, "Answer: 9")
     assert verdict.scores == (0.75, 0.0, 0.25, 0.75)
     assert len({r.seed for r in requests}) == 4 and requests[0].sampling.temperature == 0.7
+
+
+SURE, UNSURE = (math.log(0.9), math.log(0.8)), (math.log(0.5), math.log(0.1))
+
+
+@pytest.mark.parametrize(
+    ("confidence", "weights"), [("none", (1, 1)), ("mean_prob", (0.85, 0.3)), ("sequence_prob", (0.72, 0.05))]
+)
+def test_judgements_count_by_their_probability(confidence, weights):
+    two = {"samples": 2, "temperature": 0.7, "confidence": confidence}
+    texts = [("Answer: 18", SURE), ("Answer: 9", UNSURE)]
+    verdict, _, _ = run(MultiGenerate(**two), *texts)
+    a, b = weights[0] / 2, weights[1] / 2
+    assert verdict.scores == pytest.approx((a, 0, b, a), abs=1e-12)
+    assert verdict.weights == pytest.approx(weights, abs=1e-12)
+    judged, _, _ = run(MultiJudge(**two), ("Correct: 1, 3", SURE), ("Correct: 2", UNSURE))
+    assert judged.scores == pytest.approx((a, 0, b, a), abs=1e-12) and judged.weights == ()
+
+
+def test_confidence_of_one_judgement_a_candidate():
+    texts = [("Answer: 18", SURE), ("Answer: 9", UNSURE), ("Answer: 7", SURE)]
+    verdict, _, _ = run(SingleGenerate(confidence="mean_prob"), *texts)
+    assert verdict.scores == pytest.approx((0.85, 0, 0.3, 0), abs=1e-12)
+    assert verdict.weights == pytest.approx((0.85, 0.3, 0.85), abs=1e-12)
 
 
 def test_answers_alone_can_be_shown():
@@ -125,6 +153,6 @@ def test_oracle_reads_the_gold_answer_and_wants_one():
 
 
 def test_bad_values_are_one_line():
-    for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}):
+    for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}, {"shots": -1}, {"confidence": "high"}):
         with pytest.raises(UserError, match="verifier."):
             MultiGenerate(**bad)
