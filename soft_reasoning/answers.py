@@ -155,7 +155,7 @@ class Grader:
         _check(self.extraction, MODES, "extraction")
         for name in ("absolute", "relative"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
+            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise UserError(f"grader.{name}: expected a finite number >= 0, got {value}; try 1e-3")
 
     def extract(self, text: str, answer_type: str) -> str | None:

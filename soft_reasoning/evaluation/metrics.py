@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from soft_reasoning.evaluation.records import problem_of
+from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.evaluation.records import answers_of, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
-from soft_reasoning.types import Usage
-
-if TYPE_CHECKING:
-    from soft_reasoning.answers import Grader
+from soft_reasoning.types import Problem, Usage
 
 FIRST = 5
 """Candidates that coverage@5 looks at: as many as the paper's baselines draw."""
@@ -38,8 +36,21 @@ class GradedCandidate:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """One problem under one extraction; ``correct`` and ``covered`` are None without gold."""
+
+    correct: bool | None
+    parsed: bool
+    covered: bool | None
+    candidates_parsed: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
 class Graded:
-    """One problem: whether its final answer is right (None without gold), its candidates and its cost."""
+    """One problem: whether its final answer is right (None without gold), its candidates and its cost.
+
+    ``readings`` holds the same under every extraction, by its name.
+    """
 
     doc_id: str
     correct: bool | None
@@ -47,6 +58,7 @@ class Graded:
     candidates: tuple[GradedCandidate, ...]
     usage: Mapping[str, Usage] = field(default_factory=dict)
     difficulty: str | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -61,23 +73,29 @@ class Graded:
 def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
     """Grade the final answer and every candidate of a stored record."""
     problem = problem_of(record)
-
-    def correct(answer: str | None) -> bool | None:
-        return None if problem.gold is None else bool(grader.correct(answer, problem))
-
     difficulty = problem.doc.get("difficulty")
+    answer, answers = answers_of(record, grader)
     return Graded(
         doc_id=problem.id,
-        correct=correct(record["answer"]),
-        parsed=record["answer"] is not None,
+        correct=grader.correct(answer, problem),
+        parsed=answer is not None,
         candidates=tuple(
-            GradedCandidate(
-                correct(c["answer"]), c["answer"] is not None, c["round"], c["reward"], c["verified"]
-            )
-            for c in record["candidates"]
+            GradedCandidate(grader.correct(a, problem), a is not None, c["round"], c["reward"], c["verified"])
+            for a, c in zip(answers, record["candidates"], strict=True)
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
+        readings={mode: _reading(record, problem, replace(grader, extraction=mode)) for mode in MODES},
+    )
+
+
+def _reading(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Reading:
+    answer, answers = answers_of(record, grader)
+    return Reading(
+        correct=grader.correct(answer, problem),
+        parsed=answer is not None,
+        covered=None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
+        candidates_parsed=tuple(a is not None for a in answers),
     )
 
 
@@ -99,6 +117,7 @@ def summarise(
         "candidates": _mean(len(row.candidates) for row in rows),
         "candidate_accuracy": _mean(c.correct for row in graded for c in row.candidates),
         "candidate_unparsed": _mean(not c.parsed for row in rows for c in row.candidates),
+        "extraction": {mode: _extraction([row.readings[mode] for row in rows]) for mode in MODES},
         "rounds": _rounds(rows),
         "by_round": by_round(rows),
         "by_difficulty": _by_difficulty(graded),
@@ -131,6 +150,15 @@ def _pass(graded: Sequence[Graded]) -> dict[str, float | None]:
         each = [pass_at(len(r.candidates), sum(bool(c.correct) for c in r.candidates), m) for r in graded]
         out |= _share(f"pass@{m}", each)
     return out
+
+
+def _extraction(readings: Sequence[Reading]) -> dict[str, float | None]:
+    return {
+        **_share("exact_match", [reading.correct for reading in readings]),
+        **_share("coverage", [reading.covered for reading in readings]),
+        "unparsed": _mean(not reading.parsed for reading in readings),
+        "candidate_unparsed": _mean(not parsed for r in readings for parsed in r.candidates_parsed),
+    }
 
 
 def _rounds(rows: Sequence[Graded]) -> dict[str, Any]:

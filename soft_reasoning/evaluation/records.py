@@ -1,19 +1,18 @@
 """One problem's record: what ``samples.jsonl`` holds, in lm-evaluation-harness' names where it has one.
 
 ``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness'.
-``resps[0][i]`` is the text of ``candidates[i]``; every number keeps its exact value.
+``resps[0][i]`` is the text of ``candidates[i]``; ``extraction`` says how answers were read; every number
+keeps its exact value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from soft_reasoning.answers import MODES, Grader
 from soft_reasoning.types import Candidate, Problem, Result
-
-if TYPE_CHECKING:
-    from soft_reasoning.answers import Grader
 
 
 def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any]:
@@ -23,6 +22,7 @@ def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any
         "question": problem.question,
         "answer_type": problem.answer_type,
         "target": problem.gold,
+        "extraction": grader.extraction,
         "answer": result.answer,
         "exact_match": None if problem.gold is None else float(grader.correct(result.answer, problem)),
         "filtered_resps": [result.answer],
@@ -49,3 +49,24 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
         answer_type=record["answer_type"],
         doc=record["doc"],
     )
+
+
+def answers_of(record: Mapping[str, Any], grader: Grader) -> tuple[str | None, list[str | None]]:
+    """The final answer and each candidate's, as ``grader`` reads them.
+
+    Under the extraction that the run read with they are the stored ones. Under another the stored texts are
+    read again, and the final answer is the vote of those texts (candidates and verifier's solutions) that
+    gave it, of all of them where there was none. An answer that no stored text gave stays.
+    """
+    final, kind = record["answer"], record["answer_type"]
+    stored = [candidate["answer"] for candidate in record["candidates"]]
+    if grader.extraction == record.get("extraction", MODES[0]):  # records of the first versions lack the key
+        return final, stored
+    read = [grader.extract(text, kind) for text in record["resps"][0]]
+    said = [*zip(stored, read, strict=True)]
+    for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
+        # A judge has texts and no answers of its own.
+        pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        said += [(answer, grader.extract(text, kind)) for answer, text in pairs]
+    sources = [now for before, now in said if final is None or grader.equal(before, final, kind)]
+    return (grader.vote(sources, kind) if sources else final), read

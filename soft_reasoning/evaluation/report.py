@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.tables import Table, count, duration, number, percent, share
+from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
     GRADES,
     REPORT,
     RESULTS,
+    read_json,
     read_manifest,
     read_records,
     read_seconds,
@@ -20,11 +23,14 @@ from soft_reasoning.evaluation.files import (
     write_text,
 )
 from soft_reasoning.evaluation.metrics import FIRST, Graded, grade, summarise
-
-if TYPE_CHECKING:
-    from soft_reasoning.answers import Grader
+from soft_reasoning.evaluation.paper import NOTE, beside
 
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
+
+EXTRACTION = (
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own extraction "
+    "(grader.extraction); under the other one the texts that gave its final answers are read again."
+)
 
 KINDS = ("engine", "optimiser", "method", "store")
 
@@ -41,11 +47,17 @@ def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Grade
 
 
 def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
-    """Grade a finished run again: metrics, report and plots anew, its records untouched."""
+    """Grade a finished run again: its metrics, report and plots anew, its records untouched.
+
+    Only what the run measured is graded: the problems in ``grades.json``. Raises UserError for a folder
+    that holds no finished run.
+    """
     folder = Path(folder)
-    rows = sorted((grade(record, grader) for record in read_records(folder)), key=lambda row: row.doc_id)
-    independent = read_manifest(folder).get("independent", False)
-    metrics = summarise(rows, seconds=read_seconds(folder), independent=independent)
+    manifest, wanted = read_manifest(folder), read_json(folder / GRADES)
+    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
+    rows.sort(key=lambda row: row.doc_id)
+    metrics = summarise(rows, seconds=read_seconds(folder), independent=manifest.get("independent", False))
+    metrics["grader"] = asdict(grader)
     write_results(folder, metrics, rows)
     return metrics
 
@@ -66,9 +78,11 @@ def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
     return drawn
 
 
-def summary_table(metrics: Mapping[str, Any]) -> str:
-    """The final table of a run, for a terminal."""
-    return f"{_headline(metrics).text()}\n\n{_tokens(metrics).text()}"
+def summary_table(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The final table of a run, for a terminal, with the paper's figures where ``config`` has any."""
+    paper = beside(metrics, config)
+    tables = [_headline(metrics), _tokens(metrics), *([paper] if paper else [])]
+    return "\n\n".join(table.text() for table in tables)
 
 
 def report(
@@ -78,6 +92,9 @@ def report(
     config = manifest["config"]
     method, dataset = (_name(config, key) for key in ("method", "dataset"))
     parts = [f"# {method} on {dataset}", _headline(metrics).markdown()]
+    if paper := beside(metrics, config):
+        parts += ["## Beside the paper", paper.markdown(), NOTE]
+    parts += ["## By extraction", _by_extraction(metrics).markdown(), EXTRACTION]
     if metrics["by_round"]:
         parts += [
             "## By round",
@@ -93,7 +110,8 @@ def report(
     parts += ["## Tokens", _tokens(metrics).markdown()]
     parts += [f"![{title}]({name})" for title, name in drawn.items() if name == "tokens.png"]
     parts += ["## Time", _seconds(metrics).markdown()]
-    parts += ["## Made with", _made_with(manifest).markdown(), *notes]
+    made_with = _made_with(manifest, metrics.get("grader") or config.get("grader"))
+    parts += ["## Made with", made_with.markdown(), *notes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,6 +129,10 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         *([f"{name} %", share(metrics, name)] for name in metrics if _is_pass(name)),
         ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
+        *(
+            [f"accuracy, {mode} extraction %", share(reading, "exact_match")]
+            for mode, reading in metrics["extraction"].items()
+        ),
         ["candidates a problem", number(metrics["candidates"], 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         *(
@@ -155,6 +177,21 @@ def _by_round(metrics: Mapping[str, Any]) -> Table:
     return Table(columns, rows)
 
 
+def _by_extraction(metrics: Mapping[str, Any]) -> Table:
+    columns = ["extraction", "accuracy %", "coverage %", "answers not parsed %", "candidates not parsed %"]
+    rows = [
+        [
+            mode,
+            share(reading, "exact_match"),
+            share(reading, "coverage"),
+            percent(reading["unparsed"]),
+            percent(reading["candidate_unparsed"]),
+        ]
+        for mode, reading in metrics["extraction"].items()
+    ]
+    return Table(columns, rows)
+
+
 def _by_difficulty(metrics: Mapping[str, Any]) -> Table:
     rows = [
         [level, count(row["problems"]), share(row, "exact_match"), share(row, "coverage")]
@@ -181,11 +218,13 @@ def _seconds(metrics: Mapping[str, Any]) -> Table:
     return Table(["kind", "time", "%"], rows)
 
 
-def _made_with(manifest: Mapping[str, Any]) -> Table:
+def _made_with(manifest: Mapping[str, Any], grader: Mapping[str, Any] | None) -> Table:
     model = manifest.get("model") or {}
+    settings = [f"{key}={value}" for key, value in (grader or {}).items() if key != "_target_"]
     facts = {
         "configuration": manifest.get("config_hash"),
         "seed": manifest["config"].get("seed"),
+        "grader": " ".join(settings) or None,
         "commit": manifest.get("git_commit"),
         **{f"model {key}": value for key, value in model.items()},
         "device": manifest.get("device"),

@@ -82,7 +82,7 @@ def run(
         )
         for note in write_results(store.folder, metrics, rows.values()):
             watch.say(note)
-    print(summary_table(metrics))
+    print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
 

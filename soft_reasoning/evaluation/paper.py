@@ -1,0 +1,141 @@
+"""The paper's figures beside a run's: rows of ``experiments/paper`` that fit its configuration."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.analysis.settings import CLASS, flatten
+from soft_reasoning.analysis.tables import MISSING, Table, count, percent, share
+
+PACKAGE = Path(__file__).resolve().parents[1]
+FOLDERS = (PACKAGE / "paper", PACKAGE.parent / "experiments" / "paper")
+"""Where the tables lie: in an installed wheel, in a clone."""
+
+MODELS = {
+    "llama3_8b": "llama-3-8b-instruct",
+    "qwen2_7b": "qwen2-7b-instruct",
+    "qwen2_72b": "qwen2-72b-instruct",
+    "mistral_7b": "mistral-7b-instruct",
+}
+"""How the name or folder of each of the paper's models ends, versions apart."""
+
+EI = ("ei", "adaptive_ei", "log_ei", "printed_adaptive_ei", "released_ei")
+OWN = {
+    "self_consistency": {"method.samples": (5,)},
+    "soft_reasoning": {
+        "acquisition": EI,
+        "embedding": ("gaussian_embedding",),
+        "method.placement": ("last",),
+        "method.scope": (1,),
+        "reward.coherence_weight": (1,),
+        "reward.verifier_weight": (1,),
+        "verifier": ("multi_generate",),
+    },
+}
+"""By method, what the paper's rows are run with unless they say otherwise: the values that will do."""
+
+PROBLEMS = 200
+"""Of the runs whose tokens the paper totals."""
+
+NOTE = (
+    "The paper: mean ± standard deviation over five seeds, 200 test problems (AIME 2024: 30), prompts and "
+    "exemplars of its own. This run: ± the standard error over its problems."
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the paper; ``std`` is empty where it gives none, ``tables`` are those that show it."""
+
+    metric: str
+    value: str
+    std: str
+    tables: tuple[str, ...]
+
+
+def figures(config: Mapping[str, Any]) -> list[Figure]:
+    """The figures for a run of ``config``, one a metric; empty for a run that the paper has no like of."""
+    flat = flatten(config)
+    model, shots = _model(str(flat.get("model.path"))), flat.get("dataset.shots")
+    found: dict[str, Figure] = {}
+    for row in _rows():
+        if (
+            (row["model"], row["dataset"]) == (model, flat.get("dataset.name"))
+            and row["shots"] in ("", str(shots))
+            and _fits(row["method"], flat)
+        ):
+            one = found.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))
+            std, tables = one.std or row["std"], (*one.tables, row["table"])
+            found[row["metric"]] = Figure(one.metric, one.value, std, tables)
+    return list(found.values())
+
+
+def beside(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> Table | None:
+    """The run's metrics beside the paper's figures; None where there is none to show."""
+    rows = []
+    for figure in figures(config):
+        shown = _shown(figure, metrics)
+        if shown is not None:
+            more = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
+            rows.append([*shown, figure.tables[0] + more])
+    return Table(["", "this run", "paper", "table"], rows) if rows else None
+
+
+def _rows() -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = []
+    for path in (path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))):
+        with path.open(encoding="utf-8", newline="") as file:
+            rows += csv.DictReader(file)
+    return rows
+
+
+def _model(path: str) -> str | None:
+    """The paper's model that a hub name or a folder names."""
+    for name, words in MODELS.items():
+        if re.search(rf"{words}(-v[\d.]+)?(/|$)", path.lower()):
+            return name
+    return None
+
+
+def _fits(method: str, flat: Mapping[str, Any]) -> bool:
+    """Whether a run is what a table calls ``method``: its name, then the settings that the row changes."""
+    name, *changes = method.split()
+    wanted = OWN.get(name, {}) | {key: (value,) for key, value in (part.split("=") for part in changes)}
+    return flat.get("method.name") == name and all(
+        any(_same(flat.get(key, flat.get(key + CLASS)), value) for value in values)
+        for key, values in wanted.items()
+    )
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Numbers by value; a class (``...verifiers.MultiGenerate``) by the name of its choice."""
+    try:
+        return float(found) == float(wanted)
+    except (TypeError, ValueError):
+        return str(found).rpartition(".")[2].lower() == str(wanted).replace("_", "")
+
+
+def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:
+    """What to call a figure, the run's and the paper's; None for those that depend on the machine."""
+    plain = f"{figure.value} ± {figure.std}" if figure.std else figure.value
+    if figure.metric == "accuracy":
+        return ["accuracy %", share(metrics, "exact_match"), plain]
+    if figure.metric == "coverage":
+        return ["coverage %", share(metrics, "coverage"), plain]
+    if figure.metric == "verifier_accuracy":
+        verifier = metrics["verifier"]
+        return ["verifier's accuracy %", percent(verifier["accuracy"]) if verifier else MISSING, plain]
+    if figure.metric.startswith("ended_after_"):
+        number = int(figure.metric.rpartition("_")[2])
+        ended = metrics["rounds"]["share_ended_after"].get(str(number + 1), 0.0)  # the first proposes nothing
+        return [f"ended after {number} rounds of proposals %", percent(ended), plain]
+    tokens = {"input_tokens": "prompt", "output_tokens": "generated"}.get(figure.metric)
+    if tokens:
+        ours = metrics["tokens"]["total"][tokens] / metrics["problems"]
+        return [f"{tokens} tokens a problem", count(ours), count(float(figure.value) / PROBLEMS)]
+    return None
