@@ -1,0 +1,81 @@
+"""Values of unfinished solutions: what the model is asked, and the trained head against least squares."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged, fit_head, save_head
+from soft_reasoning.types import NextLogits, Problem, Prompt, UserError
+from tests.engines.models import VOCABULARY, tiny
+
+PREFIXES = [Prefix((7, 8), "3 + 4 =\n  7"), Prefix((9,), "3 - 4")]
+
+
+def answered(steps, logits):
+    wish = next(steps)
+    assert isinstance(wish, NextLogits)
+    with pytest.raises(StopIteration) as stop:
+        steps.send(logits)
+    return wish, stop.value.value
+
+
+def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
+    asked = []
+
+    def task(kind, problem, **fields):
+        assert problem.gold is None
+        asked.append((kind, fields))
+        return Prompt(ids=(len(asked),))
+
+    context = SimpleNamespace(
+        prompts=SimpleNamespace(task=task), engine=SimpleNamespace(tokenizer=FakeTokenizer())
+    )
+    steps = SelfJudged().values(Problem("p", "How many?", "7"), Prompt((1,)), PREFIXES, context)
+    wish, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
+    assert asked == [("prefix_right", {"partial": "3 + 4 = 7"}), ("prefix_right", {"partial": "3 - 4"})]
+    assert wish.prompts == ((1,), (2,)) and wish.role == "verifier"
+    assert values.tolist() == pytest.approx([0.8807970, 0.1192029])  # 1 / (1 + e^-2)
+
+
+def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(40, 6, generator=generator, dtype=torch.float64)
+    rewards = (torch.rand(40, generator=generator) < 0.5).double()
+    weight, bias = fit_head(logits, rewards, ridge=0.0)
+    design = torch.cat([logits, torch.ones(40, 1)], dim=1)
+    expected = torch.linalg.lstsq(design, rewards.unsqueeze(1)).solution[:, 0]
+    assert torch.allclose(torch.cat([weight, bias[None]]), expected, atol=1e-10)
+    flat, mean = fit_head(logits, rewards, ridge=1e9)
+    assert flat.abs().max() < 1e-6 and float(mean) == pytest.approx(float(rewards.mean()), abs=1e-6)
+
+    save_head(tmp_path / "head", range(10, 16), weight, bias)
+    head = LinearHead(str(tmp_path / "head"))
+    wish, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
+    assert wish.prompts == [(1, 2, 7, 8), (1, 2, 9)] and wish.ids == tuple(range(10, 16))
+    assert torch.allclose(values, design[:2] @ expected, atol=1e-5)
+
+
+def test_a_head_on_logits_is_one_on_the_last_hidden_state():
+    """A value that is linear in the hidden state is read off the logits of twice as many tokens."""
+    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, VOCABULARY, (240, 6), generator=generator)
+    with torch.no_grad():
+        state = engine.model(ids, output_hidden_states=True).hidden_states[-1][:, -1].double()
+    value = state @ torch.randn(state.shape[1], generator=generator, dtype=torch.float64)
+    logits = engine.next_token_logits([tuple(row) for row in ids.tolist()], range(2 * state.shape[1]))
+    weight, bias = fit_head(logits[:160], value[:160], ridge=1e-9)
+    error = logits[160:].double() @ weight + bias - value[160:]
+    assert float(error.std() / value.std()) < 1e-3
+
+
+@pytest.mark.parametrize("content", [None, b"no tensors"])
+def test_a_file_that_is_no_head_is_refused_in_one_line(tmp_path, content):
+    if content:
+        (tmp_path / "head").write_bytes(content)
+    with pytest.raises(UserError, match="method.head: expected") as error:
+        LinearHead(str(tmp_path / "head"))
+    assert "train_prefix_head.py" in str(error.value) and "\n" not in str(error.value)
