@@ -1,0 +1,105 @@
+"""The worked reviews that ship: complete, right, shown as each verifier asks, and replaceable."""
+
+import re
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from soft_reasoning.answers import equal, extract
+from soft_reasoning.build import build_context
+from soft_reasoning.config import compose_config
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.rewards.verifiers import verdict_numbers
+from soft_reasoning.types import Problem, UserError
+
+KINDS = {"math": "number", "boolean": "boolean"}
+SHOTS = {"multi_generate": 5, "single_generate": 5, "multi_judge": 5, "single_judge": 4}
+TERM = r"\d+(?:\.\d+)?"
+CHAIN = re.compile(rf"(?<![\d.])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
+PROBLEM = Problem("p", "How many is 2 and 3?")
+
+
+ENGINE = FakeEngine()
+
+
+@cache
+def prompts(name="math", *overrides):
+    return build_context(compose_config([f"prompt={name}", *overrides]), ENGINE).prompts
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_shots_and_shape(name):
+    for kind, wording in prompts(name).wording.reviews.items():
+        assert len(wording.exemplars) == SHOTS[kind]
+        for entry in wording.exemplars:
+            assert len(entry["solutions"]) == (5 if kind.startswith("multi") else 1)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("kind", ["multi_generate", "single_generate"])
+def test_what_is_called_correct_is_what_gives_the_answer(name, kind):
+    right = total = 0
+    for entry in prompts(name).wording.reviews[kind].exemplars:
+        answers = [extract(s, KINDS[name], mode="strict") for s in entry["solutions"]]
+        agree = {i for i, a in enumerate(answers, 1) if equal(a, str(entry["answer"]), KINDS[name])}
+        named = verdict_numbers(f"Correct: {entry['correct']}") - {0}  # one solution: 1 or 0
+        assert None not in answers and agree == named, entry["question"]
+        right, total = right + len(agree), total + len(answers)
+    assert 0.3 < right / total < 0.7  # neither "all right" nor "none right" is a good guess
+
+
+@pytest.mark.parametrize("kind", ["multi_generate", "single_generate"])
+def test_the_arithmetic_of_analyses_and_right_solutions_is_right(kind):
+    checked = 0
+    for entry in prompts().wording.reviews[kind].exemplars:
+        numbers = verdict_numbers(f"Correct: {entry['correct']}")
+        texts = [entry["analysis"], *(entry["solutions"][i - 1] for i in numbers if i)]
+        for left, right in (chain for text in texts for chain in CHAIN.findall(text)):
+            exact = eval(re.sub(TERM, lambda term: f"Fraction('{term.group()}')", left))
+            assert exact == Fraction(right), (entry["question"], left, right)
+            checked += 1
+        assert re.findall(TERM, entry["analysis"])[-1] == str(entry["answer"])
+    assert checked >= 15
+
+
+def test_a_prompt_ends_as_its_worked_reviews_begin():
+    made = prompts()
+    text = ENGINE.tokenizer.decode(made.review("multi_judge", PROBLEM, ["x\ny. Answer: 5", "Answer: 6"]).ids)
+    assert text.endswith("How many is 2 and 3?\nSolutions:\n1. x y. Answer: 5\n2. Answer: 6\nCorrect:")
+    assert text.count("\nCorrect:") == 6 and "\nCorrect: 1, 3, 5\n\nQuestion:" in text
+    text = ENGINE.tokenizer.decode(made.review("single_generate", PROBLEM, ["Answer: 5"]).ids)
+    assert "\nSolution:\nAnswer: 5\nAnalysis:\nChecking the solution," in text
+
+
+def test_shots_and_answers_alone():
+    made = prompts()
+
+    def text(**options):
+        return ENGINE.tokenizer.decode(made.review("multi_generate", PROBLEM, ["Answer: 5"], **options).ids)
+
+    assert [text(shots=n).count("Analysis:") for n in (0, 2, None)] == [1, 3, 6]
+    brief = text(shots=1, brief=True)
+    assert "\n1. Answer: 27\n2. Answer: 18\n3. Answer: 27\n" in brief and "lemons are bad" in brief
+    with pytest.raises(UserError, match="verifier.shots: expected at most 5"):
+        text(shots=6)
+
+
+def test_all_problems_share_the_worked_reviews():
+    made = prompts()
+    one = made.review("multi_generate", PROBLEM, ["Answer: 5"])
+    other = made.review("multi_generate", Problem("q", "Why?"), ["Answer: 6"])
+    assert one.shared == other.shared and one.ids[: one.shared] == other.ids[: one.shared]
+    assert ENGINE.tokenizer.decode(one.ids[: one.shared]).count("Analysis:") == 5
+
+
+def test_a_user_s_own_reviews_take_their_place(tmp_path):
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews" / "mine.yaml").write_text(
+        "multi: []\nsingle: []\n"
+        "single_judge: [{question: 'One?', solutions: ['Answer: 1'], correct: 1, analysis: a, answer: 1}]\n"
+    )
+    made = prompts("math", f"hydra.searchpath=[file://{tmp_path}]", "reviews@prompt.exemplars=mine")
+    assert not made.wording.reviews["multi_generate"].exemplars
+    text = ENGINE.tokenizer.decode(made.review("single_judge", PROBLEM, ["Answer: 5"]).ids)
+    assert "Question:\nOne?\nSolution:\nAnswer: 1\nCorrect: 1\n\n" in text
