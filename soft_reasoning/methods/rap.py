@@ -1,0 +1,245 @@
+"""Reasoning via planning: tree search over sub-questions (Hao et al. 2023; SPEC section 5).
+
+A node of the tree asks one sub-question and holds its answer; its reward is how useful the model finds the
+question and how far the answers that it samples agree. A chain ends with the problem's own question, and
+every chain votes for its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from soft_reasoning.rewards.yes_no import ask_yes_no
+from soft_reasoning.search.mcts import Node, search, votes
+from soft_reasoning.types import Candidate, Completion, Generate, Prompt, Request, Result, Sampling, UserError
+
+END = "Now we can answer"
+FINAL = f"{END} the question:"
+"""How the last sub-question of a chain begins; the problem's own question follows."""
+
+SAID = "The answer is"
+"""What stands before the answer to a sub-question."""
+
+SETTLED = 0.5
+"""The share of the answers drawn so far that is enough, where no other answer is as frequent."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sub-question and how ``useful`` the model finds it, in [0, 1]; after its visit also the ``answer``
+    as written and as ``parsed``, the ``confidence`` (the share of the ``drawn`` answers that agree with it)
+    and the ``round`` of the visit. ``tokens`` counts those of question and answer."""
+
+    question: str
+    useful: float
+    tokens: int
+    answer: str = ""
+    parsed: str | None = None
+    confidence: float = 0.0
+    drawn: int = 0
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class ReasoningViaPlanning:
+    """``iterations`` of tree search by UCT with the weight ``exploration``.
+
+    A node is followed by up to ``actions`` different sub-questions; the ``depth``-th of a chain is the final
+    one. Each is answered up to ``answers`` times, ``chunk`` at a time until most answers agree. Its reward is
+    usefulness ** ``usefulness_weight`` * confidence ** (1 - ``usefulness_weight``), and before its visit the
+    same with ``expected_confidence``.
+
+    A candidate is the end of a chain, its ``round`` the iteration that reached it, its reward the mean of
+    the chain's. The text of the final question is known, so the model is not asked to write it.
+    """
+
+    actions: int = 4
+    answers: int = 8
+    chunk: int = 2
+    depth: int = 5
+    iterations: int = 10
+    exploration: float = 1.0
+    usefulness_weight: float = 0.5
+    expected_confidence: float = 0.8
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 0.95
+    max_new_tokens: int = 300
+    name: str = "rap"
+
+    def __post_init__(self) -> None:
+        for key in ("actions", "answers", "chunk", "depth", "iterations"):
+            if getattr(self, key) < 1:
+                raise UserError(f"method.{key}: expected at least 1, got {getattr(self, key)}")
+        for key in ("usefulness_weight", "expected_confidence"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise UserError(f"method.{key}: expected a number from 0 to 1, got {getattr(self, key)}")
+        if self.exploration < 0:
+            raise UserError(f"method.exploration: expected at least 0, got {self.exploration}")
+        if self.temperature <= 0:
+            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
+                            "questions and answers are sampled")  # fmt: skip
+
+    def solve(self, problem, context):
+        root = Node()
+        nodes = [root]  # in the order of their creation
+
+        def visit(node: Node, iteration: int):
+            stage = nodes.index(node)
+            told = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
+            if node is root:
+                node.reward = 0.0
+            else:
+                node.step = yield from self._answer(node.step, told, problem, context, stage, iteration)
+                node.reward = self._reward(node.step.useful, node.step.confidence)
+                if END in node.step.question:
+                    return
+                told.append((node.step.question, node.step.answer))
+            for step in (yield from self._ask(told, problem, context, stage)):
+                expected = self._reward(step.useful, self.expected_confidence)
+                node.children.append(Node(step, node, expected))
+            nodes.extend(node.children)
+
+        yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
+
+        def same(a: str | None, b: str | None) -> bool:
+            return context.grader.equal(a, b, problem.answer_type)
+
+        found = votes(root, lambda end: end.step.parsed, same)
+        answer = context.grader.vote([a for a, _ in found], problem.answer_type, [w for _, w in found])
+        ends = [node for node in nodes if node.reward is not None and not node.children]
+        ends.sort(key=lambda end: end.step.round)
+        return Result(answer, tuple(map(_candidate, ends)), tuple(_readable(nodes)))
+
+    def _reward(self, useful: float, confidence: float) -> float:
+        return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
+
+    def _ask(self, told: Sequence[tuple[str, str]], problem, context, stage: int):
+        """The different sub-questions that may follow the steps ``told``, and how useful each would be."""
+        overall = overall_question(problem.question)
+        final = f"{FINAL} {overall}"
+        tokens: dict[str, int] = {}  # by question, in the order sampled
+        if len(told) + 1 < self.depth:
+            prompt = context.prompts.task("rap_question", problem, told)
+            completions = yield Generate(
+                self._requests(prompt, range(self.actions), problem, context, "question", stage)
+            )
+            for completion in completions:
+                question = _line(completion.text)
+                if FINAL in question or question == overall:
+                    question = final
+                if question:
+                    tokens.setdefault(question, completion.generated_tokens)
+        if not tokens:
+            tokens[final] = 0
+        prompts = [context.prompts.task("rap_useful", problem, told, asked=question) for question in tokens]
+        useful = yield from ask_yes_no([p.ids for p in prompts], context.engine.tokenizer, role="verifier")
+        return [
+            Step(question, yes, count)
+            for (question, count), yes in zip(tokens.items(), useful.tolist(), strict=True)
+        ]
+
+    def _answer(self, step: Step, told: Sequence[tuple[str, str]], problem, context, stage: int, round: int):
+        """``step`` with its most frequent answer. Unparsed answers count as one of their own where a number
+        is asked for, and are left out otherwise."""
+        kind = problem.answer_type
+        if END not in step.question and kind not in ("number", "latex"):
+            kind = "text"  # on the way to a yes or no, say, there are answers of every kind
+
+        def same(a: str | None, b: str | None) -> bool:
+            return a is b or context.grader.equal(a, b, kind)
+
+        prompt = context.prompts.task("rap_answer", problem, told, asked=step.question)
+        drawn: list[Completion] = []
+        while True:
+            numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
+            drawn += yield Generate(self._requests(prompt, numbers, problem, context, "answer", stage))
+            parsed = [read_answer(c.text, kind, context.grader) for c in drawn]
+            groups = _groups(parsed, same, unparsed=problem.answer_type == "number")
+            most = len(groups[0]) if groups else 0
+            tied = len(groups) > 1 and len(groups[1]) == most
+            if len(drawn) == self.answers or (most / len(drawn) >= SETTLED and not tied):
+                break
+        chosen = groups[0][0] if groups else 0
+        return replace(
+            step, answer=_line(drawn[chosen].text), parsed=parsed[chosen], confidence=most / len(drawn),
+            drawn=len(drawn), round=round, tokens=step.tokens + drawn[chosen].generated_tokens,
+        )  # fmt: skip
+
+    def _requests(self, prompt: Prompt, numbers: range, problem, context, *stage: object) -> list[Request]:
+        """One line each; ``numbers`` tell the samples of a stage apart."""
+        return [
+            Request(
+                prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens, stop=("\n",),
+                sampling=Sampling(self.temperature, self.top_k, self.top_p),
+                seed=context.stream(problem.id, *stage, number),
+            )
+            for number in numbers
+        ]  # fmt: skip
+
+
+def overall_question(question: str) -> str:
+    """The last sentence of ``question`` that asks something, else its last one, on one line.
+
+    >>> overall_question("Ada has 3.5 kg. She eats 1 kg. How much is left? Round down.")
+    'How much is left?'
+    """
+    sentences = _SENTENCE_END.split(question.strip())
+    asking = [sentence for sentence in sentences if sentence.endswith("?")]
+    return _line((asking or sentences)[-1])
+
+
+def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
+    """What follows the last "The answer is", and without one whatever the grader reads."""
+    _, marked, said = text.rpartition(SAID)
+    return grader.extract(f"Answer: {said.lstrip(' :')}" if marked else text, answer_type)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _groups(
+    parsed: Sequence[str | None], same: Callable[[str | None, str | None], bool], *, unparsed: bool
+) -> list[list[int]]:
+    """Indices of answers that are the same as their group's first, the largest group first and the earliest
+    of equals; None has a group only if ``unparsed``."""
+    groups: list[list[int]] = []
+    for i, answer in enumerate(parsed):
+        if answer is None and not unparsed:
+            continue
+        joined = next((group for group in groups if same(parsed[group[0]], answer)), None)
+        groups.append([i]) if joined is None else joined.append(i)
+    return sorted(groups, key=len, reverse=True)
+
+
+def _candidate(end: Node) -> Candidate:
+    chain = [node.step for node in end.path[1:]]
+    last, rewards = chain[-1], [node.reward for node in end.path[1:]]
+    # The answer on a line of its own, so that it is read from the record as it was read here.
+    text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
+    return Candidate(
+        text=text, answer=last.parsed, round=last.round, reward=sum(rewards) / len(rewards),
+        generated_tokens=sum(step.tokens for step in chain),
+    )  # fmt: skip
+
+
+def _readable(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """An entry a node: its place and its counts, its question, and after its visit what came of it."""
+    number = {node: i for i, node in enumerate(nodes)}
+    entries = []
+    for node, i in number.items():
+        step, entry = node.step, {"node": i, "visits": len(node.returns), "q": round(node.value, 6)}
+        if step is not None:
+            entry |= {"parent": number[node.parent], "question": step.question}
+            entry |= {"useful": round(step.useful, 6)}
+        if step is not None and node.reward is not None:
+            entry |= {"answer": step.answer, "parsed": step.parsed, "confidence": step.confidence}
+            entry |= {"drawn": step.drawn, "reward": round(node.reward, 6), "round": step.round}
+        entries.append(entry)
+    return entries
