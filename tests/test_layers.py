@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "numerals", "latex_worker", "latex", "answers", "data", "demo", "prompts", "engines",
+    "types", "numerals", "latex_worker", "latex", "answers", "demo", "data", "prompts", "engines",
     "context", "search", "rewards", "methods", "scheduler", "evaluation", "analysis", "config", "build",
     "api", "sweep", "run", "regrade",
 )  # fmt: skip

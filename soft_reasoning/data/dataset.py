@@ -35,7 +35,8 @@ class Dataset:
         shots: exemplars in the prompt, the first ones of their source.
         exemplars: list of mappings or a YAML file (``data.exemplars.from_config``).
         exemplar_source: ``file`` (``exemplars``) or ``train`` (seeded draw from the rows of ``train``).
-        train: ``row`` (adapter ``doc -> Exemplar``) with ``path`` or ``split`` (of ``hub``), and ``where``.
+        train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, a ``hub`` of its own or a ``split`` of
+            the problems', and ``where``.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Dataset:
         if self._exemplar_source == "file":
             held = from_config(self._exemplars)
         else:
-            held = self._from_train(seed)
+            held = self.training(seed, self.shots)
         if len(held) < self.shots:
             raise UserError(
                 f"dataset.shots={self.shots}: expected as many exemplars, got {len(held)}; lower it, or set "
@@ -108,13 +109,19 @@ class Dataset:
             )
         return held[: self.shots]
 
-    def _from_train(self, seed: int) -> list[Exemplar]:
-        """Training rows in a seeded order, without those whose question is a problem's."""
+    def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
+        """The first ``count`` training rows (None: all) in a seeded order, without those whose question is
+        a problem's. Raises UserError where the benchmark has none."""
         train = self._train
         if not train.get("row"):
-            raise UserError(f"dataset.exemplar_source=train: {self.name} has no training rows; use file")
+            raise UserError(
+                f"dataset {self.name} has no training rows; take another, or dataset=custom with "
+                "dataset.train.path=<file>"
+            )
         adapter, hub = _adapter(train["row"], "dataset.train.row"), None
-        if self._hub and train.get("split"):
+        if train.get("hub"):
+            hub = Hub(**train["hub"])
+        elif self._hub and train.get("split"):
             hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
         rows = self._rows(train.get("path"), hub, "dataset.train.path")
         rows = [row for row in rows if _holds(row.doc, train.get("where") or {})]
@@ -123,11 +130,11 @@ class Dataset:
         order = torch.randperm(len(rows), generator=generator_for(seed, self.name, "exemplars")).tolist()
         held: list[Exemplar] = []
         for position in order:
+            if len(held) == count:
+                break
             exemplar = _located(rows[position], adapter, rows[position].doc)
             if exemplar.question not in asked:
                 held.append(exemplar)
-            if len(held) == self.shots:
-                break
         return held
 
     def _rows(self, path: str | None, hub: Hub | None, key: str = "dataset.path") -> list[Row]:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from soft_reasoning.data import fields
 from soft_reasoning.data.dataset import Dataset
+from soft_reasoning.data.exemplars import Exemplar
+from soft_reasoning.data.sources import read_file
+from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
+from soft_reasoning.demo.solutions import AUTHORS, equations, write
 from soft_reasoning.types import Problem, UserError
 
 SPLITS = ("validation", "test")
 FOLDER = Path(__file__).parents[1] / "demo"
+TRAINING = 2000
+"""Training problems where no number is asked for."""
+
+
+class DemoDataset(Dataset):
+    """The bundled problems; its training rows are drawn anew, since a seed is a data set."""
+
+    def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
+        """The first ``count`` problems of the train split, the same for every ``seed``, none of them in
+        another split; each is solved rightly in the way of one of the authors, drawn by weight."""
+        count = TRAINING if count is None else count
+        held_out = {row.doc["question"] for split in SPLITS for row in read_file(FOLDER / f"{split}.jsonl")}
+        rng = random.Random(SPLIT_SEEDS["train"])
+        held = []
+        for told in make_split("train", count, exclude=held_out):
+            author = rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0]
+            steps = equations(told, frozenset())
+            solution = write(steps, author.layout, rng.choice(author.openers), told.objects)
+            thought = solution.body.rpartition("\n")[0]
+            held.append(Exemplar(told.question, thought, str(solution.answer)))
+        return held
 
 
 def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -> Dataset:
@@ -19,7 +45,7 @@ def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -
     another file of the same layout. ``options`` are those of Dataset."""
     if split not in SPLITS:
         raise UserError(f"dataset.split: expected one of {', '.join(SPLITS)}, got {split!r}")
-    return Dataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), **options)
+    return DemoDataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), **options)
 
 
 def problem(row: Mapping[str, Any], index: int) -> Problem:

@@ -8,7 +8,10 @@ from hydra.utils import instantiate
 
 from soft_reasoning.config import compose_config
 from soft_reasoning.data import Dataset
+from soft_reasoning.data import dataset as dataset_module
 from soft_reasoning.data.custom import Columns, ExemplarColumns
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.demo.problems import make_split
 from soft_reasoning.types import Problem, UserError
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
@@ -190,3 +193,22 @@ def test_custom_types_and_questions_without_gold():
     for value, kind in [(True, "number"), ("nan", "number"), (float("inf"), "number"), ("maybe", "boolean")]:
         with pytest.raises(UserError, match="expected"):
             Columns("q", "a", answer_type=kind)({"q": "q", "a": value}, 0)
+
+
+def test_training_rows_of_the_bundled_problems_are_right_and_held_out():
+    dataset = demo_dataset(name="demo")
+    rows = dataset.training(0, 300)
+    assert rows == dataset.training(5, 400)[:300]
+    asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems(0)}
+    drawn = {told.question: told.answer for told in make_split("train", 300, exclude=asked)}
+    assert not asked & {row.question for row in rows}
+    assert all(int(row.answer) == drawn[row.question] for row in rows)
+    assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"
+
+
+def test_training_rows_from_a_data_set_of_their_own(jsonl, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(dataset_module, "read_hub", lambda hub: asked.append(hub) or [])
+    train = {"row": "soft_reasoning.data.gsm8k.exemplar", "hub": {"id": "a/b", "split": "train"}}
+    assert Dataset(name="x", row=ADAPTER, path=jsonl, train=train).training(0) == []
+    assert [hub.id for hub in asked] == ["a/b"]
