@@ -73,6 +73,11 @@ def _checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) ->
     return U.double(), y.double()
 
 
+def _spread(values: Tensor) -> Tensor:
+    """(b,) standard deviations of the rows, one by one: a batched sum rounds differently for each b."""
+    return torch.stack([row.std() for row in values])
+
+
 class BayesianOptimiser:
     """Fit a surrogate, score candidate points by an acquisition function, choose a batch of them.
 
@@ -137,9 +142,9 @@ class BayesianOptimiser:
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
         columns = {
             "gamma": model.information_gain,
-            "mean_spread": mean.std(-1),
+            "mean_spread": _spread(mean),
             "sd_average": sd.mean(-1),
-            "sd_spread": sd.std(-1),
+            "sd_spread": _spread(sd),
             "acquisition_spread": value.amax(-1) - value.amin(-1),
             "expected_improvement": expected_improvement(
                 chosen_mean, chosen_sd, incumbent.unsqueeze(-1)
