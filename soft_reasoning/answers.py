@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from soft_reasoning import latex, numerals
 from soft_reasoning.types import Problem, UserError
@@ -41,6 +43,8 @@ _REFUSAL = re.compile(
     r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\w")
+_UNCUT = re.compile(r"\w+(?:[.,]\w+)*|\W")
 _BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s*)?\{|\}")
 _TRUTH = {"yes": "True", "true": "True", "no": "False", "false": "False"}
 _TRUTH_WORD = re.compile(r"(?<![\w-])(?P<no>not\s+)?(?P<word>yes|no|true|false)(?![\w-])", re.IGNORECASE)
@@ -66,28 +70,43 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
     """
     _check(answer_type, ANSWER_TYPES, "answer type")
     _check(mode, MODES, "extraction")
-    read = _READERS[answer_type]
-    if mode == "strict":
-        found = _STRICT.search(text)
-        return read(found[1]) if found and found[1].strip() else None
-    if found := _MARKER.search(text):
-        # Some models leave the line of the marker empty, or hold only "$$" or "\[" on it.
-        lines = [line for line in text[found.end() :].split("\n") if re.search(r"\w", line)]
-        if lines:
-            answer = read(lines[0])
-            uncomputable = answer_type == "number" and re.search(r"\d", lines[0])
-            if answer is not None or uncomputable or _REFUSAL.search(lines[0]):
-                return answer
-    text = text[: restated.start()] if (restated := _RESTATED.search(text)) else text
-    if box := _boxed(text):
-        return read(box)
-    for pattern in (_HASHES, _PHRASE):
-        if found := pattern.search(text):
-            line = text[found.end() :].lstrip().split("\n")[0]
-            if (answer := read(line)) is not None:
-                return answer
-    last_line = text.rstrip().rpartition("\n")[2]
-    return None if _REFUSAL.search(last_line) else _closing(text, answer_type)
+    return _reading(text, answer_type, mode).answer
+
+
+def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int, int] | None:
+    """``(start, end)``: where the answer that :func:`extract` gives stands in ``text``; None without one.
+
+    It is the number, verdict, letter or phrase that was read, without the words around it.
+
+    >>> text = "10 / 4 eggs. Answer: 10/4 = $2.50 each"
+    >>> text[slice(*locate(text, "number"))]
+    '2.50'
+    """
+    _check(answer_type, ANSWER_TYPES, "answer type")
+    _check(mode, MODES, "extraction")
+    found = _reading(text, answer_type, mode)
+    if found.answer is None:
+        return None
+    start, end = found.start, found.end
+    closes = found.read is not _READERS[answer_type]
+
+    def gives(start: int, end: int) -> bool:
+        return found.read(text[start:end]) == found.answer
+
+    if closes:  # on the last of its kind
+        start = next(i for i in reversed(_cuts(text, start, end)) if gives(i, end))
+        return start, next(i for i in _cuts(text, start, end) if gives(start, i))
+    if answer_type == "number":
+        held = _held(text[start:end])
+        start, end = start + held[0], start + held[1]
+        cleaned = numerals.clean(text[start:end])
+        # "10/4" would give the 2.5 of "10/4 = 2.5" too, so that the number itself has to be reached.
+        upto = cleaned[: _first_number(cleaned).end]
+        cuts = _cuts(text, start, end)
+        end = cuts[bisect_left(cuts, True, key=lambda i: numerals.clean(text[start:i]).startswith(upto))]
+    else:
+        end = next(i for i in _cuts(text, start, end) if gives(start, i))
+    return next(i for i in reversed(_cuts(text, start, end)) if gives(i, end)), end
 
 
 def equal(
@@ -161,6 +180,9 @@ class Grader:
     def extract(self, text: str, answer_type: str) -> str | None:
         return extract(text, answer_type, mode=self.extraction)
 
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        return locate(text, answer_type, mode=self.extraction)
+
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
 
@@ -179,28 +201,95 @@ def _check(value: str, known: tuple[str, ...], what: str) -> None:
         raise UserError(f"unknown {what} '{value}'; use one of {', '.join(known)}")
 
 
-def _boxed(text: str) -> str | None:
-    r"""What the last complete ``\boxed{...}`` (or ``\fbox``) holds, braces balanced."""
+@dataclass(frozen=True)
+class _Reading:
+    """An answer, and ``text[start:end]`` that ``read`` took it from."""
+
+    answer: str | None
+    start: int = 0
+    end: int = 0
+    read: Callable[[str], str | None] | None = None
+
+
+def _reading(text: str, answer_type: str, mode: str) -> _Reading:
+    """The answer that ``text`` gives first, in the order that :func:`extract` says."""
+
+    def reading(start: int, end: int, read: Callable[[str], str | None]) -> _Reading:
+        return _Reading(read(text[start:end]), start, end, read)
+
+    read = _READERS[answer_type]
+    if mode == "strict":
+        found = _STRICT.search(text)
+        return reading(*found.span(1), read) if found and found[1].strip() else _Reading(None)
+    # Some models leave the line of the marker empty, or hold only "$$" or "\[" on it.
+    if (found := _MARKER.search(text)) and (word := _WORD.search(text, found.end())):
+        start, end = max(found.end(), text.rfind("\n", 0, word.start()) + 1), _line_end(text, word.start())
+        one = reading(start, end, read)
+        uncomputable = answer_type == "number" and re.search(r"\d", text[start:end])
+        if one.answer is not None or uncomputable or _REFUSAL.search(text[start:end]):
+            return one
+    text = text[: restated.start()] if (restated := _RESTATED.search(text)) else text
+    if (box := _box(text)) and box[0] < box[1]:
+        return reading(*box, read)
+    for pattern in (_HASHES, _PHRASE):
+        if found := pattern.search(text):
+            start = len(text) - len(text[found.end() :].lstrip())
+            if (one := reading(start, _line_end(text, start), read)).answer is not None:
+                return one
+    last_line = text.rstrip().rpartition("\n")[2]
+    if _REFUSAL.search(last_line):
+        return _Reading(None)
+    return reading(0, len(text), partial(_closing, answer_type=answer_type))
+
+
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def _cuts(text: str, start: int, end: int) -> list[int]:
+    """Where ``text[start:end]`` may be cut, in order: beside words and decimals, not inside them."""
+    edges = {start, end}
+    for found in _UNCUT.finditer(text, start, end):
+        edges.update(found.span())
+    return sorted(edges)
+
+
+def _box(text: str) -> tuple[int, int] | None:
+    r"""Where the content of the last complete ``\boxed{...}`` (or ``\fbox``) stands, braces balanced."""
     held, last, opened = None, -1, []  # opened: where each open brace's content starts, -1 if not a box's
     for found in _BRACE.finditer(text):
         if found.group() != "}":
             opened.append(found.end() if found["box"] else -1)
         elif opened and (start := opened.pop()) > last:
-            held, last = text[start : found.start()], start
+            held, last = (start, found.start()), start
     return held
 
 
+def _boxed(text: str) -> str | None:
+    """What that box holds."""
+    return text[slice(*box)] if (box := _box(text)) else None
+
+
+def _held(span: str) -> tuple[int, int]:
+    """The part of a span before a restated question, and of that the box alone where one holds anything."""
+    end = restated.start() if (restated := _RESTATED.search(span)) else len(span)
+    box = _box(span[:end])
+    return box if box and box[0] < box[1] else (0, end)
+
+
 def _unwrapped(span: str) -> str:
-    """A span before a restated question, and of that the box alone where there is one."""
-    span = span[: restated.start()] if (restated := _RESTATED.search(span)) else span
-    return _boxed(span) or span
+    return span[slice(*_held(span))]
 
 
 def _number(span: str) -> str | None:
-    span = numerals.clean(_unwrapped(span))
-    refusal = _REFUSAL.search(span)
-    value = numerals.first_value(span[: refusal.start()] if refusal else span)
-    return None if value is None else numerals.canonical(value)
+    found = _first_number(numerals.clean(_unwrapped(span)))
+    return None if found is None or found.value is None else numerals.canonical(found.value)
+
+
+def _first_number(cleaned: str) -> numerals.Number | None:
+    refusal = _REFUSAL.search(cleaned)
+    return numerals.first(cleaned[: refusal.start()] if refusal else cleaned)
 
 
 def _boolean(span: str) -> str | None:

@@ -145,11 +145,11 @@ def _negative(text: str, found: re.Match[str]) -> bool:
     return bool(before) and before[-1] in ":=≈({[$"  # "= - 5" is negative; "5 cats - 3 cats", "- 5" are not
 
 
-def first_value(text: str) -> Fraction | None:
+def first(text: str) -> Number | None:
     """The number that a cleaned ``text`` states first: the last plain one of its chain of equalities.
 
-    >>> str(first_value("10 - 5 = 5, as 3 + 2 = 5")), str(first_value("20 eggs, since 4 * 5 = 20"))
-    ('5', '20')
+    >>> first("10 - 5 = 5, as 3 + 2 = 5").start, first("20 eggs, since 4 * 5 = 20").start
+    (9, 0)
     """
     numbers = list(find(text))
     if not numbers:
@@ -167,7 +167,7 @@ def first_value(text: str) -> Fraction | None:
             chain.append((inside[0], bool(_OPERATOR.search(text, inside[0].end, stop))))
         start = equals.end() if equals else end
     plain = [number for number, expression in chain if not expression]
-    return (plain or [number for number, _ in chain] or numbers)[-1 if plain else 0].value
+    return (plain or [number for number, _ in chain] or numbers)[-1 if plain else 0]
 
 
 def last_value(text: str) -> Fraction | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, vote
+from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, locate, vote
 from soft_reasoning.numerals import canonical, whole_value
 from soft_reasoning.types import Problem, UserError
 
@@ -233,11 +233,39 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".joi
 PLAIN_TYPES = [kind for kind in ANSWER_TYPES if kind != "latex"]
 
 
+PLACES = {
+    "Answer: [18].": "number",
+    "16 - 3 = 13, so 13 * 2 = 26.\nAnswer: $[26.00] a day\nQuestion: 9?": "number",
+    "Answer: 10/4 = 5/2 = [2.5]": "number",
+    "Answer: [20] eggs, since 4 * 5 = 20": "number",
+    "Answer: **[−7]**": "number",
+    "It is \\boxed{[\\frac{3}{4}]} of 8": "number",
+    "The answer is [5 million] of 7": "number",
+    "She has 3 + 4 = 7, of which [5] are left.": "number",
+    "Ann says yes. Answer: [No], he is": "boolean",
+    "First no. So it is [yes].": "boolean",
+    "Answer: Definitely ([D])": "choice",
+    "\\boxed{[x^{2} + 1]}": "latex",
+    "Answer: [New York]. A city.": "text",
+}
+
+
+@pytest.mark.parametrize(("marked", "answer_type"), PLACES.items())
+def test_the_place_of_an_answer(marked, answer_type):
+    text = marked.replace("[", "").replace("]", "")
+    assert locate(text, answer_type) == (marked.index("["), marked.index("]") - 1)
+
+
 @patient
 @given(TEXTS, st.sampled_from(ANSWER_TYPES), st.sampled_from(["strict", "flexible"]))
 def test_extraction_of_anything(text, answer_type, mode):
     answer = extract(text, answer_type, mode=mode)
     assert answer is None or answer == answer.strip() != ""
+    place = locate(text, answer_type, mode=mode)
+    assert (place is None) == (answer is None)
+    if place is not None and answer_type == "number":
+        held = text[slice(*place)]
+        assert answer in (extract(held, "number"), extract(f"Answer: {held}", "number"))
     if answer is not None and answer_type in ("number", "boolean", "choice"):
         assert extract(f"Answer: {answer}", answer_type, mode=mode) == answer
         assert equal(answer, answer, answer_type)
