@@ -16,9 +16,15 @@ MEND = "give a local folder (model.path=/path/to/model), or a hub name you have 
 
 
 def resolve(path: str) -> str:
-    """The folder of the bundled model for ``demo``; ``path`` itself otherwise."""
+    """The folder of the bundled model for ``demo``; ``path`` itself otherwise, if it is a folder that is
+    there or a hub name."""
     if path != DEMO:
-        return str(path)
+        name = str(path)
+        if not name.startswith((".", "/", "~")):
+            return name
+        if not Path(name).expanduser().is_dir():
+            raise UserError(f"expected a folder with a model at model.path, found none at {name}; {MEND}")
+        return str(Path(name).expanduser())
     if not (DEMO_FOLDER / "config.json").exists():
         raise UserError(f"expected the bundled model in {DEMO_FOLDER}, found none; reinstall the package")
     return str(DEMO_FOLDER)
@@ -49,9 +55,6 @@ def load(
 ) -> tuple[Any, Any]:
     """``(model, tokenizer)``, in evaluation mode on ``device`` (or as ``device_map`` spreads it)."""
     name = resolve(path)
-    if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
-        raise UserError(f"expected a folder with a model at model.path, found none at {name}; {MEND}")
-    name = str(Path(name).expanduser()) if name.startswith("~") else name
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
     options: dict[str, Any] = {"dtype": dtype_of(dtype, device), **common}
     if attn_implementation:
@@ -67,7 +70,7 @@ def load(
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
         model = AutoModelForCausalLM.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError, KeyError) as error:
-        raise UserError(_why(name, error)) from error
+        raise UserError(why(name, error)) from error
     if "device_map" not in options:
         model = model.to(device)
     return model.eval(), tokenizer
@@ -93,7 +96,7 @@ def _quantization(asked: dict[str, Any] | str) -> Any:
     return BitsAndBytesConfig(**asked)
 
 
-def _why(name: str, error: Exception) -> str:
+def why(name: str, error: Exception) -> str:
     """One line for an error of ``from_pretrained``: what was expected, what came, how to mend it."""
     text = " ".join(str(error).split())
     low = text.lower()
