@@ -36,10 +36,10 @@ def truth(text: str) -> str | None:
 @dataclass(frozen=True)
 class ReleasedGrader(Grader):
     """Reads a candidate's number as the first digits after "Answer:", commas removed, the minus lost; a
-    boolean by substring; other types as :class:`~soft_reasoning.answers.Grader` does."""
+    boolean by substring. Other types, and all of them under ``strict``, as Grader does."""
 
     def extract(self, text: str, answer_type: str) -> str | None:
-        if answer_type not in ("number", "boolean"):
+        if self.extraction == "strict" or answer_type not in ("number", "boolean"):
             return super().extract(text, answer_type)
         held = after_marker(text)
         if held is None:
