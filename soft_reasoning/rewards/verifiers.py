@@ -195,6 +195,11 @@ class _Generate:
     def _read(self, text: str, answer_type: str, context) -> str | None:
         return context.grader.extract(text, answer_type)
 
+    def answer_alone(self, problem, context, *, stage):
+        """Solve with no candidate shown: each sample's completion, answer and weight."""
+        completions = yield Generate(self._requests(problem.without_gold(), (), context, stage, ()))
+        return [(c, self._read(c.text, problem.answer_type, context), self._weight(c)) for c in completions]
+
     def _judge(self, text, candidates, problem, context):
         answer = self._read(text, problem.answer_type, context)
         equal = context.grader.equal
