@@ -136,17 +136,22 @@ class Prompts:
         *,
         shots: int | None = None,
         brief: bool = False,
+        room: int | None = None,
     ) -> Prompt:
         """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``, after
-        ``shots`` worked reviews (None: all there are); ``brief`` says that they are answers alone."""
+        ``shots`` worked reviews; ``brief`` says that they are answers alone. ``shots`` None is all there are,
+        or as many as leave the prompt within ``room`` tokens."""
         if kind not in self.wording.reviews:
             known = ", ".join(sorted(self.wording.reviews)) or "none"
             raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
         wording = self.wording.reviews[kind]
-        return self._build(
-            f"{kind} {shots} {brief}", wording.opening(shots, brief), wording.ask, "",
-            question=_question(problem), solutions=wording.listed(solutions),
-        )  # fmt: skip
+        asked = {"question": _question(problem), "solutions": wording.listed(solutions)}
+        for fewer in range(len(wording.exemplars) if shots is None else shots, -1, -1):
+            opening = wording.opening(fewer, brief)
+            prompt = self._build(f"{kind} {fewer} {brief}", opening, wording.ask, "", **asked)
+            if shots is not None or room is None or len(prompt.ids) <= room:
+                break
+        return prompt
 
     def task(
         self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str

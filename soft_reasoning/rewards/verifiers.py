@@ -88,10 +88,10 @@ class ModelVerifier:
     """Shared by the four verifiers of the paper: prompts, samples, token limit.
 
     ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone. ``shots`` worked
-    reviews stand before it (None: all that the prompt has). ``samples`` > 1 draws that many judgements at
-    ``temperature``; a score is the share of them that call the candidate right. ``confidence`` weights
-    each judgement, and its answer in a final vote, by the probability that the model gave to what it
-    wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
+    reviews stand before it (None: all that the prompt has and the context has room for). ``samples`` > 1
+    draws that many judgements at ``temperature``; a score is the share of them that call the candidate right.
+    ``confidence`` weights each judgement, and its answer in a final vote, by the probability that the model
+    gave to what it wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
     """
 
     name: str
@@ -121,7 +121,10 @@ class ModelVerifier:
     ) -> list[Request]:
         brief = self.show == "answer"
         texts = [*self._recalled(earlier), *(f"Answer: {c.answer}" if brief else c.text for c in shown)]
-        prompt = context.prompts.review(self.name, problem, texts, shots=self.shots, brief=brief)
+        prompt = context.prompts.review(
+            self.name, problem, texts, shots=self.shots, brief=brief,
+            room=context.engine.context_length - self.max_new_tokens,
+        )  # fmt: skip
         base = Request(
             prompt_ids=prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens,
             stop=context.prompts.stop, role="verifier",

@@ -85,6 +85,18 @@ def test_shots_and_answers_alone():
         text(shots=6)
 
 
+def test_as_many_worked_reviews_as_there_is_room_for():
+    made = prompts()
+
+    def length(shots=None, room=None):
+        return len(made.review("multi_generate", PROBLEM, ["Answer: 5"], shots=shots, room=room).ids)
+
+    whole, two = length(), length(shots=2)
+    assert length(room=whole) == whole and length(room=whole - 1) == length(shots=4)
+    assert length(room=two) == two and length(room=1) == length(shots=0)
+    assert length(shots=2, room=1) == two, "a number that was asked for stays"
+
+
 def test_all_problems_share_the_worked_reviews():
     made = prompts()
     one = made.review("multi_generate", PROBLEM, ["Answer: 5"])

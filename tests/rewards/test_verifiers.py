@@ -32,7 +32,7 @@ class Prompts:
     def __init__(self):
         self.asked = []
 
-    def review(self, kind, problem, solutions, *, shots, brief):
+    def review(self, kind, problem, solutions, *, shots, brief, room):
         assert problem.gold is None, "a verifier must not see the gold answer"
         self.asked.append((kind, list(solutions)))
         self.options = (shots, brief)
@@ -43,7 +43,10 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=()):
     """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
     text may come with its tokens' log-probabilities."""
     prompts = Prompts()
-    context = SimpleNamespace(prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage))
+    context = SimpleNamespace(
+        prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
+        engine=SimpleNamespace(context_length=1000),
+    )  # fmt: skip
     steps = verifier.verify(problem, candidates, context, stage="round-0", earlier=earlier)
     requests = []
     try:
