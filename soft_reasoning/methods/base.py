@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from soft_reasoning.context import Context
-from soft_reasoning.types import Candidate, Completion, Problem, Result, Wish
+from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Sampling, Wish
 
 
 class Method(Protocol):
@@ -33,3 +33,22 @@ def read_candidate(completion: Completion, problem: Problem, context: Context, r
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
     )
+
+
+def sampled(
+    problem: Problem, context: Context, sampling: Sampling, count: int, max_new_tokens: int
+) -> list[Request]:
+    """``count`` requests for a solution, each on a stream of its own, the same for every method: methods
+    that sample alike draw the very same solutions."""
+    prompt = context.prompts.solve(problem)
+    return [
+        Request(
+            prompt.ids,
+            shared=prompt.shared,
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            stop=context.prompts.stop,
+            seed=context.stream(problem.id, "sample", i),
+        )
+        for i in range(count)
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.methods.base import read_candidate
-from soft_reasoning.types import Generate, Request, Result, Sampling, UserError
+from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.types import Generate, Result, Sampling, UserError
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,7 @@ class SelfConsistency:
                             "method=cot is the greedy one")  # fmt: skip
 
     def solve(self, problem, context):
-        prompt = context.prompts.solve(problem)
-        requests = [
-            Request(
-                prompt.ids,
-                shared=prompt.shared,
-                sampling=Sampling(self.temperature, self.top_k, self.top_p),
-                max_new_tokens=self.max_new_tokens,
-                stop=context.prompts.stop,
-                seed=context.stream(problem.id, "sample", i),
-            )
-            for i in range(self.samples)
-        ]
-        completions = yield Generate(requests)
+        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
         candidates = tuple(read_candidate(c, problem, context) for c in completions)
         return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)

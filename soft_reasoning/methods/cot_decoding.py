@@ -1,0 +1,171 @@
+"""CoT-decoding: one path for each of the likeliest first tokens (Wang and Zhou 2024; SPEC 4).
+
+A path's confidence Delta is the mean, over the tokens of its answer, of p(likeliest) - p(second likeliest).
+The probabilities are those of the model after each prefix, asked for as next-token logits: exact on every
+engine without any of them keeping more than the chosen token's log-probability, at the price of reading the
+path once more. Only tokens that overlap the answer's characters count; the reasoning's do not.
+"""
+
+from __future__ import annotations
+
+import os.path
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import fsum
+from typing import Any
+
+import torch
+
+from soft_reasoning.engines.text import decode, finish
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.types import (
+    GREEDY,
+    Candidate,
+    Completion,
+    Generate,
+    NextLogits,
+    Prompt,
+    Request,
+    Result,
+    Sampling,
+    UserError,
+)
+
+CONTINUATIONS = ("sample", "greedy")
+AGGREGATES = ("majority", "delta_sum", "delta_max")
+AT_ONCE = 8
+"""Prefixes of one problem read together: a row of logits is as long as the vocabulary, and many problems
+are in work at a time."""
+
+
+@dataclass(frozen=True)
+class CotDecoding:
+    """The ``paths`` (k) likeliest first tokens, enumerated, each continued by a ``sample`` (at
+    ``temperature``, ``top_k`` and ``top_p``) or ``greedy``.
+
+    ``aggregate`` "majority" counts paths, "delta_sum" adds up the Deltas of the paths that agree, "delta_max"
+    takes the answer of the most confident path; a tie goes to the likelier first token. Paths without an
+    answer do not count. Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority; the
+    original continues 10 greedily and sums Deltas.
+    """
+
+    paths: int = 5
+    continuation: str = "sample"
+    aggregate: str = "majority"
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = 300
+    name: str = "cot_decoding"
+
+    def __post_init__(self) -> None:
+        if self.paths < 1:
+            raise UserError(f"method.paths: expected at least 1, got {self.paths}")
+        for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
+            if getattr(self, key) not in known:
+                raise UserError(
+                    f"method.{key}: expected one of {', '.join(known)}, got {getattr(self, key)!r}"
+                )
+        if self.continuation == "sample" and self.temperature <= 0:
+            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
+                            "use method.continuation=greedy")  # fmt: skip
+
+    def solve(self, problem, context):
+        prompt = context.prompts.solve(problem)
+        [logits] = yield NextLogits([prompt.ids], role="first_token")
+        if self.paths > len(logits):
+            raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
+        # Stable, so that tied tokens fall in the same order on every engine.
+        order = logits.double().sort(descending=True, stable=True).indices[: self.paths]
+        scores = logits.double().log_softmax(-1)[order].tolist()
+        starts = [
+            _path(prompt, (token,), (score,), context)
+            for token, score in zip(order.tolist(), scores, strict=True)
+        ]
+        paths = yield from self._continued(problem, prompt, starts, context)
+        candidates = tuple(read_candidate(path, problem, context) for path in paths)
+        deltas = None
+        if self.aggregate != "majority":
+            deltas = yield from _deltas(problem, prompt, paths, context)
+        trace: dict[str, Any] = {
+            "round": 0,
+            "first_tokens": [context.engine.tokenizer.decode([p.token_ids[0]]) for p in paths],
+            "deltas": deltas,
+        }
+        return Result(self._answer(candidates, deltas, problem, context), candidates, (trace,))
+
+    def _continued(self, problem, prompt: Prompt, starts: Sequence[Completion], context):
+        """``starts`` written to their ends; one that is over with its first token stays as it is."""
+        room = min(self.max_new_tokens, context.engine.context_length - len(prompt.ids)) - 1
+        open_ = [i for i, start in enumerate(starts) if room > 0 and start.finish_reason == "length"]
+        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        rests = yield Generate(
+            [
+                Request(
+                    prompt.ids + starts[i].token_ids,
+                    shared=prompt.shared,
+                    sampling=sampling if self.continuation == "sample" else GREEDY,
+                    max_new_tokens=room,
+                    stop=context.prompts.stop,
+                    seed=context.stream(problem.id, "sample", i),
+                )
+                for i in open_
+            ]
+        )
+        paths = list(starts)
+        for i, rest in zip(open_, rests, strict=True):
+            ids, logprobs = starts[i].token_ids + rest.token_ids, starts[i].logprobs + rest.logprobs
+            paths[i] = _path(prompt, ids, logprobs, context)
+        return paths
+
+    def _answer(
+        self, candidates: Sequence[Candidate], deltas: Sequence[float | None] | None, problem, context
+    ) -> str | None:
+        answers = [c.answer for c in candidates]
+        weights = None if deltas is None else [delta or 0.0 for delta in deltas]
+        if self.aggregate != "delta_max":
+            return context.grader.vote(answers, problem.answer_type, weights)
+        parsed = [i for i, answer in enumerate(answers) if answer is not None]
+        best = max(parsed, key=weights.__getitem__, default=None)
+        return None if best is None else answers[best]
+
+
+def _path(prompt: Prompt, ids: tuple[int, ...], logprobs: tuple[float, ...], context) -> Completion:
+    """The completion that ``ids`` are, first token included: a stop string may begin in it."""
+    count, text, reason = finish(
+        context.engine.tokenizer, ids, stop=context.prompts.stop, eos=context.engine.eos_ids
+    )
+    return Completion(ids[:count], logprobs[:count], text, reason, prompt_tokens=len(prompt.ids))
+
+
+def _deltas(problem, prompt: Prompt, paths: Sequence[Completion], context):
+    """Each path's Delta in [0, 1]; None for a path whose answer has no place in it."""
+    where = []
+    for path in paths:
+        span = context.grader.locate(path.text, problem.answer_type)
+        where.append(range(0) if span is None else tokens_of(span, path, context.engine.tokenizer))
+    prefixes = [prompt.ids + path.token_ids[:i] for path, at in zip(paths, where, strict=True) for i in at]
+    margins: list[float] = []
+    for start in range(0, len(prefixes), AT_ONCE):
+        logits = yield NextLogits(prefixes[start : start + AT_ONCE], role="delta")
+        first, second = torch.topk(logits.double().softmax(-1), 2).values.unbind(-1)
+        margins += (first - second).tolist()
+    rest = iter(margins)
+    return [fsum(islice(rest, len(at))) / len(at) if at else None for at in where]
+
+
+def tokens_of(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:
+    """Which tokens of ``completion`` overlap the characters ``span`` of its text."""
+    start, end = span
+    ids, text = completion.token_ids, completion.text
+
+    def begins(i: int) -> int:
+        # What the tokens before i share with the text: part of a character decodes to something else.
+        return len(os.path.commonprefix([decode(tokenizer, ids[:i]), text]))
+
+    every = range(len(ids))
+    # The token that holds the start may begin before it, and several may hold parts of one character.
+    first = min(bisect_left(every, start, key=begins), bisect_right(every, start, key=begins) - 1)
+    return range(first, bisect_left(every, end, key=begins))

@@ -1,0 +1,45 @@
+"""FIRE: a very hot first token, then ordinary sampling and a majority vote (Chen et al. 2024; SPEC 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.types import Generate, Result, Sampling, UserError
+
+
+@dataclass(frozen=True)
+class Fire:
+    """``samples`` solutions whose first token is drawn at ``first_temperature`` from the ``first_top_k``
+    likeliest, in proportion to softmax(logits / first_temperature), and the rest as self-consistency does.
+
+    At temperature 30 the draw is nearly uniform, so that without ``first_top_k`` (0) it runs over the whole
+    vocabulary. A first token that ends the sequence leaves an empty solution, which does not vote.
+    """
+
+    samples: int = 5
+    first_temperature: float = 30.0
+    first_top_k: int = 50
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = 300
+    name: str = "fire"
+    independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UserError(f"method.samples: expected at least 1, got {self.samples}")
+        for key in ("first_temperature", "temperature"):
+            if getattr(self, key) <= 0:
+                raise UserError(f"method.{key}: expected more than 0, got {getattr(self, key)}; "
+                                "method=cot is the greedy one")  # fmt: skip
+
+    def solve(self, problem, context):
+        sampling = Sampling(
+            self.temperature, self.top_k, self.top_p, self.first_temperature, self.first_top_k
+        )
+        completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
+        candidates = tuple(read_candidate(c, problem, context) for c in completions)
+        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
