@@ -234,12 +234,12 @@ def _readable(nodes: Sequence[Node]) -> list[dict[str, Any]]:
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():
-        step, entry = node.step, {"node": i, "visits": len(node.returns), "q": round(node.value, 6)}
+        step, entry = node.step, {"node": i, "visits": len(node.returns), "q": node.value}
         if step is not None:
             entry |= {"parent": number[node.parent], "question": step.question}
-            entry |= {"useful": round(step.useful, 6)}
+            entry |= {"useful": step.useful}
         if step is not None and node.reward is not None:
             entry |= {"answer": step.answer, "parsed": step.parsed, "confidence": step.confidence}
-            entry |= {"drawn": step.drawn, "reward": round(node.reward, 6), "round": step.round}
+            entry |= {"drawn": step.drawn, "reward": node.reward, "round": step.round}
         entries.append(entry)
     return entries

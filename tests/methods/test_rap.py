@@ -1,0 +1,317 @@
+"""Reasoning via planning on scripted models: the tree, its rewards and its answer, worked out by hand."""
+
+import hashlib
+import json
+import math
+import re
+
+import pytest
+import torch
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.demo.problems import make_split
+from soft_reasoning.demo.prompts import steps_prompt
+from soft_reasoning.demo.solutions import FINAL_CUE, final_question
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Completion, Problem, UserError
+
+PROBLEM = Problem("p", "Ada has 3 apples. She eats some. How many are left?", "5")
+LAST = f"{FINAL} How many are left?"
+
+
+def says(*numbers):
+    return [f"So it is. The answer is {n}." for n in numbers]
+
+
+class Scripted(FakeEngine):
+    """Writes what ``table`` holds under what follows "Steps:", one text after the other; a usefulness is
+    split over the spellings of Yes and No."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = {key: list(texts) if isinstance(texts, list) else texts for key, texts in table.items()}
+        self.batches = []
+
+    def _key(self, ids):
+        return self.tokenizer.decode(ids).split("Steps:\n")[1]
+
+    def generate(self, requests):
+        self.batches.append(len(requests))
+        texts = [self.table[self._key(r.prompt_ids)].pop(0) for r in requests]
+        assert len({r.seed for r in requests}) == len(requests)
+        return [self._completion(r, t) for r, t in zip(requests, texts, strict=True)]
+
+    def next_token_logits(self, prompts, ids=None):
+        assert [self.tokenizer.decode([i]) for i in ids] == ["Yes", " Yes", "No", " No"]
+        p = torch.tensor([[self.table[self._key(ids)]] for ids in prompts], dtype=torch.float64)
+        return torch.cat([p / 3, p * 2 / 3, (1 - p) / 2, (1 - p) / 2], dim=1).log().float()
+
+    def _completion(self, request, text):
+        ids = tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return Completion(ids, (0.0,) * len(ids), text, "stop", len(request.prompt_ids))
+
+
+def run(engine, problems=(PROBLEM,), max_live=64, **changes):
+    config = compose_config(
+        ["engine=fake", "method=rap", *(f"method.{key}={value}" for key, value in changes.items())]
+    )
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(problems, method, context, max_live=max_live)}
+
+
+A = "Q: a?\nA: So it is. The answer is 1.\n"
+C = "Q: c?\nA: So it is. The answer is 2.\n"
+B = "Q: b?\nA: So it is. The answer is 8.\n"
+TABLE = {
+    "Q:": [" a?", " b?"],
+    "Q: a?\nUseful:": 0.64,
+    "Q: b?\nUseful:": 0.36,
+    "Q: a?\nA:": says(1, 1),  # agree at once
+    f"{A}Q:": [" c?", " c?"],  # one sub-question, asked twice
+    f"{A}Q: c?\nUseful:": 0.25,
+    f"{A}Q: c?\nA:": says(2, 3, 2, 4),  # a tie, then half of four
+    f"{A}{C}Q: {LAST}\nUseful:": 0.81,  # forced: the third of three
+    f"{A}{C}Q: {LAST}\nA:": says(5, 5),
+    "Q: b?\nA:": says(7, 8, 7, 8, 9, 8),  # a tie, a tie, then half of six
+    f"{B}Q:": [" How many are left?", f" {FINAL} what?"],  # both are the final question
+    f"{B}Q: {LAST}\nUseful:": 0.49,
+    f"{B}Q: {LAST}\nA:": says(5, 6, 6, 6.0),  # a tie, then three of four
+}
+SMALL = {"actions": 2, "answers": 6, "depth": 3, "iterations": 3}
+
+
+def test_the_tree_that_the_script_tells():
+    engine = Scripted(TABLE)
+    result = run(engine, **SMALL)["p"]
+    tree = {(entry.get("question"), entry.get("parent")): entry for entry in result.trace}
+    root, a, b = tree[None, None], tree["a?", 0], tree["b?", 0]
+    c = tree["c?", a["node"]]
+    long, short = tree[LAST, c["node"]], tree[LAST, b["node"]]
+    assert len(result.trace) == 6 and json.loads(json.dumps(result.trace)) == list(result.trace)
+    visited = (a, c, long, b, short)
+    assert [e["useful"] for e in visited] == pytest.approx([0.64, 0.25, 0.81, 0.36, 0.49])
+    assert [e["confidence"] for e in visited] == [1, 0.5, 1, 0.5, 0.75]
+    assert [e["drawn"] for e in visited] == [2, 4, 2, 6, 4]
+    assert [e["parsed"] for e in visited] == ["1", "2", "5", "8", "6"]
+    # sqrt(useful * confidence)
+    rewards = [0.8, math.sqrt(0.125), 0.9, math.sqrt(0.18), math.sqrt(0.3675)]
+    assert [e["reward"] for e in visited] == pytest.approx(rewards)
+    # Expected: a 0.716, b 0.537, so a first. Second: ln 1 = 0, and a's 0.685 beats b's 0.537, down to the
+    # end that is known. Third: a 0.685 + sqrt(ln 2 / 2) = 1.273, b 0.537 + sqrt(ln 2) = 1.369.
+    assert [e["round"] for e in visited] == [0, 0, 0, 2, 2]
+    assert [e["visits"] for e in (root, *visited)] == [3, 2, 2, 2, 1, 1]
+    q = [sum(rewards[:3]) / 4, sum(rewards[:3]) / 3, sum(rewards[1:3]) / 2, 0.9]
+    q += [sum(rewards[3:]) / 2, rewards[4]]
+    assert [e["q"] for e in (root, *visited)] == pytest.approx(q)
+
+
+def test_answer_candidates_and_usage():
+    engine = Scripted(TABLE)
+    result = run(engine, **SMALL)["p"]
+    assert result.answer == "5"  # 0.8 + 0.354 + 0.9 against 0.424 + 0.606
+    assert [(c.answer, c.round) for c in result.candidates] == [("5", 0), ("6", 2)]
+    assert result.candidates[0].reward == pytest.approx((0.8 + math.sqrt(0.125) + 0.9) / 3)
+    assert result.candidates[0].text == "So it is. The answer is 5.\nAnswer: 5"
+    texts = [" a?", *says(1), " c?", *says(2), *says(5)]
+    count = sum(len(engine.tokenizer.encode(t, add_special_tokens=False)) for t in texts)
+    assert result.candidates[0].generated_tokens == count
+    assert engine.batches == [2] * 12
+    assert result.usage["candidate"].sequences == 24 and result.usage["verifier"].sequences == 5
+    assert not any(texts for texts in engine.table.values() if isinstance(texts, list))
+
+
+def test_chains_that_agree_outvote_the_best_one():
+    steps = {q: f"Q: {q}\nA: So it is. The answer is 1.\n" for q in ("a?", "b?", "c?")}
+    table = {"Q:": [" a?", " b?", " c?"]}
+    for q, useful, said in (("a?", 0.5, 9), ("b?", 0.49, 4), ("c?", 0.48, 4)):
+        table |= {f"Q: {q}\nUseful:": useful, f"Q: {q}\nA:": says(1, 1)}
+        table |= {f"{steps[q]}Q: {LAST}\nUseful:": useful, f"{steps[q]}Q: {LAST}\nA:": says(said, said)}
+    result = run(Scripted(table), actions=3, depth=2, iterations=9, exploration=5)["p"]
+    assert [c.answer for c in result.candidates] == ["9", "4", "4"]
+    assert result.answer == "4"
+
+
+def test_the_only_sub_question_of_a_chain_of_one_is_the_final_one():
+    engine = Scripted({f"Q: {LAST}\nUseful:": 1.0, f"Q: {LAST}\nA:": ["Who knows?", *says(7, 7, 7)]})
+    result = run(engine, depth=1, iterations=2)["p"]
+    assert engine.batches == [2, 2] and result.answer == "7"
+    assert result.trace[1]["confidence"] == 0.75 and result.trace[1]["visits"] == 2
+
+
+def test_a_model_that_asks_nothing_gets_the_final_question():
+    engine = Scripted({"Q:": ["", " \n"], f"Q: {LAST}\nUseful:": 0.5, f"Q: {LAST}\nA:": says(7, 7)})
+    assert run(engine, actions=2, iterations=1)["p"].answer == "7"
+
+
+@pytest.mark.parametrize("kind, drawn, confidence", [("boolean", 2, 0.5), ("number", 4, 0.75)])
+def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for(kind, drawn, confidence):
+    texts = ["The answer is 1727.", "I do not know."] + ["The answer is 1727."] * 2
+    step = "Q: when?\nA: The answer is 1727.\n"
+    told = {f"{step}Q: {LAST}\nUseful:": 0.5, f"{step}Q: {LAST}\nA:": ["The answer is 1, yes."] * 2}
+    engine = Scripted({"Q:": [" when?"], "Q: when?\nUseful:": 0.5, "Q: when?\nA:": texts, **told})
+    problem = Problem("p", PROBLEM.question, answer_type=kind)
+    result = run(engine, [problem], actions=1, depth=2, iterations=1)["p"]
+    assert (result.trace[1]["drawn"], result.trace[1]["confidence"]) == (drawn, confidence)
+    assert result.trace[1]["parsed"] == "1727"
+    assert result.answer == {"boolean": "True", "number": "1"}[kind]
+
+
+class Hashed(Scripted):
+    """Everything is drawn by a hash of prompt and seed."""
+
+    def __init__(self):
+        super().__init__({})
+
+    def _draw(self, *what):
+        return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:4], "little")
+
+    def generate(self, requests):
+        return [self._completion(r, self._text(r)) for r in requests]
+
+    def _text(self, request):
+        draw = self._draw(request.prompt_ids, request.seed)
+        if self.tokenizer.decode(request.prompt_ids).endswith("Q:"):
+            return (" How many first?", " How many then?", " What else?", f" {LAST}")[draw % 4]
+        return ("Hard to say.", *says(1, 2, 3))[draw % 4]
+
+    def next_token_logits(self, prompts, ids=None):
+        yes = torch.tensor([self._draw(p) % 100 / 10 - 5 for p in prompts])
+        return torch.stack([yes, yes, -yes, -yes], dim=1)
+
+
+@pytest.fixture(scope="module")
+def forest():
+    problems = [Problem(f"p{i}", f"Ada has {i} apples. How many are left?") for i in range(12)]
+    return problems, run(Hashed(), problems)
+
+
+def test_batched_and_one_at_a_time_are_the_same(forest):
+    problems, together = forest
+    assert run(Hashed(), problems, max_live=1) == together
+    assert run(Hashed(), problems[::-1], max_live=5) == together
+    assert len({r.answer for r in together.values()}) > 1
+
+
+def test_what_must_hold_of_every_tree(forest):
+    for result in forest[1].values():
+        children, totals = {}, {}
+        for entry in result.trace[1:]:
+            children.setdefault(entry["parent"], []).append(entry)
+            level, above = 1, entry
+            while above["parent"]:
+                level, above = level + 1, result.trace[above["parent"]]
+            assert (level == 5) <= entry["question"].startswith(FINAL)
+            confidence = entry.get("confidence", 0.8)
+            expected = math.sqrt(entry["useful"] * confidence)
+            assert entry.get("reward", entry["q"]) == pytest.approx(expected, abs=1e-12)
+            assert (entry["visits"] > 0) == ("answer" in entry) and entry.get("drawn", 2) in (2, 4, 6, 8)
+
+        def below(entry, children=children, totals=totals):
+            if not entry["visits"]:
+                return set()
+            under = children.get(entry["node"], [])
+            assert len({e["question"] for e in under}) == len(under) <= 4
+            assert bool(under) != entry.get("question", "").startswith(FINAL)
+            if under:
+                assert entry["visits"] == sum(e["visits"] for e in under)
+            found = set().union(*map(below, under)) if under else {entry["parsed"]}
+            for answer in found:
+                totals[answer] = totals.get(answer, 0) + entry.get("reward", 0)
+            return found
+
+        below(result.trace[0])
+        assert result.trace[0]["visits"] == 10
+        totals.pop(None, None)
+        assert result.answer == max(totals, key=totals.get)
+        for candidate in result.candidates:
+            for mode in ("flexible", "strict"):
+                assert Grader(extraction=mode).extract(candidate.text, "number") == candidate.answer
+
+
+def test_on_the_shipped_fake_engine():
+    engine = build_engine(compose_config(["engine=fake"]))
+    result = run(engine, iterations=2, max_new_tokens=30)["p"]
+    assert result.answer is not None and result.usage["verifier"].sequences > 2
+
+
+@pytest.mark.parametrize(
+    "text, kind, answer",
+    [
+        ("The answer is 3. Wait. The answer is $1,200.", "number", "1200"),
+        ("5 + 6 = 11, so the answer is 11.", "number", "11"),
+        ("The answer is about 45 centimetres.", "text", "about 45 centimetres"),
+        ("They share it. The answer is: yes.", "boolean", "True"),
+        ("Nobody knows.", "text", None),
+    ],
+)
+def test_reading_an_answer(text, kind, answer):
+    assert read_answer(text, kind, Grader()) == answer
+
+
+def test_the_overall_question_of_the_bundled_problems_is_that_of_their_training():
+    assert FINAL == FINAL_CUE
+    for problem in make_split("test", 100):
+        assert overall_question(problem.question) == final_question(problem)
+    assert overall_question("What is 2 + 2") == "What is 2 + 2"
+    assert (
+        overall_question("Find it.\nHow many did Mr. J. Doe\nbuy? Round.") == "How many did Mr. J. Doe buy?"
+    )
+
+
+def texts(prompt, engine):
+    context = build_context(compose_config(["engine=fake", "method=rap", f"prompt={prompt}"]), engine)
+
+    def text(kind, steps, **fields):
+        return engine.tokenizer.decode(context.prompts.task(kind, PROBLEM, steps, **fields).ids[1:])
+
+    return text
+
+
+def test_the_bundled_models_prompts_are_those_of_its_training():
+    text, steps = (
+        texts("demo", FakeEngine()),
+        [("How many?", "3 + 4 = 7. The answer is 7."), ("And then?", "8.")],
+    )
+    before = steps_prompt(PROBLEM.question, steps)
+    assert text("rap_question", steps) == f"{before}Q:"
+    assert text("rap_answer", steps, asked="What is left?") == f"{before}Q: What is left?\nA:"
+    assert text("rap_useful", steps, asked="What is left?") == f"{before}Q: What is left?\nUseful:"
+    assert (text("rap_answer", steps, asked="x?") + " y\n").startswith(
+        steps_prompt(PROBLEM.question, [*steps, ("x?", "y")])
+    )
+
+
+@pytest.mark.parametrize("prompt", ["math", "boolean"])
+def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt):
+    text = texts(prompt, FakeEngine())
+    shown = text("rap_question", []).split("Question:\n")
+    assert len(shown) == 6 and shown[-1] == f"{PROBLEM.question}\nSteps:\nQ:"
+    assert text("rap_answer", [], asked="x?").startswith("Question:\n".join(shown[:-1]))
+    for exemplar in shown[1:-1]:
+        question, chain = exemplar.split("\nSteps:\n")
+        asked, told = (re.findall(rf"^{mark}: (.*)$", chain, re.M) for mark in "QA")
+        assert 2 <= len(asked) == len(told) <= 5 and asked[-1] == f"{FINAL} {overall_question(question)}"
+        kind = "number" if prompt == "math" else "boolean"
+        assert read_answer(told[-1], kind, Grader()) is not None
+        for answer in told:
+            assert re.search(r"The answer is [^.]+(\.\d+)?\.$", answer)
+        for left, right in re.findall(r"(\d[\d .*/+-]*\S) = ([\d.]*\d)", chain):
+            assert math.isclose(eval(left), float(right)), left
+    useful = text("rap_useful", [("x?", "y")], asked="z?")
+    assert len(re.findall("useful\\? Yes", useful)) == len(re.findall("useful\\? No", useful)) == 2
+    assert useful.endswith("Asked so far:\n- x?\nNew question: z?\nIs the new question useful?")
+
+
+@pytest.mark.parametrize(
+    "change", ["actions=0", "depth=0", "temperature=0", "usefulness_weight=1.5", "exploration=-1"]
+)
+def test_bad_values_are_one_line(change):
+    with pytest.raises(Exception) as error:
+        build_method(compose_config(["method=rap", f"method.{change}"]))
+    assert isinstance(error.value.__cause__, UserError) and f"method.{change.split('=')[0]}: expected" in str(
+        error.value.__cause__
+    )
