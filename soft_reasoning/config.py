@@ -73,4 +73,7 @@ def one_line(error: BaseException) -> str:
     text = str(user_error(error) or error).partition("Config search path")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
-    return re.sub(r":,? ", ": ", ", ".join(lines))
+    message = re.sub(r":,? ", ": ", ", ".join(lines))
+    if re.search(r"Could not find 'hydra/launcher/(joblib|submitit)", message):
+        message += "; pip install 'soft-reasoning[launchers]' brings it"
+    return message
