@@ -1,21 +1,96 @@
-"""After a Hydra multirun: one table over its runs."""
+"""After a Hydra multirun: what its runs say together, and what a launcher says when it fails."""
 
 from __future__ import annotations
 
+import json
+import re
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from soft_reasoning.analysis import plots
+from soft_reasoning.analysis.settings import differing, result_keys
 from soft_reasoning.analysis.tables import combine
+from soft_reasoning.config import compose_config
+from soft_reasoning.evaluation.compare import compare
+from soft_reasoning.evaluation.files import RESULTS, read_json, read_manifest
 
 
 class CombineRuns(Callback):
-    """Writes and prints the combined table of a sweep once its last job has ended."""
+    """Once the last job of a sweep has ended: one table over its runs, a plot, and paired differences.
+
+    The differences are to the setting nearest to the defaults. Runs of a sweep over comparisons
+    (``methods=[...]``) lie one folder deeper and are taken together as well.
+    """
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        runs = sorted(p.parent for p in folder.glob("*/results.json"))
-        if runs:
-            combine(runs, folder)
+        runs = sorted((path.parent for path in folder.rglob(RESULTS)), key=natural)
+        if not runs:
+            return
+        combine(runs, folder)
+        configs = [read_manifest(run)["config"] for run in runs]
+        results = [read_json(run / RESULTS) for run in runs]
+        rows = by_setting(configs, results)
+        if plots.available():
+            plots.accuracy_by_setting(rows, folder / "sweep.png")
+        else:
+            print(plots.MISSING)
+        if len(rows) > 1 and all(result.get("exact_match") is not None for result in results):
+            defaults = result_keys(OmegaConf.to_container(compose_config(), resolve=True))
+            changes = [_changes(result_keys(one), defaults) for one in configs]
+            nearest = changes.index(min(changes))
+            print()
+            compare([runs[nearest], *runs[:nearest], *runs[nearest + 1 :]], folder)
+
+
+def natural(path: Path) -> list[Any]:
+    """A sort key that puts dim=5 before dim=10."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", str(path))
+    return [float(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def by_setting(
+    configs: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A row for each setting: the values that tell it from the others (``setting``, without the seed) and
+    ``accuracy`` and ``coverage`` of its runs, with the standard error of the first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for setting, result in zip(differing(configs), results, strict=True):
+        setting.pop("seed", None)
+        row = rows.setdefault(
+            json.dumps(setting),
+            {
+                "setting": setting,
+                "accuracy": [],
+                "accuracy_stderr": result.get("exact_match_stderr"),
+                "coverage": [],
+                "coverage_stderr": result.get("coverage_stderr"),
+            },
+        )
+        row["accuracy"].append(result.get("exact_match"))
+        row["coverage"].append(result.get("coverage"))
+    return list(rows.values())
+
+
+def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
+    """How many keys differ from the defaults, seed apart."""
+    keys = (set(config) | set(defaults)) - {"seed"}
+    return sum(key not in config or key not in defaults or config[key] != defaults[key] for key in keys)
+
+
+def launcher_fault(error: BaseException) -> str | None:
+    """One line for an error that submitit raised: the failed job's own last line where it has one. None
+    for errors from elsewhere."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "submitit" not in Path(frames[-1].filename).parts:
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line.partition("soft_reasoning: ")[2] for line in lines if line.startswith("soft_reasoning: ")]
+    if own:
+        return own[-1]
+    return f"hydra/launcher: {lines[0]} hydra/launcher=joblib runs a sweep's jobs on this machine"

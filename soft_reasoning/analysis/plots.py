@@ -5,6 +5,7 @@ Every function writes one file and knows no run: it takes the plain values that 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,3 +126,88 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes.set_ylabel("accuracy (%)")
         axes.margins(y=0.15)
         axes.figure.legend(loc="outside lower center", ncols=2)
+
+
+def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A sweep: accuracy and coverage (percent) of every row's ``setting``.
+
+    Points with standard deviations over seeds (of one run: its standard error), as lines where one
+    numeric value was swept. Rows hold lists ``accuracy`` and ``coverage``, one value a seed, and their
+    ``_stderr``. A single row, a sweep over seeds alone, is drawn as a histogram of its accuracies.
+    """
+    if len(rows) == 1:
+        _distribution(rows[0]["accuracy"], path)
+        return
+    values = [list(row["setting"].values()) for row in rows]
+    numeric = all(
+        len(v) == 1 and isinstance(v[0], int | float) and not isinstance(v[0], bool) for v in values
+    )
+    labels = [", ".join(f"{name}={value}" for name, value in row["setting"].items()) for row in rows]
+    with _figure(path, height=3.8 if numeric else 1.4 + 0.4 * len(rows)) as axes:
+        for name, color in (("coverage", ORANGE), ("accuracy", BLUE)):
+            known = [(i, *_mean_error(row[name], row[f"{name}_stderr"])) for i, row in enumerate(rows)]
+            known = [one for one in known if one[1] is not None]
+            at = [values[i][0] if numeric else i for i, _, _ in known]
+            means, errors = [100 * m for _, m, _ in known], [100 * e for _, _, e in known]
+            if numeric:
+                axes.errorbar(at, means, yerr=errors, fmt="o-", capsize=3, color=color, label=name)
+            else:
+                axes.errorbar(means, at, xerr=errors, fmt="o", capsize=3, color=color, label=name)
+        if numeric:
+            axes.set_xlabel(next(iter(rows[0]["setting"])))
+            axes.set_xticks([v[0] for v in values])
+            axes.set_ylabel("%")
+            axes.margins(y=0.15)
+        else:
+            axes.set_yticks(range(len(rows)), labels)
+            axes.invert_yaxis()
+            axes.set_xlabel("%")
+            axes.margins(x=0.1, y=0.15)
+        axes.figure.legend(loc="outside upper center", ncols=2)
+
+
+def _mean_error(values: Sequence[float | None], stderr: float | None) -> tuple[float | None, float]:
+    """Mean and standard deviation over seeds; of a single run its value and its standard error."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, 0.0
+    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else stderr or 0.0
+
+
+def _distribution(values: Sequence[float | None], path: Path) -> None:
+    """A histogram of accuracies over seeds, with their mean."""
+    known = [100 * value for value in values if value is not None]
+    with _figure(path) as axes:
+        axes.hist(known, bins=min(20, max(1, len(known))), color=BLUE, edgecolor="white")
+        if known:
+            axes.axvline(statistics.fmean(known), color=ORANGE, label=f"mean {statistics.fmean(known):.1f} %")
+            axes.figure.legend(loc="outside upper center")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel("accuracy (%)")
+        axes.set_ylabel("runs")
+
+
+def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:
+    """Correlation matrices of the points sampled up to each round, one panel a round.
+
+    ``matrices[r]`` is square over the points of rounds 0 to r, in order; the points of a round are
+    ``sizes[r]`` many, and lines part the rounds.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
+        figure = Figure(figsize=(2.2 * len(matrices) + 0.9, 2.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, len(matrices), squeeze=False)[0]
+        for r, (axes, matrix) in enumerate(zip(panels, matrices, strict=True)):
+            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+            for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):
+                axes.axhline(edge, color="black", linewidth=0.6)
+                axes.axvline(edge, color="black", linewidth=0.6)
+            axes.set_title("first round" if r == 0 else f"after round {r}")
+            axes.set_xticks([])
+            axes.set_yticks([])
+        figure.colorbar(image, ax=panels, shrink=0.8, label="correlation")
+        figure.savefig(path)
