@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,12 +61,26 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def user_error(error: BaseException) -> UserError | None:
-    """The UserError among ``error`` and its causes (Hydra wraps what a constructor raises)."""
-    while error is not None:
-        if isinstance(error, UserError):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    """The UserError among ``error`` and its causes (Hydra wraps what a constructor raises), or what a
+    launcher says of a job or a machine that failed it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return launcher_fault(error)
+
+
+def launcher_fault(error: BaseException) -> UserError | None:
+    """An error that submitit raised: the failed job's own last line where it has one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "submitit" not in Path(frames[-1].filename).parts:
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line.removeprefix("soft_reasoning: ") for line in lines if line.startswith("soft_reasoning: ")]
+    if own:
+        return UserError(own[-1])
+    return UserError(f"hydra/launcher: {lines[0]} On one machine use hydra/launcher=joblib")
 
 
 def one_line(error: BaseException) -> str:

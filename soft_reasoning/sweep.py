@@ -1,10 +1,9 @@
-"""After a Hydra multirun: what its runs say together, and what a launcher says when it fails."""
+"""After a Hydra multirun: what its runs say together."""
 
 from __future__ import annotations
 
 import json
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,16 +80,3 @@ def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
     """How many keys differ from the defaults, seed apart."""
     keys = (set(config) | set(defaults)) - {"seed"}
     return sum(key not in config or key not in defaults or config[key] != defaults[key] for key in keys)
-
-
-def launcher_fault(error: BaseException) -> str | None:
-    """One line for an error that submitit raised: the failed job's own last line where it has one. None
-    for errors from elsewhere."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or "submitit" not in Path(frames[-1].filename).parts:
-        return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line.partition("soft_reasoning: ")[2] for line in lines if line.startswith("soft_reasoning: ")]
-    if own:
-        return own[-1]
-    return f"hydra/launcher: {lines[0]} hydra/launcher=joblib runs a sweep's jobs on this machine"
