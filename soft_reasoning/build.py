@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
+from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
+from soft_reasoning.finetuning.examples import examples_of
+from soft_reasoning.finetuning.training import Finetuning, train
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.types import Problem, UserError
 
 
 def build_engine(config: DictConfig) -> Engine:
-    """Load the model."""
+    """Load the model, fine-tuned first where the method asks for that."""
+    tuned = config.get("finetuning") is not None
+    if (tuned or config.model.adapter) and "adapter" not in config.engine:
+        what = "fine-tuned models" if tuned else "adapters"
+        raise UserError(f"this engine takes no {what}, got {config.engine._target_}; use engine=hf")
+    if tuned:
+        config = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
     return instantiate(config.engine)
+
+
+def engine_settings(config: DictConfig) -> Any:
+    """Plain data that is equal for configurations which can share an engine."""
+    tuned = config.get("finetuning") is not None
+    return OmegaConf.to_container(config if tuned else config.engine, resolve=True)
+
+
+def build_adapter(config: DictConfig) -> Path:
+    """The folder of the adapter that ``config.finetuning`` describes, trained now unless it is there.
+
+    Its name holds a hash of all that it depends on: the settings and the seed, the training rows, the
+    prompt and the model's weights.
+    """
+    from soft_reasoning.engines import loading  # imports transformers, which not every engine needs
+
+    if config.model.adapter:
+        raise UserError(f"method={config.method.name} trains an adapter of its own, got model.adapter="
+                        f"{config.model.adapter}; use method=cot with it")  # fmt: skip
+    settings: Finetuning = instantiate(config.finetuning)
+    dataset = build_dataset(config)
+    rows, shown = dataset.training(config.seed, settings.examples), dataset.exemplars(config.seed)
+    wording = OmegaConf.to_container(config.prompt, resolve=True)
+    asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
+    model = OmegaConf.to_container(config.model, resolve=True)
+    del model["adapter"]
+    made_with = {
+        "model": model,
+        "weights": weights_mark(loading.resolve(config.model.path), config.model.revision),
+        "prompt": {**asked, **{key: wording[key] for key in ("layout", "system", "chat_options")}},
+        "rows": digest_of([asdict(row) for row in (*rows, *shown)]),
+        "finetuning": {k: v for k, v in asdict(settings).items() if k not in ("folder", "part_tokens")},
+        "seed": config.seed,
+    }
+
+    def train_into(work: Path) -> dict[str, Any]:
+        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        base, tokenizer = loading.load(**model, device=place)
+        examples = examples_of(
+            rows, _prompts(config, tokenizer, shown),
+            response=settings.response, max_length=settings.max_length,
+        )  # fmt: skip
+        to_stderr(f"fine-tuning {config.model.path} on {len(examples)} of {len(rows)} training rows")
+        return train(base, examples, work, settings, config.seed, progress=config.progress)
+
+    return adapter(Path(settings.folder), dataset.name, made_with, train_into, say=to_stderr)
 
 
 def build_dataset(config: DictConfig) -> Any:
@@ -24,16 +82,20 @@ def build_dataset(config: DictConfig) -> Any:
 
 def build_context(config: DictConfig, engine: Engine, exemplars=()) -> Context:
     """What methods look things up in. ``exemplars`` come from the data set."""
+    prompts = _prompts(config, engine.tokenizer, exemplars)
+    return Context(engine=engine, prompts=prompts, grader=instantiate(config.grader), seed=config.seed)
+
+
+def _prompts(config: DictConfig, tokenizer: Any, exemplars) -> Prompts:
     prompt = config.prompt
-    prompts = Prompts(
-        engine.tokenizer,
+    return Prompts(
+        tokenizer,
         instantiate(prompt.wording, _convert_="all"),
         exemplars=exemplars,
         layout=prompt.layout,
         system=prompt.system,
         chat_options=OmegaConf.to_container(prompt.chat_options, resolve=True),
     )
-    return Context(engine=engine, prompts=prompts, grader=instantiate(config.grader), seed=config.seed)
 
 
 def build_method(config: DictConfig):

@@ -15,7 +15,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
+from soft_reasoning.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    check_lengths,
+    engine_settings,
+)  # fmt: skip
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
     compose_config,
@@ -44,16 +51,22 @@ def run_one(config: DictConfig, folder: Path, engine=None) -> None:
 
 
 def run_comparison(config: DictConfig, folder: Path) -> None:
-    """Several methods on the same problems and the same engine, each in a folder of its own."""
+    """Several methods on the same problems, each in a folder of its own; those that can share an engine do,
+    and one engine is held at a time."""
     overrides = list(HydraConfig.get().overrides.task)
     configs = {}
     for choice in config.methods:
         name, *changes = [choice] if isinstance(choice, str) else choice
         label = ",".join([name, *changes])
         configs[label] = compose_config([*overrides, f"method={name}", *changes])
-    engine = build_engine(config)
-    for label, one in configs.items():
-        run_one(one, folder / run_name(label), engine)
+    waiting = dict(configs)
+    while waiting:
+        first = next(iter(waiting.values()))
+        alike = [label for label, one in waiting.items() if engine_settings(one) == engine_settings(first)]
+        engine = build_engine(first)
+        for label in alike:
+            run_one(waiting.pop(label), folder / run_name(label), engine)
+        engine.close()
     compare([folder / run_name(label) for label in configs], folder)
 
 

@@ -14,7 +14,11 @@ CHOICES = sorted(
     f"{path.parent.relative_to(CONF)}={path.stem}" for path in CONF.rglob("*.yaml") if path.parent != CONF
 )
 APART = {"experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
-NEEDS = {"embedding=orthonormal": ["embedding.dim=10"]}  # the fake engine is 32 wide
+NEEDS = {
+    "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
+    "finetuning=constrained": ["method=constrained_finetuning"],
+}
+WITHOUT_SEARCH = {"method", "finetuning"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
 
@@ -26,7 +30,7 @@ def engine():
 
 @pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART])
 def test_every_choice_composes_builds_and_solves(choice, engine):
-    rounds = [] if choice.startswith("method=") else ["search.rounds=1"]
+    rounds = [] if choice.split("=")[0] in WITHOUT_SEARCH else ["search.rounds=1"]
     config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])
     build_dataset(config)
     method, context = build_method(config), build_context(config, engine)

@@ -29,6 +29,7 @@ class HuggingFaceEngine:
     dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
     device: cuda where there is one, else the CPU, unless given; ``device_map`` spreads a model instead.
     quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
+    adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
     max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
         free when ``None``, and halved for good when memory runs out.
 
@@ -49,6 +50,7 @@ class HuggingFaceEngine:
         device_map: Any = None,
         quantization: dict[str, Any] | str | None = None,
         trust_remote_code: bool = False,
+        adapter: str | None = None,
         max_batch_tokens: int | None = None,
     ) -> None:
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -61,6 +63,7 @@ class HuggingFaceEngine:
             device_map=device_map,
             quantization=quantization,
             trust_remote_code=trust_remote_code,
+            adapter=adapter,
         )
         self._set_up(model, tokenizer, max_batch_tokens)
 

@@ -52,8 +52,12 @@ def load(
     device_map: Any,
     quantization: dict[str, Any] | str | None,
     trust_remote_code: bool,
+    adapter: str | None = None,
 ) -> tuple[Any, Any]:
-    """``(model, tokenizer)``, in evaluation mode on ``device`` (or as ``device_map`` spreads it)."""
+    """``(model, tokenizer)``, in evaluation mode on ``device`` (or as ``device_map`` spreads it).
+
+    ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's own.
+    """
     name = resolve(path)
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
     options: dict[str, Any] = {"dtype": dtype_of(dtype, device), **common}
@@ -73,6 +77,8 @@ def load(
         raise UserError(why(name, error)) from error
     if "device_map" not in options:
         model = model.to(device)
+    if adapter:
+        model = _merged(model, adapter)
     return model.eval(), tokenizer
 
 
@@ -83,6 +89,25 @@ def refuse(config: Any) -> None:
             f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its "
             "answer starts from a decoder of its own, where no soft token can be placed; choose another model"
         )
+
+
+def _merged(model: Any, adapter: str) -> Any:
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise UserError(
+            "model.adapter: expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
+        ) from error
+    name = str(Path(adapter).expanduser())
+    if name.startswith((".", "/")) and not Path(name).is_dir():
+        raise UserError(f"model.adapter: expected a folder with a PEFT adapter, found none at {name}")
+    try:
+        return PeftModel.from_pretrained(model, name).merge_and_unload()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "
+            f"({' '.join(str(error).split())[:200]})"
+        ) from error
 
 
 def _quantization(asked: dict[str, Any] | str) -> Any:

@@ -1,0 +1,188 @@
+"""Fine-tunes LoRA adapters of a language model with the constrained objective, and can be killed at any time.
+
+The reference is the model itself with its adapters switched off, so one copy of the weights serves both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from soft_reasoning.finetuning.examples import Example, parts
+from soft_reasoning.finetuning.objective import strengths, token_losses, token_weights
+from soft_reasoning.finetuning.watch import Watch
+from soft_reasoning.types import UserError, generator_for, seed_for
+
+STATE = "state.pt"
+CHECKPOINT_SECONDS = 30.0
+"""How much work a kill may cost."""
+CLIP = 1.0
+"""Largest norm of a step's gradient."""
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """``examples`` training rows (None: all), ``epochs`` times; ``b_first`` to ``b_rest`` as in
+    ``objective.strengths``. LoRA of rank ``rank`` and scale ``alpha`` / ``rank`` on every linear layer of
+    attention and MLP, no dropout; AdamW with first moment ``beta1`` and no weight decay, ``warmup_steps`` up
+    to ``learning_rate``, then linearly down to 0. ``part_tokens``: most tokens that go through the model at
+    once; changes no result beyond rounding. ``folder`` is where adapters are kept."""
+
+    examples: int | None = 2000
+    epochs: int = 3
+    batch_size: int = 16
+    learning_rate: float = 1e-4
+    warmup_steps: int = 10
+    beta1: float = 0.5
+    rank: int = 16
+    alpha: float = 32
+    b_first: float = 0.5
+    b_early: float = 2.0
+    early_tokens: int = 5
+    b_rest: float = 0.1
+    max_length: int = 512
+    response: str = "{thought}\nAnswer: {answer}\n"
+    part_tokens: int = 4096
+    folder: str = "runs/adapters"
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "batch_size", "rank", "max_length", "part_tokens"):
+            if getattr(self, key) < 1:
+                raise UserError(f"finetuning.{key}: expected at least 1, got {getattr(self, key)}")
+        if self.examples is not None and self.examples < 1:
+            raise UserError(f"finetuning.examples: expected at least 1, or null for all, got {self.examples}")
+        for key in ("learning_rate", "b_first", "b_early", "b_rest"):
+            if getattr(self, key) <= 0:
+                raise UserError(f"finetuning.{key}: expected more than 0, got {getattr(self, key)}")
+
+
+def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
+    """``model`` under LoRA adapters that change nothing yet. Raises UserError without PEFT."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise UserError(
+            "fine-tuning: expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
+        ) from error
+    config = LoraConfig(
+        task_type="CAUSAL_LM", target_modules="all-linear", lora_dropout=0.0, bias="none",
+        r=settings.rank, lora_alpha=settings.alpha,
+    )  # fmt: skip
+    with torch.random.fork_rng():  # PEFT draws from global state
+        torch.manual_seed(seed_for(seed, "finetuning", "adapters"))
+        return get_peft_model(model, config).eval()  # no dropout in the model either
+
+
+def response_logprobs(model: Any, ids: Tensor, response: Tensor) -> Tensor:
+    """(n,) float32 log-probabilities of the response tokens of ``ids`` (r, t), row by row.
+
+    Padding is on the right, where causal attention never looks, so it needs no mask.
+    """
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    wanted = response[:, 1:]
+    return -F.cross_entropy(logits[wanted].float(), ids[:, 1:][wanted], reduction="none")
+
+
+def backward(model: Any, batch: Sequence[Example], settings: Finetuning) -> dict[str, float]:
+    """Add the gradient of the batch's mean loss over response tokens; means over the same tokens of
+    ``loss``, ``cross_entropy`` and ``weight``."""
+    device = next(model.parameters()).device
+    count = sum(len(example.ids) - example.start for example in batch)
+    total = dict.fromkeys(("loss", "cross_entropy", "weight"), 0.0)
+    for ids, response in parts(batch, settings.part_tokens):
+        ids = ids.to(device)
+        with torch.no_grad(), model.disable_adapter():
+            reference = response_logprobs(model, ids, response)
+        logprobs = response_logprobs(model, ids, response)
+        b = torch.cat([_strengths(n, settings) for n in response.sum(1).tolist()]).to(device)
+        loss = token_losses(logprobs, reference, b).sum() / count
+        loss.backward()
+        total["loss"] += loss.item()
+        total["cross_entropy"] -= logprobs.detach().sum().item() / count
+        total["weight"] += token_weights(logprobs, reference, b).sum().item() / count
+    return total
+
+
+def train(
+    model: Any, examples: Sequence[Example], work: Path, settings: Finetuning, seed: int, *, progress: bool
+) -> dict[str, Any]:
+    """Fine-tune ``model`` and save its adapters into ``work``; returns what was logged.
+
+    A state of at most CHECKPOINT_SECONDS ago lies in ``work``; from it the same call goes on, to the same
+    adapters. Raises UserError when the loss is no longer finite.
+    """
+    model = with_adapters(model, settings, seed)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.AdamW(
+        trained.values(), lr=settings.learning_rate, betas=(settings.beta1, 0.999), weight_decay=0.0
+    )
+    state = _load(work / STATE)
+    if state is not None:
+        with torch.no_grad():
+            for name, p in trained.items():
+                p.copy_(state["adapters"][name])
+        optimizer.load_state_dict(state["optimizer"])
+    log = state["log"] if state else {"loss": [], "cross_entropy": [], "weight": [], "seconds": 0.0}
+    began = perf_counter() - log["seconds"]
+    a_epoch = -(-len(examples) // settings.batch_size)
+    steps = settings.epochs * a_epoch
+    saved = perf_counter()
+    with Watch(steps, enabled=progress) as watch:
+        for step in range(len(log["loss"]), steps):
+            epoch, at = divmod(step, a_epoch)
+            order = torch.randperm(len(examples), generator=generator_for(seed, "finetuning", "epoch", epoch))
+            chosen = order[at * settings.batch_size : (at + 1) * settings.batch_size].tolist()
+            said = backward(model, [examples[i] for i in chosen], settings)
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * schedule(step, steps, settings.warmup_steps)
+            norm = torch.nn.utils.clip_grad_norm_(trained.values(), CLIP)
+            if not torch.isfinite(norm):
+                raise UserError(f"fine-tuning: the loss is no longer finite at step {step + 1}; lower "
+                                "finetuning.learning_rate")  # fmt: skip
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            for name, value in said.items():
+                log[name].append(value)
+            log["seconds"] = perf_counter() - began
+            if perf_counter() - saved >= CHECKPOINT_SECONDS:
+                held = {name: p.detach() for name, p in trained.items()}
+                _save(work / STATE, {"adapters": held, "optimizer": optimizer.state_dict(), "log": log})
+                saved = perf_counter()
+            watch.show(step + 1, log)
+    model.save_pretrained(work, save_embedding_layers=False)
+    (work / STATE).unlink(missing_ok=True)
+    return {"steps": steps, "examples": len(examples), **log}
+
+
+def schedule(step: int, steps: int, warmup: int) -> float:
+    """The learning rate of ``step`` (from 0) as a share of the largest."""
+    return min(1.0, (step + 1) / max(1, warmup)) * (1 - step / steps)
+
+
+def _strengths(count: int, settings: Finetuning) -> Tensor:
+    return strengths(
+        count, first=settings.b_first, early=settings.b_early, early_tokens=settings.early_tokens,
+        rest=settings.b_rest,
+    )  # fmt: skip
+
+
+def _save(path: Path, state: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    with open(draft, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
