@@ -59,8 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for change in given.changes:
             if not change.startswith(PREFIX) or "=" not in change:
                 raise UserError(
-                    f"expected {PREFIX}key=value behind the run's folder, got {change}; see --help"
+                    f"expected {PREFIX}key=value after the run's folder, got {change}; see --help"
                 )
+        if not Path(given.run).is_dir():
+            raise UserError(
+                f"expected the folder of a finished run, found none at {given.run}; check the path"
+            )
         config = read_manifest(given.run)["config"]
         metrics = regrade(given.run, grader_of(config, given.changes))
         print(summary_table(metrics, config))

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ MODELS = {
 
 EI = ("ei", "adaptive_ei", "log_ei", "printed_adaptive_ei", "released_ei")
 OWN = {
+    "cot_decoding": {"method.aggregate": ("majority",), "method.paths": (5,)},
+    "fire": {"method.samples": (5,)},
     "self_consistency": {"method.samples": (5,)},
     "soft_reasoning": {
         "acquisition": EI,
@@ -86,6 +89,7 @@ def beside(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> Table | Non
     return Table(["", "this run", "paper", "table"], rows) if rows else None
 
 
+@cache
 def _rows() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     for path in (path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))):

@@ -1,0 +1,163 @@
+"""The paper's figures: the tables agree with one another, and a run is shown those that fit it."""
+
+import csv
+import functools
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from soft_reasoning import run as program
+from soft_reasoning.analysis import plots
+from soft_reasoning.config import compose_config, conf_dir
+from soft_reasoning.evaluation.metrics import summarise
+from soft_reasoning.evaluation.paper import FOLDERS, beside, figures
+from tests.evaluation.test_metrics import row
+
+FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))]
+COLUMNS = ["model", "dataset", "shots", "method", "metric", "value", "std", "table"]
+
+
+@functools.cache
+def rows():
+    return [one for path in FILES for one in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
+
+
+def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8k", shots=0):
+    chosen = [f"model={model}", f"dataset={dataset}", f"dataset.shots={shots}", f"method={method}"]
+    return OmegaConf.to_container(compose_config([*chosen, *overrides]), resolve=True)
+
+
+chosen = functools.partial(functools.partial, config)  # composed in the test, not when tests are collected
+
+
+def value(metric, config):
+    found = [(f.value, f.std) for f in figures(config) if f.metric == metric]
+    return found[0] if found else None
+
+
+def test_every_table_is_there_whole():
+    assert Counter(one["table"].removeprefix("tab:") for one in rows()) == {
+        "main_result": 3 * 8 * 10 - 3 * 4,  # the first of the tree search's shots is missing in each
+        "exp_main_full": 3 * 4 * (8 * 5 - 1),
+        "exp_coverage_full": 3 * 4 * (7 * 5 - 1),
+        "70b": 10 * 8 - 5,
+        "acquisition": 40,
+        "optim_scope": 40,
+        "llama-Verifier-updated": 32,
+        "llama-binary-verifier": 16,
+        "combined-results-coverage": 48,
+        "llama-coverage": 32,
+        "llama-comparison": 32,
+        "controlled_gen": 20,
+        "computation": 40,
+        "computation2": 28,
+    }
+    for path in FILES:
+        assert path.read_text(encoding="utf-8").splitlines()[0].split(",") == COLUMNS
+    for one in rows():
+        assert float(one["value"]) >= 0 and float(one["std"] or 0) >= 0 and one["shots"] in ("", *"01248")
+
+
+def test_tables_that_repeat_a_figure_agree():
+    seen = {}
+    for one in rows():
+        key = tuple(one[name] for name in COLUMNS[:5])
+        first = seen.setdefault(key, float(one["value"]))
+        assert abs(first - float(one["value"])) <= 0.051, (key, one["table"])  # one of them rounds
+    assert len(seen) < len(rows())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "metric", "expected"),
+    [
+        (chosen(), "accuracy", ("79.4", "1.2")),
+        (chosen(shots=8), "coverage", ("92.2", "0.8")),
+        (chosen(method="cot", dataset="svamp"), "accuracy", ("61.0", "0.0")),
+        (chosen("method.temperature=0.6", method="self_consistency"), "accuracy", ("73.6", "2.5")),
+        (chosen("acquisition=ucb", "acquisition.beta=2", shots=8), "accuracy", ("83.3", "1.6")),
+        (chosen("method.placement=first", dataset="gsm_hard"), "accuracy", ("25.5", "1.3")),
+        (chosen("method.scope=20", dataset="strategyqa", shots=8), "accuracy", ("68.7", "1.1")),
+        (chosen("verifier=multi_judge", dataset="svamp"), "verifier_accuracy", ("87.5", "")),
+        (chosen("reward.coherence_weight=0", model="mistral_7b"), "accuracy", ("61.2", "2.3")),
+        (chosen(model="qwen2_72b", dataset="aime_2024", shots=8), "accuracy", ("11.1", "1.7")),
+        (chosen("preset=paper", model="qwen2_7b", shots=4), "accuracy", ("89.8", "2.5")),
+        (chosen(shots=8), "ended_after_2", ("20.7", "0.8")),
+    ],
+)
+def test_a_run_finds_its_figure(chosen, metric, expected):
+    assert value(metric, chosen()) == expected
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        chosen(model="llama31_8b"),
+        chosen("model.path=someone/Qwen2-7B-Instruct-tuned"),
+        chosen(shots=3),
+        chosen(dataset="aime_2025"),
+        chosen(method="random_embedding"),
+        chosen("acquisition=thompson"),
+        chosen("acquisition=ucb", "acquisition.beta=3"),
+        chosen("verifier=none"),
+        chosen("embedding=token_simplex"),
+        chosen("method.samples=20", method="self_consistency"),
+        lambda: {"method": {"name": "cot"}, "dataset": {"name": "gsm8k"}, "model": "llama3_8b"},
+        lambda: {},
+    ],
+)
+def test_a_run_that_the_paper_has_no_like_of_finds_none(chosen):
+    assert not any(figure.metric in ("accuracy", "coverage") for figure in figures(chosen()))
+
+
+def test_every_label_is_a_command_that_finds_its_rows():
+    labels = sorted({one["method"] for one in rows()})
+    known = {path.stem for path in Path(conf_dir(), "method").glob("*.yaml")}
+    tried = 0
+    for label in labels:
+        name, *changes = label.split()
+        if name not in known:
+            continue
+        one = next(one for one in rows() if one["method"] == label and one["model"] == "llama3_8b")
+        run = config(*changes, method=name, dataset=one["dataset"], shots=one["shots"] or 0)
+        assert value(one["metric"], run) == (one["value"], one["std"]), label
+        tried += 1
+    assert tried >= 15
+
+
+def test_local_folders_of_the_papers_models():
+    for path in (
+        "/models/Meta-Llama-3-8B-Instruct",
+        "/hub/models--meta-llama--Meta-Llama-3-8B-Instruct/snapshots/1",
+    ):
+        assert value("accuracy", config(f"model.path={path}")) == ("79.4", "1.2")
+
+
+def test_the_table_beside():
+    metrics = summarise([row("3", "3", [["3"], ["3"]], verified=[[1.0], [1.0]]), row("3", "4", [["4"]])])
+    shown = {cells[0]: cells[1:] for cells in beside(metrics, config(shots=8)).rows}
+    assert shown["accuracy %"] == ["50.0 ± 50.0", "84.3 ± 1.4", "tab:acquisition and 7 more"]
+    assert shown["ended after 1 rounds of proposals %"][:2] == ["50.0", "76.8 ± 2.2"]
+    assert shown["verifier's accuracy %"][:2] == ["100.0", "87.6"]
+    assert shown["prompt tokens a problem"][:2] == ["0", "7,286"]
+    assert beside(metrics, config(model="demo")) is None
+
+
+def test_five_seeds_of_an_experiment(tmp_path, monkeypatch, capsys):
+    asked = [{"question": f"What is {n} and {n}?", "answer": f"#### {2 * n}"} for n in range(2)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
+    monkeypatch.setattr(plots, "available", lambda: False)  # drawing takes longer than all the rest
+    command = ["+experiment=llama_zero", "dataset.path=rows.jsonl", "engine=fake", "method=cot"]
+    monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *command, "-m", "seed=0,1,2,3,4"])
+    program.main()
+    assert "53.0 ± 0.0" in capsys.readouterr().out
+    (sweep,) = tmp_path.glob("runs/sweep-*/sweep.md")
+    assert sweep.read_text(encoding="utf-8").splitlines()[2].startswith("| 5 |")
+    reports = [path.read_text(encoding="utf-8") for path in tmp_path.glob("runs/sweep-*/*/report.md")]
+    assert len(reports) == 5
+    assert all("## Beside the paper" in text and "53.0 ± 0.0" in text for text in reports)

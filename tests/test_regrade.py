@@ -1,0 +1,116 @@
+"""python -m soft_reasoning.regrade: a finished run graded again, without a model."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from soft_reasoning import regrade as program
+from soft_reasoning.analysis import plots
+from soft_reasoning.answers import Grader
+from soft_reasoning.evaluation.metrics import grade, summarise
+from soft_reasoning.evaluation.records import record_of
+from soft_reasoning.evaluation.report import write_results
+from soft_reasoning.evaluation.store import Store
+from soft_reasoning.types import Candidate, Problem, Result
+
+OWN = {
+    "_target_": "soft_reasoning.answers.Grader", "absolute": 1e-3, "relative": 1e-6, "extraction": "flexible",
+}  # fmt: skip
+TEXTS = ["Answer: 3", "Answer: 3.005", "so it is 3", "Answer: 4"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A finished run of four problems with the gold answer 3, and the record of one it did not measure."""
+    monkeypatch.setattr(plots, "available", lambda: False)
+    config, rows = {"method": {"name": "cot"}, "dataset": {"name": "x"}, "grader": OWN}, []
+    with Store(tmp_path / "a=1", config) as store:
+        for i, text in enumerate([*TEXTS, "Answer: 3"]):
+            answer = Grader().extract(text, "number")
+            record = record_of(
+                Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
+            )
+            store.append(record)
+            rows.append(grade(record, Grader()))
+        store.sync()
+    write_results(store.folder, summarise(rows[:4]), rows[:4])
+    return store.folder
+
+
+def call(capsys, *arguments):
+    """(exit code, standard output, standard error)"""
+    capsys.readouterr()
+    try:
+        program.main([str(argument) for argument in arguments])
+        code = 0
+    except SystemExit as stop:
+        code = stop.code
+    return (code, *capsys.readouterr())
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("changes", "accuracy", "unparsed"),
+    [
+        ([], 2 / 4, 0),
+        (["grader.absolute=0.01"], 3 / 4, 0),
+        (["grader.extraction=strict"], 1 / 4, 1 / 4),
+        (["grader.extraction=strict", "grader.absolute=0.01", "grader.relative=0"], 2 / 4, 1 / 4),
+    ],
+)
+def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    code, out, _ = call(capsys, folder, *changes)
+    assert code == 0 and f"{100 * accuracy:.1f} ±" in out and "report.md" in out
+    now = results(folder)
+    assert (now["problems"], now["exact_match"], now["unparsed"]) == (4, accuracy, unparsed)
+    grades = json.loads((folder / "grades.json").read_text())
+    assert sum(one["correct"] for one in grades.values()) == 4 * accuracy
+    for change in changes:
+        key, value = change.removeprefix("grader.").split("=")
+        assert str(now["grader"][key]) == value and f"{key}={value}" in (folder / "report.md").read_text()
+    for name in ("samples.jsonl", "manifest.json"):
+        assert (folder / name).read_bytes() == before[name]
+    if not changes:
+        assert results(folder) == json.loads(before["results.json"]) | {"grader": now["grader"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["grader.extraction=lenient"], "unknown extraction 'lenient'; use one of flexible, strict"),
+        (["grader.absolute=-1"], "grader.absolute: expected a finite number >= 0, got -1"),
+        (["grader.absolute=much"], "grader.absolute: expected a finite number >= 0, got much"),
+        (["grader.tolerance=1"], "expected changes of grader.absolute, grader.relative, grader.extraction"),
+        (["seed=1"], "expected grader.key=value after the run's folder, got seed=1; see --help"),
+        (["grader.absolute"], "expected grader.key=value"),
+    ],
+)
+def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, message):
+    before = (folder / "results.json").read_bytes()
+    code, _, err = call(capsys, folder, *changes)
+    assert code == 2 and len(err.strip().splitlines()) == 1 and message in err
+    assert (folder / "results.json").read_bytes() == before
+
+
+def test_no_run_and_an_unfinished_one_are_refused(tmp_path, capsys):
+    code, _, err = call(capsys, tmp_path / "none")
+    assert code == 2 and "expected the folder of a finished run, found none" in err
+    code, _, err = call(capsys, tmp_path)
+    assert code == 2 and "manifest.json" in err
+    with Store(tmp_path / "begun", {}):
+        pass
+    code, _, err = call(capsys, tmp_path / "begun")
+    assert code == 2 and "expected a finished run's grades.json" in err and len(err.splitlines()) == 1
+
+
+def test_help(tmp_path):
+    command = [sys.executable, "-m", "soft_reasoning.regrade", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("grader.extraction=strict", "nothing is generated", "RUN"))
