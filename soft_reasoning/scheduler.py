@@ -2,8 +2,10 @@
 
 A method is a generator for one problem. The scheduler advances every live problem until each of them
 waits, then answers: first all proposals (cheap, and their problems join the next batch), otherwise every
-generation in one engine call. What a problem receives depends on its own wishes alone, so its result is the
-same for any ``max_live`` and any order, as far as engine and optimiser keep their promise of the same.
+generation in one engine call. An engine that takes work while it works (``StreamingEngine``) is given each
+problem's generations as they are wished for, and a problem goes on as soon as its own are complete. What a
+problem receives depends on its own wishes alone, so its result is the same either way, for any ``max_live``
+and any order, as far as engine and optimiser keep their promise of the same.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, TypeVar
@@ -18,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from soft_reasoning.context import Context
-from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.base import Engine, StreamingEngine
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import (
     Completion,
@@ -117,23 +120,23 @@ def drive(
     clock = Clock() if clock is None else clock
     source = iter(problems)
     live: list[_Live] = []
-    while True:
-        admitted = [_Live(problem, method, context) for problem in islice(source, max_live - len(live))]
-        live += admitted
-        clock.live = len(live)
-        if not live:
-            return
-        if admitted:
-            yield from _advance([(one, None) for one in admitted], live, clock)
-        elif proposing := [one for one in live if isinstance(one.wish, Propose)]:
-            with clock.measure("optimiser"):
-                answers = _propose(proposing)
-            yield from _advance(answers, live, clock)
-        else:
-            if on_tick is not None:
-                on_tick(clock)
-            with clock.measure("engine"):
-                answers = _run_engine(live, engine, clock)
+    with _answering(engine, clock) as run_engine:
+        while True:
+            admitted = [_Live(problem, method, context) for problem in islice(source, max_live - len(live))]
+            live += admitted
+            clock.live = len(live)
+            if not live:
+                return
+            if admitted:
+                answers = [(one, None) for one in admitted]
+            elif proposing := [one for one in live if isinstance(one.wish, Propose)]:
+                with clock.measure("optimiser"):
+                    answers = _propose(proposing)
+            else:
+                if on_tick is not None:
+                    on_tick(clock)
+                with clock.measure("engine"):
+                    answers = run_engine(live)
             yield from _advance(answers, live, clock)
 
 
@@ -191,17 +194,71 @@ def _propose(proposing: Sequence[_Live]) -> list[tuple[_Live, Any]]:
     return answers
 
 
-def _run_engine(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
+@contextmanager
+def _answering(
+    engine: Engine, clock: Clock
+) -> Iterator[Callable[[Sequence[_Live]], list[tuple[_Live, Any]]]]:
+    """How ``engine`` answers the waiting problems, or some of them: as it is done with each, or by ticks."""
+    if not hasattr(engine, "submit"):
+        yield partial(_tick, engine=engine, clock=clock)
+        return
+    try:
+        yield _Stream(engine, clock).run
+    finally:
+        engine.cancel()
+
+
+def _tick(live: Sequence[_Live], *, engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     """All generations in one call, and one call for each set of token ids whose logits are wanted."""
+    return _generate(live, engine, clock) + _choose(live, engine, clock)
+
+
+class _Stream:
+    """Gives a streaming engine each problem's requests once, and each problem its completions together."""
+
+    def __init__(self, engine: StreamingEngine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self._tickets: dict[int, tuple[_Live, int]] = {}
+        self._completions: dict[_Live, dict[int, Completion]] = {}
+
+    def run(self, live: Sequence[_Live]) -> list[tuple[_Live, Any]]:
+        """Answers of the problems, at least one, whose wishes are fulfilled first."""
+        for one in live:
+            if isinstance(one.wish, Generate) and one not in self._completions:
+                self._submit(one)
+        answers = _choose(live, self._engine, self._clock) + self._complete()
+        while not answers:
+            self._collect()
+            answers = self._complete()
+        return answers
+
+    def _submit(self, one: _Live) -> None:
+        self._completions[one] = {}
+        try:
+            tickets = self._engine.submit(one.wish.requests)
+        except (UserError, ValueError) as error:
+            raise one.failed(error) from error
+        self._tickets.update({ticket: (one, place) for place, ticket in enumerate(tickets)})
+
+    def _collect(self) -> None:
+        collected = self._engine.collect()
+        if not collected:
+            raise RuntimeError(f"engine: expected {len(self._tickets)} more completions, got none")
+        for ticket, completion in collected:
+            one, place = self._tickets.pop(ticket)
+            self._completions[one][place] = completion
+
+    def _complete(self) -> list[tuple[_Live, Any]]:
+        whole = [o for o, found in self._completions.items() if len(found) == len(o.wish.requests)]
+        answers = []
+        for one in whole:
+            found = self._completions.pop(one)
+            answers.append((one, _counted(one, [found[i] for i in range(len(found))], self._clock)))
+        return answers
+
+
+def _generate(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     generating = [one for one in live if isinstance(one.wish, Generate)]
-    choosing = [one for one in live if isinstance(one.wish, NextLogits)]
-    answers = _generate(generating, engine, clock) if generating else []
-    for group in _grouped(choosing, lambda one: one.wish.ids):
-        answers += _next_logits(group, engine, clock)
-    return answers
-
-
-def _generate(generating: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     requests = [request for one in generating for request in one.wish.requests]
     try:
         completions = engine.generate(requests) if requests else []
@@ -211,14 +268,23 @@ def _generate(generating: Sequence[_Live], engine: Engine, clock: Clock) -> list
     if len(completions) != len(requests):
         raise RuntimeError(f"engine: expected {len(requests)} completions, got {len(completions)}")
     rest = iter(completions)
+    return [(one, _counted(one, list(islice(rest, len(one.wish.requests))), clock)) for one in generating]
+
+
+def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Completion]:
+    """``completions``, which answer the problem's wish, after adding them to its usage and the clock."""
+    for request, done in zip(one.wish.requests, completions, strict=True):
+        one.count(request.role, Usage(done.prompt_tokens, done.cached_tokens, done.generated_tokens, 1))
+    clock.sequences += len(completions)
+    clock.generated_tokens += sum(done.generated_tokens for done in completions)
+    return completions
+
+
+def _choose(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
+    choosing = [one for one in live if isinstance(one.wish, NextLogits)]
     answers: list[tuple[_Live, Any]] = []
-    for one in generating:
-        own: list[Completion] = list(islice(rest, len(one.wish.requests)))
-        for request, done in zip(one.wish.requests, own, strict=True):
-            one.count(request.role, Usage(done.prompt_tokens, done.cached_tokens, done.generated_tokens, 1))
-        clock.sequences += len(own)
-        clock.generated_tokens += sum(done.generated_tokens for done in own)
-        answers.append((one, own))
+    for group in _grouped(choosing, lambda one: one.wish.ids):
+        answers += _next_logits(group, engine, clock)
     return answers
 
 

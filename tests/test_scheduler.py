@@ -8,6 +8,7 @@ import torch
 from soft_reasoning.answers import Grader
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
@@ -41,6 +42,41 @@ class Engine:
         return torch.tensor([[float(sum(p))] * len(ids) for p in prompts])
 
 
+class Streaming:
+    """Makes an engine stream, one completion at a time: the smallest prompts first, whenever they came."""
+
+    def __init__(self):
+        super().__init__()
+        self.log, self.under_way, self.cancelled = [], {}, 0
+
+    def submit(self, requests):
+        completions = self.generate(requests)
+        tickets = [len(self.log) + i for i in range(len(requests))]
+        self.under_way.update(zip(tickets, zip(requests, completions, strict=True), strict=True))
+        self.log += [("in", sum(r.prompt_ids)) for r in requests]
+        return tickets
+
+    def collect(self):
+        if not self.under_way:
+            return []
+        ticket = min(self.under_way, key=lambda t: sum(self.under_way[t][0].prompt_ids))
+        request, completion = self.under_way.pop(ticket)
+        self.log.append(("out", sum(request.prompt_ids)))
+        return [(ticket, completion)]
+
+    def cancel(self):
+        self.under_way.clear()
+        self.cancelled += 1
+
+
+class StreamingEngine(Streaming, Engine):
+    pass
+
+
+class StreamingFake(Streaming, FakeEngine):
+    pass
+
+
 class Optimiser:
     def __init__(self):
         self.calls = []
@@ -54,8 +90,8 @@ class Context:
     grader = Grader()
     seed = 0
 
-    def __init__(self):
-        self.engine = Engine()
+    def __init__(self, engine=None):
+        self.engine = engine or Engine()
 
 
 class Script:
@@ -229,11 +265,12 @@ def soft_reasoning():
     return build_method(config), build_context(config, build_engine(config))
 
 
-def solved(soft_reasoning, order, max_live):
+def solved(soft_reasoning, order, max_live, engine=None):
     """Answers, and candidates with their points and rewards: exactly. (How much of a prompt was cached
     depends on the batch, and the surrogate's diagnostics agree to rounding.)"""
     method, context = soft_reasoning
-    return {p.id: (r.answer, r.candidates) for p, r in drive(order, method, context, max_live=max_live)}
+    driven = drive(order, method, context, engine=engine, max_live=max_live)
+    return {p.id: (r.answer, r.candidates) for p, r in driven}
 
 
 def test_results_do_not_depend_on_batch_or_order(soft_reasoning):
@@ -242,3 +279,75 @@ def test_results_do_not_depend_on_batch_or_order(soft_reasoning):
     together = solved(soft_reasoning, some, 64)
     assert solved(soft_reasoning, some, 1) == together
     assert solved(soft_reasoning, shuffled, 5) == together
+    assert solved(soft_reasoning, shuffled, 5, StreamingFake()) == together
+
+
+def test_on_a_streaming_engine_no_problem_waits_for_another():
+    """Problem 0's requests are done before problem 9's of the same round, which it outruns by a round."""
+    engine = StreamingEngine()
+
+    def steps(problem):
+        for step in (0, 10):
+            prompts = [(int(problem.id) + step, i) for i in range(3)]
+            completions = yield Generate([Request(p) for p in reversed(prompts)])
+            assert [c.text for c in completions] == [str(sum(p)) for p in reversed(prompts)]
+        return answer(completions)
+
+    few = [Problem(name, name) for name in ("0", "90")]
+    done = [(p.id, r.answer) for p, r in drive(few, Script(steps), Context(engine))]
+    assert done == [("0", "12"), ("90", "102")]
+    assert engine.log.index(("in", 10)) < engine.log.index(("out", 90))
+    assert engine.cancelled == 1
+
+
+def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_wish():
+    def steps(problem):
+        total = 0
+        for step in range(1 + int(problem.id) % 3):
+            assert (yield Generate([])) == []
+            logits = yield NextLogits([(number(problem), step)], ids=(1,), role="anchor")
+            total += yield Propose(optimiser, logits, torch.zeros(1), k=1, round=step, seed=0)
+            completions = yield ask(problem, count=1 + step, role="verifier")
+            total += sum(int(c.text) for c in completions)
+        return Result(str(total), ())
+
+    optimiser, clocks = Optimiser(), (Clock(), Clock())
+    ticks, streamed = (
+        {p.id: r for p, r in drive(problems(7), Script(steps), Context(e), max_live=3, clock=c)}
+        for e, c in zip((Engine(), StreamingEngine()), clocks, strict=True)
+    )
+    assert ticks == streamed
+    counts = [(clock.sequences, clock.generated_tokens) for clock in clocks]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("asks", ["in_flight", "at_submit"])
+def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
+    engine = StreamingEngine()
+
+    def steps(problem):
+        completions = yield ask(problem)
+        if problem.id == "1":
+            if asks == "at_submit":
+                yield Generate([Request((13,))])
+            raise ZeroDivisionError("by hand")
+        return answer(completions)
+
+    finished = []
+    fault = {"in_flight": "ZeroDivisionError: by hand", "at_submit": "ValueError: a 13"}[asks]
+    with pytest.raises(ProblemError, match=f"problem 1: {fault}"):
+        for problem, _ in drive(problems(4), Script(steps), Context(engine)):
+            finished.append(problem.id)
+    assert finished == ["0"] and engine.cancelled == 1 and not engine.under_way
+
+    driven = drive(problems(4), Script(steps), Context(engine))
+    next(driven)
+    driven.close()
+    assert engine.cancelled == 2 and not engine.under_way
+
+
+def test_a_streaming_engine_that_loses_a_request_is_found_out():
+    engine = StreamingEngine()
+    engine.collect = list
+    with pytest.raises(RuntimeError, match="expected 1 more completions, got none"):
+        list(drive(problems(1), Script(lambda p: (yield ask(p))), Context(engine)))

@@ -54,3 +54,22 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         ...
+
+
+class StreamingEngine(Engine, Protocol):
+    """An engine that takes work while it works, so that no request waits for another's end."""
+
+    def submit(self, requests: Sequence[Request]) -> list[int]:
+        """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
+        ...
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """Work until something submitted is complete: tickets and completions, in the order they came.
+
+        Empty once everything submitted was collected.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Drop everything submitted and not collected."""
+        ...
