@@ -135,7 +135,7 @@ class SoftReasoning:
         return found, verdict
 
     def _subspace(self, prompt: Prompt, context):
-        """The subspace around the greedy first token(s), and the likely tokens' texts."""
+        """The subspace around the greedy first token(s), and for each the texts of what is weighted there."""
         engine = context.engine
         [logits] = yield NextLogits([prompt.ids], role="anchor")
         greedy = [int(logits.argmax())]
@@ -153,10 +153,14 @@ class SoftReasoning:
         if self.embedding.likely_tokens:
             ids = _likeliest(logits, self.embedding.likely_tokens, engine.tokenizer)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
+        likely = [
+            [engine.tokenizer.decode([i]), *texts[1:]] if self.embedding.needs_anchor else texts
+            for i in greedy
+        ]
         subspace: Subspace = self.embedding.bind(
             anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
         )
-        return subspace, texts
+        return subspace, likely
 
     def _request(self, prompt: Prompt, soft: Tensor, position: int, context) -> Request:
         return Request(
@@ -174,8 +178,11 @@ def _likeliest(logits: Tensor, count: int, tokenizer) -> list[int]:
     return torch.topk(logits, count).indices.tolist()
 
 
-def _readable(soft: Tensor, weights: Tensor | None, likely: list[str], engine) -> list[list[dict[str, Any]]]:
-    """For each candidate and soft token: its nearest tokens by cosine and, in a mixture, their weights."""
+def _readable(
+    soft: Tensor, weights: Tensor | None, likely: list[list[str]], engine
+) -> list[list[dict[str, Any]]]:
+    """For each candidate and soft token: its nearest tokens by cosine and, where it is a combination of
+    ``likely`` tokens, the largest of their weights."""
     nearest = engine.nearest_tokens(soft.flatten(0, 1), NEAREST)
     out = []
     for i in range(len(soft)):
@@ -184,10 +191,9 @@ def _readable(soft: Tensor, weights: Tensor | None, likely: list[str], engine) -
             near = nearest[i * soft.shape[1] + j]
             row: dict[str, Any] = {"nearest": [[engine.tokenizer.decode([t]), round(c, 4)] for t, c in near]}
             if weights is not None:
-                heaviest = torch.topk(weights[i, j], min(NEAREST, weights.shape[-1]))
+                heaviest = torch.topk(weights[i, j].abs(), min(NEAREST, weights.shape[-1])).indices
                 row["weights"] = [
-                    [likely[t], round(float(w), 4)]
-                    for t, w in zip(heaviest.indices.tolist(), heaviest.values, strict=True)
+                    [likely[j][t], round(float(weights[i, j, t]), 4)] for t in heaviest.tolist()
                 ]
             rows.append(row)
         out.append(rows)

@@ -34,7 +34,8 @@ class Subspace(Protocol):
         ...
 
     def weights(self, U: Tensor) -> Tensor | None:
-        """(n, m, t) weights of the likely tokens in each soft token; None where there are none."""
+        """(n, m, t) weights of the likely tokens in each soft token, the anchor taking the first one's place
+        where it matters; None where a soft token is no combination of them."""
         ...
 
 

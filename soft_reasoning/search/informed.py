@@ -53,6 +53,22 @@ class TokenSimplexEmbedding:
         return SimplexSubspace(_likeliest(tokens, self.dim, anchor), len(anchor), self.dim, self.tau)
 
 
+class SpanSubspace(LinearSubspace):
+    """x = z + sum_i c_i (e_i - z) for c = factor u; ``others`` (d, D) are the e_i."""
+
+    def __init__(self, anchor: Tensor, others: Tensor, factor: float):
+        spans = others - anchor.double().unsqueeze(-2)  # (m, d, D)
+        super().__init__(
+            anchor, others.shape[-2], lambda u: (factor * u.unsqueeze(-2) @ spans).squeeze(-2), None
+        )
+        self._factor = factor
+
+    def weights(self, U: Tensor) -> Tensor:
+        """(n, m, d + 1): of the anchor, 1 - sum c, and of the other tokens, c; any may be negative."""
+        c = self._factor * U.double().reshape(len(U), -1, self._each)
+        return torch.cat([1 - c.sum(-1, keepdim=True), c], dim=-1)
+
+
 class TokenSpanEmbedding:
     """x = z + sigma sum_i u_i (e_i - z) / sqrt(d), e_i the likeliest first tokens after the very first.
 
@@ -67,10 +83,6 @@ class TokenSpanEmbedding:
         self.sigma = real("embedding.sigma", sigma, least=0.0)
         self.likely_tokens = self.dim + 1
 
-    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
+    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SpanSubspace:
         others = _likeliest(tokens, self.dim + 1, anchor)[..., 1:, :]
-        spans = others - anchor.double().unsqueeze(-2)  # (m, d, D)
-        factor = self.sigma / math.sqrt(self.dim)
-        return LinearSubspace(
-            anchor, self.dim, lambda u: factor * (u.unsqueeze(-2) @ spans).squeeze(-2), box=None
-        )
+        return SpanSubspace(anchor, others, self.sigma / math.sqrt(self.dim))

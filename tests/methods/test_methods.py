@@ -64,13 +64,28 @@ def test_problems_draw_from_streams_of_their_own(engine):
     assert len(set(first)) == len(first)
 
 
-@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
-def test_the_trace_names_tokens(engine, embedding):
-    result = solve(engine, f"embedding={embedding}")["p0"]
+@pytest.mark.parametrize("embedding", ["gaussian", "orthonormal", "hesbo", "token_simplex", "token_span"])
+@pytest.mark.parametrize("scope", [1, 2])
+def test_the_trace_names_tokens(engine, embedding, scope):
+    rounds = ["search.rounds=1", "search.stopping.rule=none"]
+    result = solve(engine, f"embedding={embedding}", "embedding.dim=4", f"method.scope={scope}", *rounds)[
+        "p0"
+    ]
     for entry in result.trace:
-        for [token] in entry["tokens"]:
+        assert len(entry["tokens"]) == 5
+        for token in (token for candidate in entry["tokens"] for token in candidate):
             assert len(token["nearest"]) == 3 and isinstance(token["nearest"][0][0], str)
-            assert ("weights" in token) == (embedding == "token_simplex")
+            assert ("weights" in token) == embedding.startswith("token_")
+        assert {len(candidate) for candidate in entry["tokens"]} == {scope}
+
+
+def test_weights_in_the_trace_make_up_the_soft_token(engine):
+    """Two tokens: a soft token is w0 e0 + w1 e1, so its nearest token is the one that outweighs the other."""
+    result = solve(engine, "embedding=token_simplex", "embedding.dim=2", "embedding.tau=20")["p0"]
+    for [token] in result.trace[0]["tokens"]:
+        (heavy, weight), (_, rest) = token["weights"]
+        assert weight + rest == pytest.approx(1, abs=2e-4) and weight >= rest
+        assert weight < 0.9 or token["nearest"][0][0] == heavy
 
 
 @pytest.mark.parametrize("placement", ["first", "middle", "last"])

@@ -99,6 +99,17 @@ def test_span_moves_along_the_differences_to_the_other_tokens():
     torch.testing.assert_close(span(torch.eye(3))[:, 0], tokens[1:], rtol=0, atol=1e-5)
 
 
+def test_span_weights_make_up_the_point():
+    tokens, anchor = contract.points(4, 12).float(), contract.points(2, 12).float()
+    span = TokenSpanEmbedding(3, sigma=0.7).bind(anchor=anchor, rms=1.0, seed=0, tokens=tokens)
+    U = contract.points(5, 6)
+    weights = span.weights(U)  # (5, 2, 4): the anchor's, then those of tokens 1 to 3
+    torch.testing.assert_close(weights.sum(-1), torch.ones(5, 2).double())
+    for j in range(2):
+        made = weights[:, j] @ torch.cat([anchor[j : j + 1], tokens[1:]]).double()
+        torch.testing.assert_close(span(U)[:, j].double(), made, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [GaussianEmbedding, OrthonormalEmbedding])
 @pytest.mark.parametrize("d", [3, 10])
 def test_rembo_theorem(kind, d):
