@@ -10,6 +10,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
@@ -80,10 +81,18 @@ def build_dataset(config: DictConfig) -> Any:
     return instantiate(config.dataset)
 
 
+def build_launcher(config: DictConfig) -> Any:
+    return instantiate(config.launcher)
+
+
+def build_grader(config: DictConfig) -> Grader:
+    return instantiate(config.grader)
+
+
 def build_context(config: DictConfig, engine: Engine, exemplars=()) -> Context:
     """What methods look things up in. ``exemplars`` come from the data set."""
     prompts = _prompts(config, engine.tokenizer, exemplars)
-    return Context(engine=engine, prompts=prompts, grader=instantiate(config.grader), seed=config.seed)
+    return Context(engine=engine, prompts=prompts, grader=build_grader(config), seed=config.seed)
 
 
 def _prompts(config: DictConfig, tokenizer: Any, exemplars) -> Prompts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,14 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.build import (
-    build_context,
-    build_dataset,
-    build_engine,
-    build_method,
-    check_lengths,
-    engine_settings,
-)  # fmt: skip
+from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
     compose_config,
@@ -34,39 +27,33 @@ from soft_reasoning.config import (
 )  # fmt: skip
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import run
+from soft_reasoning.launchers import Launcher
 
 
-def run_one(config: DictConfig, folder: Path, engine=None) -> None:
+def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> None:
     """One method on one data set, into ``folder``."""
-    method = build_method(config)
+    build_method(config)  # a bad value is refused before anything is loaded
     dataset = build_dataset(config)
     problems = dataset.problems(config.seed)
-    engine = engine or build_engine(config)
-    context = build_context(config, engine, dataset.exemplars(config.seed))
-    check_lengths(problems, context)
+    solver = launcher.start(config, problems, dataset.exemplars(config.seed))
     run(
-        problems, method, context, folder, OmegaConf.to_container(config, resolve=True),
-        fresh=config.fresh, progress=config.progress, max_live=config.max_live,
+        problems, solver, folder, OmegaConf.to_container(config, resolve=True),
+        fresh=config.fresh, progress=config.progress,
     )  # fmt: skip
 
 
-def run_comparison(config: DictConfig, folder: Path) -> None:
-    """Several methods on the same problems, each in a folder of its own; those that can share an engine do,
-    and one engine is held at a time."""
+def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
+    """Several methods on the same problems, each in a folder of its own; those that can share an engine run
+    one after the other."""
     overrides = list(HydraConfig.get().overrides.task)
     configs = {}
     for choice in config.methods:
         name, *changes = [choice] if isinstance(choice, str) else choice
         label = ",".join([name, *changes])
         configs[label] = compose_config([*overrides, f"method={name}", *changes])
-    waiting = dict(configs)
-    while waiting:
-        first = next(iter(waiting.values()))
-        alike = [label for label, one in waiting.items() if engine_settings(one) == engine_settings(first)]
-        engine = build_engine(first)
-        for label in alike:
-            run_one(waiting.pop(label), folder / run_name(label), engine)
-        engine.close()
+    settings = [engine_settings(one) for one in configs.values()]
+    for label in sorted(configs, key=lambda label: settings.index(engine_settings(configs[label]))):
+        run_one(configs[label], folder / run_name(label), launcher)
     compare([folder / run_name(label) for label in configs], folder)
 
 
@@ -101,10 +88,11 @@ def _refuse(message: str) -> NoReturn:
 def hydra_main(config: DictConfig) -> None:
     with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
         folder = Path(HydraConfig.get().runtime.output_dir)
-        if config.get("methods"):
-            run_comparison(config, folder)
-        else:
-            run_one(config, folder)
+        with closing(build_launcher(config)) as launcher:
+            if config.get("methods"):
+                run_comparison(config, folder, launcher)
+            else:
+                run_one(config, folder, launcher)
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["method=telepathy"], "soft_reasoning, self_consistency|cot, random_embedding"),
+        (["method=telepathy"], "random_embedding"),
         (["dataset=trivia"], "demo"),
         (["model=gpt9"], "demo"),
         (["embedding.dim=0"], "embedding.dim"),

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-IGNORED = ("fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "hydra")
-"""Keys that change no problem's result: how a run is watched, batched, or how many problems it takes."""
+IGNORED = (
+    "fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "launcher", "ray",
+    "hydra",
+)  # fmt: skip
+"""Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
+it takes."""
 
 CLASS = "._target_"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from soft_reasoning.analysis.settings import IGNORED
+from soft_reasoning.answers import Grader
 from soft_reasoning.context import Context
 from soft_reasoning.evaluation.files import read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
@@ -19,7 +20,61 @@ from soft_reasoning.evaluation.report import summary_table, write_results
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.methods.base import Method
 from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import Problem, Result, UserError
+
+
+class Solver(Protocol):
+    """What solves problems with one method, here or elsewhere."""
+
+    about: Mapping[str, Any]
+    """What the manifest says of it: model, device, and whether candidates are ``independent`` samples."""
+    grader: Grader
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        *,
+        clock: Clock,
+        on_tick: Callable[[Clock], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        """Each problem with its result, once, in the order they finish; as ``scheduler.drive``."""
+        ...
+
+    def peaks(self) -> Mapping[str, int]:
+        """Most bytes that an engine has held so far, by what they held; empty where that is unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Solves in this process, on the engine of ``context``, ``max_live`` problems at a time."""
+
+    method: Method
+    context: Context
+    max_live: int = MAX_LIVE
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        independent = bool(getattr(self.method, "independent", False))
+        return {**describe_engine(self.context.engine), "independent": independent}
+
+    @property
+    def grader(self) -> Grader:
+        return self.context.grader
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        *,
+        clock: Clock,
+        on_tick: Callable[[Clock], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        return drive(
+            problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
+        )
+
+    def peaks(self) -> Mapping[str, int]:
+        return dict(getattr(self.context.engine, "peak_bytes", {}))
 
 
 @dataclass(frozen=True)
@@ -32,14 +87,12 @@ class Summary:
 
 def run(
     problems: Iterable[Problem],
-    method: Method,
-    context: Context,
+    solver: Solver,
     folder: str | Path,
     config: Mapping[str, Any],
     *,
     fresh: bool = False,
     progress: bool = True,
-    max_live: int = MAX_LIVE,
     ignore: Sequence[str] = IGNORED,
 ) -> Summary:
     """Solve ``problems`` into ``folder``, continuing where an earlier run of the same ``config`` stopped.
@@ -47,18 +100,17 @@ def run(
     ``config`` is plain data; ``ignore`` names its keys that change no result. ``fresh`` starts over.
     Prints the final table to standard output, everything else to standard error.
 
-    Raises UserError for what ``Store`` and ``drive`` refuse, and for problems without or with repeated
+    Raises UserError for what ``Store`` and ``solver`` refuse, and for problems without or with repeated
     ids. Interrupted or failing, it says what is kept and raises on: every finished problem is stored.
     """
     problems = list(problems)
     _check(problems)
-    about = {**describe_engine(context.engine), "independent": bool(getattr(method, "independent", False))}
     began = perf_counter()
-    with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
+    with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
         watch = Progress(len(problems), enabled=progress)
         for note in store.notes:
             watch.say(note)
-        rows = _stored(store, problems, context)
+        rows = _stored(store, problems, solver.grader)
         for row in rows.values():
             watch.count(row)
         if rows:
@@ -66,7 +118,7 @@ def run(
         try:
             with watch:
                 todo = [problem for problem in problems if problem.id not in rows]
-                _solve(todo, method, context, store, rows, watch, max_live)
+                _solve(todo, solver, store, rows, watch)
         except BaseException as error:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
             if watch.done:
@@ -78,7 +130,7 @@ def run(
         metrics = summarise(
             [rows[problem.id] for problem in problems],
             seconds=read_seconds(store.folder),
-            independent=about["independent"],
+            independent=solver.about["independent"],
         )
         for note in write_results(store.folder, metrics, rows.values()):
             watch.say(note)
@@ -97,7 +149,7 @@ def _check(problems: Sequence[Problem]) -> None:
         seen.add(problem.id)
 
 
-def _stored(store: Store, problems: Sequence[Problem], context: Context) -> dict[str, Graded]:
+def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> dict[str, Graded]:
     """What is stored already of ``problems``; refuses results of other questions under the same ids."""
     wanted = {problem.id: problem for problem in problems}
     for name, question in store.done.items():
@@ -109,22 +161,16 @@ def _stored(store: Store, problems: Sequence[Problem], context: Context) -> dict
     if not store.done:
         return {}
     return {
-        record["doc_id"]: grade(record, context.grader)
+        record["doc_id"]: grade(record, grader)
         for record in read_records(store.folder)
         if record["doc_id"] in wanted
     }
 
 
 def _solve(
-    todo: Sequence[Problem],
-    method: Method,
-    context: Context,
-    store: Store,
-    rows: dict[str, Graded],
-    watch: Progress,
-    max_live: int,
+    todo: Sequence[Problem], solver: Solver, store: Store, rows: dict[str, Graded], watch: Progress
 ) -> None:
-    """Drive ``todo``; what a tick finished is on disk before the next, and before it counts as done."""
+    """Solve ``todo``; what a tick finished is on disk before the next, and before it counts as done."""
     clock = Clock()
     recorded: dict[str, float] = {}
     finished: list[Graded] = []
@@ -145,10 +191,10 @@ def _solve(
         watch.show(clock)
 
     try:
-        for problem, result in drive(todo, method, context, max_live=max_live, clock=clock, on_tick=settle):
-            record = record_of(problem, result, context.grader)
+        for problem, result in solver.solve(todo, clock=clock, on_tick=settle):
+            record = record_of(problem, result, solver.grader)
             with clock.measure("store"):
                 store.append(record)
-            finished.append(grade(record, context.grader))
+            finished.append(grade(record, solver.grader))
     finally:
         settle(clock)

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.evaluation.files import read_records
-from soft_reasoning.evaluation.runner import run
+from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.scheduler import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
 from tests.evaluation.world import parts, problems
 
 ROOT = Path(__file__).parents[2]
-KEPT = ("answer", "exact_match", "resps", "candidates")
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,13 @@ def whole(world, tmp_path_factory):
     """The folder of an undisturbed run of 12 problems."""
     method, context, config = world
     folder = tmp_path_factory.mktemp("whole")
-    run(problems(12), method, context, folder, config, progress=False)
+    run(problems(12), Local(method, context), folder, config, progress=False)
     return folder
 
 
 def kept(folder):
-    """What must be byte-identical, as text, by problem."""
-    return {r["doc_id"]: json.dumps([r[key] for key in KEPT]) for r in read_records(folder)}
+    """The records, which must be byte-identical, as text, by problem."""
+    return {r["doc_id"]: json.dumps(r) for r in read_records(folder)}
 
 
 def test_a_run_leaves_its_whole_folder(whole, capsys):
@@ -54,7 +53,7 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
 @pytest.mark.parametrize("max_live", [1, 64])
 def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
     method, context, config = world
-    run(problems(12)[::-1], method, context, tmp_path, config, progress=False, max_live=max_live)
+    run(problems(12)[::-1], Local(method, context, max_live), tmp_path, config, progress=False)
     assert kept(tmp_path) == kept(whole)
 
 
@@ -66,7 +65,7 @@ def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
     assert 0 < before.count(b"\n") < 12
 
     method, context, config = world
-    run(problems(12), method, context, tmp_path, config, progress=False)
+    run(problems(12), Local(method, context), tmp_path, config, progress=False)
     assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
     assert kept(tmp_path) == kept(whole)
     assert "problems are done; continuing" in capsys.readouterr().err
@@ -77,16 +76,16 @@ def test_a_finished_run_is_measured_again_without_model_work(world, whole, monke
     monkeypatch.setattr(type(context.engine), "generate", None)
     before = (whole / "samples.jsonl").read_bytes()
     metrics = json.loads((whole / "results.json").read_text())
-    summary = run(problems(12), method, context, whole, config, progress=False)
+    summary = run(problems(12), Local(method, context), whole, config, progress=False)
     assert (whole / "samples.jsonl").read_bytes() == before
     assert summary.metrics == metrics
 
 
 def test_more_problems_continue_and_fewer_are_measured_alone(world, tmp_path):
     method, context, config = world
-    run(problems(2), method, context, tmp_path, config | {"limit": 2}, progress=False)
-    more = run(problems(4), method, context, tmp_path, config | {"limit": 4}, progress=False)
-    fewer = run(problems(3), method, context, tmp_path, config | {"limit": 3}, progress=False)
+    run(problems(2), Local(method, context), tmp_path, config | {"limit": 2}, progress=False)
+    more = run(problems(4), Local(method, context), tmp_path, config | {"limit": 4}, progress=False)
+    fewer = run(problems(3), Local(method, context), tmp_path, config | {"limit": 3}, progress=False)
     assert (more.metrics["problems"], fewer.metrics["problems"]) == (4, 3)
     assert len(kept(tmp_path)) == 4
 
@@ -95,9 +94,9 @@ def test_changed_data_and_changed_config_are_refused(world, whole):
     method, context, config = world
     changed = [Problem("p0", "Another question?", "1"), *problems(12)[1:]]
     with pytest.raises(UserError, match="another question as problem p0"):
-        run(changed, method, context, whole, config, progress=False)
+        run(changed, Local(method, context), whole, config, progress=False)
     with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
-        run(problems(12), method, context, whole, config | {"seed": 1}, progress=False)
+        run(problems(12), Local(method, context), whole, config | {"seed": 1}, progress=False)
     assert len(kept(whole)) == 12
 
 
@@ -105,7 +104,7 @@ def test_changed_data_and_changed_config_are_refused(world, whole):
 def test_no_problems_and_repeated_ids_are_refused(world, tmp_path, given):
     method, context, config = world
     with pytest.raises(UserError, match="expected"):
-        run(given, method, context, tmp_path / "run", config)
+        run(given, Local(method, context), tmp_path / "run", config)
     assert not (tmp_path / "run").exists()
 
 
@@ -131,17 +130,17 @@ class FailsAt:
 def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
     _, context, config = world
     with pytest.raises(seen):
-        run(problems(5), FailsAt("p3", error), context, tmp_path, config, progress=False, max_live=1)
+        run(problems(5), Local(FailsAt("p3", error), context, 1), tmp_path, config, progress=False)
     assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
     assert f"{word}: 3 of 5 problems are stored" in capsys.readouterr().err
-    run(problems(5), FailsAt("none", error), context, tmp_path, config, progress=False)
+    run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
     assert len(kept(tmp_path)) == 5
 
 
 def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
     method, context, config = world
     own = [Problem("mine", "How many pens?", None)]
-    summary = run(own, method, context, tmp_path, config, progress=False)
+    summary = run(own, Local(method, context), tmp_path, config, progress=False)
     [record] = read_records(tmp_path)
     assert record["exact_match"] is None and record["answer"] is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None

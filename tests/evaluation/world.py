@@ -8,10 +8,11 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
-from soft_reasoning.evaluation.runner import run
+from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Problem
 
 LEVELS = ("easy", "medium", "hard")
+OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei"]
 
 
 def problems(n):
@@ -28,7 +29,7 @@ def problems(n):
 
 def parts(*overrides):
     """(method, context, config) for a run on the fake engine."""
-    config = compose_config(["engine=fake", "max_new_tokens=30", "acquisition=ei", *overrides])
+    config = compose_config([*OPTIONS, *overrides])
     plain = OmegaConf.to_container(config, resolve=True)
     return build_method(config), build_context(config, build_engine(config)), plain
 
@@ -53,7 +54,7 @@ def main(folder, count, max_live, calls):
     """Run ``count`` problems into ``folder``, killed at generation ``calls``."""
     method, context, config = parts()
     object.__setattr__(context, "engine", KilledAfter(context.engine, calls))
-    run(problems(count), method, context, folder, config, max_live=max_live)
+    run(problems(count), Local(method, context, max_live), folder, config)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""One engine in a process of its own, and the problems it works on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from soft_reasoning.build import check_lengths
+from soft_reasoning.launchers.local import LocalLauncher
+from soft_reasoning.scheduler import Clock
+from soft_reasoning.types import Problem, Result
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A problem's result, and the worker's clock and memory (``Solver.peaks``) at that time."""
+
+    doc_id: str
+    result: Result
+    clock: Clock
+    peaks: Mapping[str, int]
+
+
+class Worker:
+    """Solves the problems it is given, as many together as its ``max_live``, for one run after another."""
+
+    def __init__(self) -> None:
+        self._launcher = LocalLauncher()
+
+    def begin(self, config: Mapping[str, Any], exemplars: Sequence[Any]) -> dict[str, Any]:
+        """Get ready for a run of ``config`` (plain data); what the manifest says of the engine."""
+        self._local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
+        self._inbox = _Inbox()
+        self._clock = Clock()
+        self._steps: Iterator[tuple[Problem, Result]] = iter(())
+        return dict(self._local.about)
+
+    def check(self, problems: Sequence[Problem]) -> bool:
+        """True. Raises UserError for a prompt that is too long."""
+        check_lengths(list(problems), self._local.context)
+        return True
+
+    def work(self, problems: Sequence[Problem]) -> Finished | None:
+        """Take ``problems`` in and work until one problem is finished; None when there was none left.
+
+        They join the batches of those under way. Raises as ``scheduler.drive`` does.
+        """
+        self._inbox.waiting.extend(problems)
+        done = next(self._steps, None)
+        if done is None:
+            self._steps = self._local.solve(self._inbox, clock=self._clock)
+            done = next(self._steps, None)
+        if done is None:
+            return None
+        problem, result = done
+        return Finished(problem.id, result, self._clock, self._local.peaks())
+
+
+class _Inbox:
+    """Problems not begun. Unlike most iterators it may go on after its end, when more were given."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Problem] = deque()
+
+    def __iter__(self) -> Iterator[Problem]:
+        return self
+
+    def __next__(self) -> Problem:
+        if not self.waiting:
+            raise StopIteration
+        return self.waiting.popleft()
