@@ -12,17 +12,20 @@ import torch
 from soft_reasoning.types import Request, Sampling, UserError
 
 
-def same(a, b) -> bool:
-    """Bitwise: tokens, log-probabilities, text and reason."""
-    return (a.token_ids, a.logprobs, a.text, a.finish_reason) == (
-        b.token_ids, b.logprobs, b.text, b.finish_reason,
-    )  # fmt: skip
-
-
 class EngineContract:
     """``engine`` and ``prompts`` (at least three tuples of ids, of different lengths) are fixtures."""
 
     new_tokens = 12
+    rounding = 0.0
+    """How far log-probabilities of the same request may lie apart in two runs: bitwise equal by default."""
+
+    def same(self, a, b) -> bool:
+        """Tokens, text and reason, and log-probabilities up to ``rounding``."""
+        words = (a.token_ids, a.text, a.finish_reason) == (b.token_ids, b.text, b.finish_reason)
+        return words and self.close(torch.tensor(a.logprobs), torch.tensor(b.logprobs))
+
+    def close(self, a, b) -> bool:
+        return torch.allclose(a, b, rtol=0, atol=self.rounding)
 
     def greedy(self, engine, prompt, **options):
         return engine.generate([Request(prompt, max_new_tokens=self.new_tokens, **options)])[0]
@@ -73,21 +76,21 @@ class EngineContract:
         return requests
 
     def test_a_request_is_answered_alike_alone_in_a_batch_and_shuffled(self, engine, prompts):
-        """Invariant 2, bitwise."""
+        """Invariant 2."""
         requests = self.mixed(engine, prompts)
         together = engine.generate(requests)
         order = list(range(len(requests)))
         random.Random(0).shuffle(order)
         shuffled = engine.generate([requests[i] for i in order])
         for place, i in enumerate(order):
-            assert same(shuffled[place], together[i])
+            assert self.same(shuffled[place], together[i])
         for i, request in enumerate(requests):
-            assert same(engine.generate([request])[0], together[i]), i
+            assert self.same(engine.generate([request])[0], together[i]), i
 
     def test_a_sample_follows_its_seed(self, engine, prompts):
         request = Request(prompts[0], sampling=Sampling(1.5), max_new_tokens=self.new_tokens)
         runs = engine.generate([replace(request, seed=s) for s in (0, 1, 2, 3, 4, 5, 6, 7, 0)])
-        assert same(runs[0], runs[-1])
+        assert self.same(runs[0], runs[-1])
         assert len({run.token_ids for run in runs}) > 1
 
     def test_top_k_one_and_tiny_top_p_are_greedy(self, engine, prompts):
@@ -148,9 +151,9 @@ class EngineContract:
     def test_next_token_logits_of_some_ids_and_alone(self, engine, prompts):
         every = engine.next_token_logits(prompts)
         assert every.dtype == torch.float32 and every.shape[0] == len(prompts)
-        assert torch.equal(engine.next_token_logits(prompts, [7, 3]), every[:, [7, 3]])
+        assert self.close(engine.next_token_logits(prompts, [7, 3]), every[:, [7, 3]])
         for i, prompt in enumerate(prompts):
-            assert torch.equal(engine.next_token_logits([prompt])[0], every[i])
+            assert self.close(engine.next_token_logits([prompt])[0], every[i])
         assert engine.next_token_logits([], [7, 3]).shape == (0, 2)
 
     def test_embeddings(self, engine):
