@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,9 @@ def _merged(model: Any, adapter: str) -> Any:
     if name.startswith((".", "/")) and not Path(name).is_dir():
         raise UserError(f"model.adapter: expected a folder with a PEFT adapter, found none at {name}")
     try:
-        return PeftModel.from_pretrained(model, name).merge_and_unload()
+        with warnings.catch_warnings():  # PEFT asks transformers for a name that has changed
+            warnings.simplefilter("ignore", FutureWarning)
+            return PeftModel.from_pretrained(model, name).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "

@@ -6,6 +6,7 @@ The reference is the model itself with its adapters switched off, so one copy of
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,9 @@ def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
         task_type="CAUSAL_LM", target_modules="all-linear", lora_dropout=0.0, bias="none",
         r=settings.rank, lora_alpha=settings.alpha,
     )  # fmt: skip
-    with torch.random.fork_rng():  # PEFT draws from global state
-        torch.manual_seed(seed_for(seed, "finetuning", "adapters"))
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        torch.manual_seed(seed_for(seed, "finetuning", "adapters"))  # PEFT draws from global state,
+        warnings.simplefilter("ignore", FutureWarning)  # and asks transformers for a name that has changed
         return get_peft_model(model, config).eval()  # no dropout in the model either
 
 

@@ -191,18 +191,16 @@ def test_a_killed_training_leaves_no_adapter_and_goes_on_to_the_same_one(configu
 def test_it_stands_in_one_table_with_methods_of_the_frozen_model(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tuned = "[constrained_finetuning,'finetuning.examples=24','finetuning.learning_rate=0.01']"
-    command = ["limit=4", f"model.path={base}", "max_new_tokens=12", "progress=false", "hydra.run.dir=out"]
-    monkeypatch.setattr(
-        sys, "argv", ["soft_reasoning.run", f"methods=[cot,{tuned},self_consistency]", *command]
-    )
+    command = ["limit=2", f"model.path={base}", "max_new_tokens=12", "progress=false", "hydra.run.dir=out"]
+    monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", f"methods=[cot,{tuned}]", *command])
     run.main()
     told = (tmp_path / "out" / "comparison.md").read_text()
-    assert told.index("cot") < told.index("constrained_finetuning") < told.index("self_consistency")
+    assert told.index("cot") < told.index("constrained_finetuning")
     texts = {}
     for path in (tmp_path / "out").glob("*/samples.jsonl"):
         lines = path.read_text().splitlines()
         texts[path.parent.name[:3]] = [json.loads(line)["resps"][0][0] for line in lines]
-    assert texts["cot"] != texts["con"] and len(texts) == 3
+    assert len(texts) == 2 and texts["cot"] != texts["con"]
 
 
 @pytest.mark.parametrize(
