@@ -1,17 +1,19 @@
 """Search rules on black boxes of known truth: success by round, coverage, regret, against random search.
 
-    python experiments/bench_search.py             # the table of experiments/results/search.md
-    python experiments/bench_search.py --quick     # the named rules alone, without the slow grid
+    python experiments/bench_search.py             # presets, acquisitions x batch rules, single changes
+    python experiments/bench_search.py --quick     # the presets and the controls alone
 
-The boxes (SPEC 16) take u in R^50 and look like ours to the optimiser: five points u ~ N(0, I), then three
-rounds of five; reward = a verifier's bit, wrong with probability 0.1, + 0.5 x a coherence unrelated to it.
+The boxes (SPEC 16) take u in R^d, d that of the preset (50, or 10 in the informed subspace), and look like
+ours to the optimiser: five points u ~ N(0, I), then three rounds of five; reward = a verifier's bit, wrong
+with probability 0.1, + 0.5 x a coherence unrelated to it.
 
 * half-space: success is w.u > t, w a random direction; the base rate sets t.
 * basins: u falls into one of 30 basins, the argmax of 30 random linear scores, each good or bad as a whole.
 * Branin, Hartmann 6: functions of a random subspace of R^4096, seen through the random embedding; regret
   is the optimum minus the best value found, in standard deviations of the value under random search.
 
-Problems, first rounds and noise are the same for every rule, so differences are paired.
+Rules are what conf/ makes of their overrides. Problems, first rounds and noise are the same for every rule
+of the same d, so differences are paired.
 """
 
 from __future__ import annotations
@@ -20,29 +22,34 @@ import argparse
 import math
 import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from botorch.test_functions import Branin, Hartmann
+from hydra.utils import instantiate
 from torch import Tensor
 
-from soft_reasoning.search.acquisition import EI, PI, UCB, AdaptiveEI, LogEI, Thompson
-from soft_reasoning.search.batch import Fantasy, QLogEI, TopK
+from soft_reasoning.config import compose_config
 from soft_reasoning.search.embedding import GaussianEmbedding
-from soft_reasoning.search.generation import (
-    GradientCandidates,
-    LocalCandidates,
-    NormalCandidates,
-    SobolCandidates,
-    TrustRegionCandidates,
-    UniformCandidates,
-)
-from soft_reasoning.search.literal import PrintedAdaptiveEI, ReleasedEI
-from soft_reasoning.search.optimiser import BayesianOptimiser, RandomOptimiser, SobolOptimiser
-from soft_reasoning.search.surrogate import MAPRBF, FixedRBF
+from soft_reasoning.search.optimiser import RandomOptimiser, SobolOptimiser
 from soft_reasoning.types import generator_for
 
-D, ROUNDS, K = 50, 4, 5
+ROUNDS, K = 4, 5
+PRESETS = ("default", "informed", "paper", "released")
+ACQUISITIONS = {
+    **{f"{name}": (f"acquisition={name}",) for name in ("adaptive_ei", "ei", "log_ei", "pi", "thompson")},
+    **{f"ucb {beta}": ("acquisition=ucb", f"acquisition.beta={beta}") for beta in (1, 2, 5)},
+}
+BATCHES = {name: (f"search.optimiser.batch._target_=soft_reasoning.search.batch.{kind}",)
+           for name, kind in (("top_k", "TopK"), ("fantasy", "Fantasy"), ("q_log_ei", "QLogEI"))}  # fmt: skip
+CHANGES = (
+    "surrogate.noise=0.05", "surrogate.noise=0.2", "surrogate.variance=0.1", "surrogate.variance=1",
+    "surrogate.lengthscale=0.5", "surrogate.lengthscale=1", "surrogate.mean=zero", "surrogate.mean=constant",
+    "surrogate=map", "surrogate=map_ard", "search=fantasy", "search=sobol_candidates", "search=trust_region",
+    "search=gradient", "search.optimiser.generation.reach=0.9", "search.optimiser.incumbent=observed",
+)  # fmt: skip
 
 
 def normal(*shape: int, stream: tuple[object, ...]) -> Tensor:
@@ -52,8 +59,8 @@ def normal(*shape: int, stream: tuple[object, ...]) -> Tensor:
 class HalfSpace:
     """Success is w.u > t for a random unit w."""
 
-    def __init__(self, base: float, problems: int, seed: int):
-        w = normal(problems, D, stream=("half-space", seed))
+    def __init__(self, base: float, problems: int, seed: int, d: int):
+        w = normal(problems, d, stream=("half-space", seed))
         self.w = w / w.norm(dim=-1, keepdim=True)
         self.t = math.sqrt(2) * torch.erfinv(torch.tensor(1 - 2 * base, dtype=torch.float64))
 
@@ -65,8 +72,8 @@ class HalfSpace:
 class Basins:
     """The argmax of M random linear scores names u's basin; a basin is good with probability ``base``."""
 
-    def __init__(self, base: float, problems: int, seed: int, count: int = 30):
-        self.W = normal(problems, D, count, stream=("basins", seed))
+    def __init__(self, base: float, problems: int, seed: int, d: int, count: int = 30):
+        self.W = normal(problems, d, count, stream=("basins", seed))
         draw = torch.rand(problems, count, dtype=torch.float64, generator=generator_for(0, "good", seed))
         self.good = (draw < base).double()
 
@@ -80,19 +87,18 @@ class Hidden:
     The d_e coordinates of x = A u / sqrt(d) are about standard normal; their quantiles fill the domain.
     """
 
-    def __init__(self, function: object, problems: int, seed: int, width: int = 4096):
+    def __init__(self, function: object, problems: int, seed: int, d: int, width: int = 4096):
         self.function = function
-        embedding = GaussianEmbedding(D, 1.0, units="absolute", anchor="none")
-        self.subspace = embedding.bind(anchor=torch.zeros(1, width), rms=1.0, seed=seed)
-        frames = normal(problems, width, function.dim, stream=("frame", seed))
-        self.frames = torch.linalg.qr(frames).Q  # (b, D, d_e)
-        sample = self._raw(normal(problems, 200, D, stream=("scale", seed)))
+        embedding = GaussianEmbedding(d, 1.0, units="absolute", anchor="none")
+        subspace = embedding.bind(anchor=torch.zeros(1, width), rms=1.0, seed=seed)
+        frames = torch.linalg.qr(normal(problems, width, function.dim, stream=("frame", seed))).Q
+        self.map = subspace(torch.eye(d)).squeeze(1).double() @ frames  # (b, d, d_e): u to the frame
+        sample = self._raw(normal(problems, 200, d, stream=("scale", seed)))
         self.centre, self.spread = sample.mean(), sample.std()
         self.optimum = (-function.optimal_value - self.centre) / self.spread
 
     def _raw(self, U: Tensor) -> Tensor:
-        x = self.subspace(U.reshape(-1, D)).squeeze(1).double().reshape(*U.shape[:2], -1)
-        quantile = torch.special.ndtr(x @ self.frames)
+        quantile = torch.special.ndtr(U @ self.map)
         low, high = self.function.bounds.double()
         return -self.function(low + (high - low) * quantile)
 
@@ -112,10 +118,10 @@ def observe(box: HalfSpace | Basins | Hidden, U: Tensor, seed: int, round: int) 
     return truth, bit + 0.5 * noise[1]
 
 
-def play(optimiser: object, box: object, problems: int, seed: int) -> Tensor:
+def play(optimiser: object, box: object, problems: int, seed: int, d: int) -> Tensor:
     """(rounds, b, k): the truth of every point."""
     keys = [f"{seed}-{i}" for i in range(problems)]
-    U = torch.stack([optimiser.initial(K, D, generator_for(seed, key, "initial")) for key in keys])
+    U = torch.stack([optimiser.initial(K, d, generator_for(seed, key, "initial")) for key in keys])
     truth, y = observe(box, U, seed, 0)
     history = [truth]
     for round in range(1, ROUNDS):
@@ -127,81 +133,50 @@ def play(optimiser: object, box: object, problems: int, seed: int) -> Tensor:
     return torch.stack(history)
 
 
-def fixed(**changes: object) -> FixedRBF:
-    """The default surrogate but for ``changes``."""
-    return FixedRBF(**{"lengthscale": 2.0, "variance": 0.25, "noise": 0.1, **changes})
+@dataclass(frozen=True)
+class Rule:
+    """A row of the table: what it is called, the optimiser, and the dimensions it searches."""
+
+    name: str
+    optimiser: object
+    d: int
 
 
-def named_rules() -> dict[str, object]:
-    """The presets and the controls."""
-    unit = {"lengthscale": 1.0, "scaling": "absolute", "mean": "zero"}
-    return {
-        "random": RandomOptimiser(),
-        "sobol": SobolOptimiser(),
-        "default": BayesianOptimiser(fixed(), AdaptiveEI(), LocalCandidates(reach=0.7), Fantasy()),
-        "paper": BayesianOptimiser(FixedRBF(noise=0.05, **unit), PrintedAdaptiveEI(), incumbent="observed"),
-        "released": BayesianOptimiser(
-            FixedRBF(noise=1e-16, **unit), ReleasedEI(), UniformCandidates(), TopK(), "observed"
-        ),
-    }
+def rule(name: str, *overrides: str) -> Rule:
+    config = compose_config(overrides)
+    return Rule(name, instantiate(config.search.optimiser), config.embedding.dim)
 
 
-def tried_rules() -> dict[str, object]:
-    """The default with one value changed, then acquisition x batch rule."""
-    local = LocalCandidates(reach=0.7)
-    surrogates = {
-        "noise 0.05": fixed(noise=0.05),
-        "noise 0.2": fixed(noise=0.2),
-        "variance 1, noise 0.05": fixed(variance=1.0, noise=0.05),
-        "variance 0.1": fixed(variance=0.1),
-        "lengthscale 0.5 sqrt(d)": fixed(lengthscale=0.5),
-        "lengthscale sqrt(d)": fixed(lengthscale=1.0),
-        "zero mean": fixed(mean="zero"),
-        "constant mean": fixed(mean="constant"),
-        "map": MAPRBF(noise=0.1, variance=0.25),
-    }
-    generations = {
-        "normal": NormalCandidates(),
-        "sobol candidates": SobolCandidates(),
-        "local, reach 0.9": LocalCandidates(reach=0.9),
-        "trust region": TrustRegionCandidates(),
-        "gradient": GradientCandidates(),
-    }
-    acquisitions = {
-        "adaptive_ei": AdaptiveEI(),
-        "ei": EI(),
-        "log_ei": LogEI(),
-        "pi": PI(),
-        "ucb 1": UCB(1.0),
-        "ucb 2": UCB(2.0),
-        "ucb 5": UCB(5.0),
-        "thompson": Thompson(128),
-    }
-    rules: dict[str, object] = {}
-    for name, surrogate in surrogates.items():
-        rules[f"default, {name}"] = BayesianOptimiser(surrogate, AdaptiveEI(), local, Fantasy())
-    for name, generation in generations.items():
-        rules[f"default, {name}"] = BayesianOptimiser(fixed(), AdaptiveEI(), generation, Fantasy())
-    rules["default, observed incumbent"] = BayesianOptimiser(
-        fixed(), AdaptiveEI(), local, Fantasy(), "observed"
-    )
-    for name, acquisition in acquisitions.items():
-        for rule, batch in (("top_k", TopK()), ("fantasy", Fantasy())):
-            if name == "thompson" and rule == "fantasy":
-                continue  # draws differ already
-            rules[f"{name}, {rule}"] = BayesianOptimiser(fixed(), acquisition, local, batch)
-    rules["q_log_ei"] = BayesianOptimiser(fixed(), None, local, QLogEI())
-    return rules
+def rules(quick: bool) -> Iterator[Rule]:
+    """The controls, the presets, then for each preset every acquisition x batch rule, then single changes."""
+    dims = [rule("", f"preset={preset}").d for preset in PRESETS]
+    for d in sorted(set(dims), reverse=True):
+        yield Rule(f"random, d = {d}", RandomOptimiser(), d)
+        yield Rule(f"sobol, d = {d}", SobolOptimiser(), d)
+    for preset in PRESETS:
+        yield rule(preset, f"preset={preset}")
+    if quick:
+        return
+    for preset in PRESETS:
+        for name, acquisition in ACQUISITIONS.items():
+            for batch in (
+                ("top_k", "fantasy") if name != "thompson" else ("top_k",)
+            ):  # its draws differ already
+                yield rule(f"{preset}, {name}, {batch}", f"preset={preset}", *acquisition, *BATCHES[batch])
+        yield rule(f"{preset}, q_log_ei", f"preset={preset}", *BATCHES["q_log_ei"])
+    for change in CHANGES:
+        yield rule(f"default, {change}", change)
 
 
 BOXES = {
-    "half-space 0.05": lambda problems, seed: HalfSpace(0.05, problems, seed),
-    "half-space 0.2": lambda problems, seed: HalfSpace(0.2, problems, seed),
-    "half-space 0.4": lambda problems, seed: HalfSpace(0.4, problems, seed),
-    "basins 0.2": lambda problems, seed: Basins(0.2, problems, seed),
-    "Branin": lambda problems, seed: Hidden(Branin(), problems, seed),
-    "Hartmann 6": lambda problems, seed: Hidden(Hartmann(6), problems, seed),
+    "half-space 0.05": lambda *at: HalfSpace(0.05, *at),
+    "half-space 0.2": lambda *at: HalfSpace(0.2, *at),
+    "half-space 0.4": lambda *at: HalfSpace(0.4, *at),
+    "basins 0.2": lambda *at: Basins(0.2, *at),
+    "Branin": lambda *at: Hidden(Branin(), *at),
+    "Hartmann 6": lambda *at: Hidden(Hartmann(6), *at),
 }
+"""Each is called with the number of problems, the seed of the set and d."""
 
 
 def interval(x: Tensor) -> str:
@@ -230,26 +205,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the table here as well")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
-    rules = named_rules() if args.quick else {**named_rules(), **tried_rules()}
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    worlds = [{title: BOXES[title](args.problems, seed) for title in args.boxes} for seed in seeds]
-    lines = [f"| rule | {' | '.join(worlds[0])} | CPU s |", "|---" * (len(worlds[0]) + 2) + "|"]
+    lines = [f"| rule | {' | '.join(args.boxes)} | CPU s |", "|---" * (len(args.boxes) + 2) + "|"]
     print("\n".join(lines), flush=True)
-    control: dict[str, Tensor] = {}
-    for name, optimiser in rules.items():
+    control: dict[tuple[str, int], Tensor] = {}
+    worlds: dict[tuple[str, int, int], object] = {}
+    for rule in rules(args.quick):
         start, cells = time.process_time(), []
-        for title, box in worlds[0].items():
-            runs = [
-                play(optimiser, world[title], args.problems, seed)
-                for seed, world in zip(seeds, worlds, strict=True)
-            ]
-            history = torch.cat(runs, dim=1)
-            control.setdefault(title, history)  # the first rule is random search
-            cells.append(cell(history, control[title], box))
-        lines.append(f"| {name} | {' | '.join(cells)} | {time.process_time() - start:.0f} |")
+        for title in args.boxes:
+            histories = []
+            for seed in seeds:
+                key = (title, seed, rule.d)
+                if key not in worlds:
+                    worlds[key] = BOXES[title](args.problems, seed, rule.d)
+                histories.append(play(rule.optimiser, worlds[key], args.problems, seed, rule.d))
+            history = torch.cat(histories, dim=1)
+            control.setdefault((title, rule.d), history)  # random search comes first of its d
+            cells.append(cell(history, control[title, rule.d], worlds[title, seeds[0], rule.d]))
+        lines.append(f"| {rule.name} | {' | '.join(cells)} | {time.process_time() - start:.0f} |")
         print(lines[-1], flush=True)
     if args.out:
-        args.out.write_text("\n".join(lines) + "\n")
+        args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,14 @@ METHODS = [
 ]
 
 
+SWEPT = [
+    {"setting": {"embedding.dim": d}, "accuracy": [0.4, 0.5], "accuracy_stderr": 0.1,
+     "coverage": [0.8, None], "coverage_stderr": None}
+    for d in (5, 50)
+]  # fmt: skip
+NAMED = [row | {"setting": {"acquisition": name, "k": 3}} for row, name in zip(SWEPT, "ab", strict=True)]
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -32,6 +40,10 @@ METHODS = [
         lambda path: plots.tokens(TOKENS, 10, path),
         lambda path: plots.accuracy_against_tokens(METHODS, path),
         lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
+        lambda path: plots.accuracy_by_setting(SWEPT, path),
+        lambda path: plots.accuracy_by_setting(NAMED, path),
+        lambda path: plots.accuracy_by_setting([SWEPT[0] | {"coverage": [None], "accuracy": [0.4]}], path),
+        lambda path: plots.correlation([[[1, -0.5], [-0.5, 1]], [[1.0] * 4] * 4], [2, 2], path),
     ],
 )
 def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):

@@ -1,0 +1,34 @@
+"""Correlation of the points that a search sampled, round by round (the paper's convergence figure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.ndarray], list[int]]:
+    """Correlation matrices of the points of rounds 0 to r for every r, and the number of points of a round.
+
+    Each is the mean over the problems that reached round r. The points of a round stand in the order of their
+    rewards, best first, so that what good points have in common shows. Candidates without a point are left
+    out; no round is given where there are none.
+    """
+    problems = [_rounds(record) for record in records]
+    size = max((len(rounds[0]) for rounds in problems if rounds), default=0)
+    matrices: list[np.ndarray] = []
+    for r in range(max(map(len, problems), default=0)):
+        reached = [rounds[: r + 1] for rounds in problems if len(rounds) > r]
+        matrices.append(np.mean([np.corrcoef(np.concatenate(rounds)) for rounds in reached], axis=0))
+    return matrices, [size] * len(matrices)
+
+
+def _rounds(record: Mapping[str, Any]) -> list[np.ndarray]:
+    """For each round its points (k, d), those of the highest reward first."""
+    rounds: dict[int, list[Mapping[str, Any]]] = {}
+    for candidate in record["candidates"]:
+        if candidate["u"] is not None:
+            rounds.setdefault(candidate["round"], []).append(candidate)
+    ordered = [sorted(group, key=lambda c: -c["reward"]) for _, group in sorted(rounds.items())]
+    return [np.array([candidate["u"] for candidate in group]) for group in ordered]

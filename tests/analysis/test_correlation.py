@@ -1,0 +1,39 @@
+"""Correlation matrices of sampled points: hand-made rounds, and problems that stop early."""
+
+import numpy as np
+import pytest
+
+from soft_reasoning.analysis.correlation import correlation_matrices
+
+
+def record(*rounds):
+    """A record from rounds of (reward, point) pairs."""
+    return {
+        "candidates": [
+            {"round": r, "reward": reward, "u": point}
+            for r, group in enumerate(rounds)
+            for reward, point in group
+        ]
+    }
+
+
+UP, DOWN, FLAT = (0.0, 1.0, 2.0), (2.0, 1.0, 0.0), (1.0, 3.0, 1.0)
+
+
+def test_points_stand_by_round_and_reward():
+    matrices, sizes = correlation_matrices([record([(0.1, DOWN), (0.9, UP)], [(0.5, FLAT), (0.7, UP)])])
+    assert sizes == [2, 2] and [m.shape for m in matrices] == [(2, 2), (4, 4)]
+    np.testing.assert_allclose(matrices[0], [[1, -1], [-1, 1]], atol=1e-12)
+    expected = np.corrcoef([UP, DOWN, UP, FLAT])  # rewards 0.9, 0.1 | 0.7, 0.5
+    np.testing.assert_allclose(matrices[1], expected, atol=1e-12)
+
+
+def test_mean_over_the_problems_that_reached_a_round():
+    long = record([(1.0, UP), (0.0, UP)], [(1.0, DOWN), (0.0, DOWN)])
+    short = record([(1.0, UP), (0.0, DOWN)])
+    matrices, _ = correlation_matrices([long, short])
+    assert matrices[0][0, 1] == pytest.approx(0.0) and matrices[1][0, 2] == pytest.approx(-1.0)
+
+
+def test_methods_without_points_have_none():
+    assert correlation_matrices([{"candidates": [{"round": 0, "reward": None, "u": None}]}]) == ([], [])

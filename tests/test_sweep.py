@@ -1,0 +1,94 @@
+"""Sweeps: what their end says, launchers that work, and launchers that do not."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hydra.errors import MissingConfigException
+
+from soft_reasoning.config import one_line, user_error
+from soft_reasoning.sweep import by_setting, natural
+from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
+
+
+def plugin(name):
+    missing = importlib.util.find_spec("hydra_plugins") is None or (
+        importlib.util.find_spec(f"hydra_plugins.hydra_{name}_launcher") is None
+    )
+    return pytest.mark.skipif(missing, reason=f"the {name} launcher is not installed (extra: launchers)")
+
+
+def test_settings_take_their_seeds_together():
+    configs = [{"seed": s, "embedding": {"dim": d}} for d in (5, 50) for s in (0, 1)]
+    results = [{"exact_match": v, "exact_match_stderr": 0.1, "coverage": None} for v in (0.1, 0.2, 0.3, 0.4)]
+    first, second = by_setting(configs, results)
+    assert first["setting"] == {"embedding.dim": 5} and first["accuracy"] == [0.1, 0.2]
+    assert second["accuracy"] == [0.3, 0.4] and second["coverage"] == [None, None]
+
+
+def test_a_sweep_over_seeds_alone_is_one_row():
+    rows = by_setting([{"seed": s} for s in range(3)], [{"exact_match": 0.5}] * 3)
+    assert len(rows) == 1 and rows[0]["setting"] == {}
+
+
+def test_folders_sort_by_their_numbers():
+    names = ["dim=10", "dim=5", "dim=0.5", "dim=50,seed=1", "dim=50,seed=0"]
+    ordered = sorted(map(Path, names), key=natural)
+    assert list(map(str, ordered)) == ["dim=0.5", "dim=5", "dim=10", "dim=50,seed=0", "dim=50,seed=1"]
+
+
+def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):  # noqa: F811
+    done = run(*FAKE, "limit=2", "-m", "embedding.dim=5,50", "search.rounds=0")
+    assert done.returncode == 0, done.stderr
+    [folder] = tmp_path.glob("runs/sweep-*")
+    names = {path.name for path in folder.iterdir()}
+    assert {"sweep.md", "sweep.json", "comparison.md", "comparison.json"} <= names
+    rows = json.loads((folder / "comparison.json").read_text())
+    assert rows[0]["label"].endswith("50") and "difference" in rows[1]  # the default is the reference
+
+
+def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "methods=[cot,self_consistency]")
+    assert done.returncode == 0, done.stderr
+    [folder] = tmp_path.glob("runs/sweep-*")
+    assert len(json.loads((folder / "sweep.json").read_text())) == 4
+    rows = json.loads((folder / "comparison.json").read_text())
+    assert [row["runs"] for row in rows] == [2, 2]
+
+
+@plugin("joblib")
+def test_joblib_runs_the_jobs_and_combines_them(run, tmp_path):  # noqa: F811
+    options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "search.rounds=0"]
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", *options)
+    assert done.returncode == 0, done.stderr
+    [folder] = tmp_path.glob("runs/sweep-*")
+    assert len(list(folder.glob("*/results.json"))) == 2
+    assert [row["problems"] for row in json.loads((folder / "sweep.json").read_text())] == [2, 2]
+
+
+@plugin("submitit")
+@pytest.mark.skipif(shutil.which("srun") is not None, reason="this machine has Slurm")
+def test_slurm_without_slurm_is_one_line(run):  # noqa: F811
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "hydra/launcher=submitit_slurm")
+    assert done.returncode == 2
+    [line] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert line.startswith("soft_reasoning: hydra/launcher:") and "hydra/launcher=joblib" in line
+
+
+@plugin("submitit")
+def test_a_failed_job_gives_its_own_line():
+    from submitit.core import utils
+
+    text = "Job 7 has not produced any output\n-----\nsoft_reasoning: embedding.dim: expected 1, got 0\n"
+    script = compile(f"raise UncompletedJobError({text!r})", "/site-packages/submitit/core/core.py", "exec")
+    with pytest.raises(utils.UncompletedJobError) as error:
+        exec(script, {"UncompletedJobError": utils.UncompletedJobError})
+    assert one_line(error.value) == "embedding.dim: expected 1, got 0"
+    assert user_error(RuntimeError("ours")) is None
+
+
+def test_a_launcher_that_is_not_installed_says_how_to_install_it():
+    text = "In 'hydra/config': Could not find 'hydra/launcher/joblib'\n\nAvailable options: basic\n"
+    assert one_line(MissingConfigException(text, "joblib")).endswith("'soft-reasoning[launchers]' brings it")
