@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,12 @@ def build_adapter(config: DictConfig) -> Path:
         to_stderr(f"fine-tuning {config.model.path} on {len(examples)} of {len(rows)} training rows")
         return train(base, examples, work, settings, config.seed, progress=config.progress)
 
-    return adapter(Path(settings.folder), dataset.name, made_with, train_into, say=to_stderr)
+    root = Path(settings.folder).expanduser().absolute()
+    folder = adapter(root, dataset.name, made_with, train_into, say=to_stderr)
+    gc.collect()  # the engine that comes next measures what memory is free
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return folder
 
 
 def build_dataset(config: DictConfig) -> Any:

@@ -37,7 +37,7 @@ class Finetuning:
     to ``learning_rate``, then linearly down to 0. ``part_tokens``: most tokens that go through the model at
     once; changes no result beyond rounding. ``folder`` is where adapters are kept."""
 
-    examples: int | None = 2000
+    examples: int | None = None
     epochs: int = 3
     batch_size: int = 16
     learning_rate: float = 1e-4
