@@ -41,8 +41,9 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     """For each configuration, its values of the keys that are not the same in all of them.
 
     Left out is what repeats another key: of several keys with the same values the shortest stays, the
-    parts of something that some configurations do not have at all follow from the key that chose it, and
-    a class follows from a plain key (a name) that decides it.
+    parts of something that some configurations do not have at all follow from the key that chose it (and
+    are named only where nothing else tells two runs apart), and a class follows from a plain key (a name)
+    that decides it.
     """
     flat = [result_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
@@ -54,8 +55,18 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
         by_values.setdefault(repr([one.get(key) for one in flat]), key)
     plain = [key for key in by_values.values() if not key.endswith(CLASS)]
     classes = [key for key in by_values.values() if key.endswith(CLASS)]
-    chosen = sorted(plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)])
+    chosen = plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)]
+    rest = sorted({key for one in flat for key in one} - set(common), key=lambda name: (len(name), name))
+    for key in rest:  # of parts that only some have: what tells apart runs that are still alike
+        if _kinds(flat, [*chosen, key]) > _kinds(flat, chosen):
+            chosen.append(key)
+    chosen.sort()
     return [{key.removesuffix(CLASS): _readable(key, one.get(key)) for key in chosen} for one in flat]
+
+
+def _kinds(flat: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
+    """How many of the configurations differ in ``keys``."""
+    return len({repr([one.get(key) for key in keys]) for one in flat})
 
 
 def _decides(flat: Sequence[Mapping[str, Any]], key: str, other: str) -> bool:

@@ -95,3 +95,13 @@ def test_settings_that_tell_runs_apart_without_their_echoes():
     assert differing(named) == [{"method.name": "a"}, {"method.name": "b"}, {"method.name": "c"}]
     assert differing([{"a": 1}, {"a": 1, "b": 2}]) == [{"b": None}, {"b": 2}]
     assert differing([{"a": 1}] * 2) == [{}, {}] and differing([]) == []
+
+
+def test_a_part_that_only_some_have_is_named_where_nothing_else_tells_runs_apart():
+    ei = {"acquisition": {"_target_": "x.EI"}}
+    one, five = ({"acquisition": {"_target_": "x.UCB", "beta": beta, "loud": True}} for beta in (1, 5))
+    assert differing([ei, one, five]) == [
+        {"acquisition": "EI", "acquisition.beta": None},
+        {"acquisition": "UCB", "acquisition.beta": 1},
+        {"acquisition": "UCB", "acquisition.beta": 5},
+    ]
