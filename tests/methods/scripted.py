@@ -1,0 +1,61 @@
+"""A language model written out by hand: what follows each text, with which probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import torch
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.context import Context
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Problem, Prompt
+
+TOKENIZER = FakeTokenizer()
+PROMPT = (5, 6)
+PROBLEM = Problem("p", "How many?", "7")
+END = "</s>"
+
+
+def token(text: str) -> int:
+    """The one token that ``text`` is."""
+    if text == END:
+        return TOKENIZER.eos_token_id
+    [found] = TOKENIZER.encode(text, add_special_tokens=False)
+    return found
+
+
+class ScriptedEngine(FakeEngine):
+    """``script``: text after the prompt -> {next token: probability}; a text that it lacks ends. Keeps the
+    ``requests`` it was given."""
+
+    def __init__(self, script: Mapping[str, Mapping[str, float]]) -> None:
+        super().__init__()
+        self.requests = []
+        self._script = script
+        self._model = self
+
+    def logits(self, ids):
+        logits = torch.full((TOKENIZER.vocab_size,), -math.inf)
+        for text, probability in self._script.get(TOKENIZER.decode(ids[len(PROMPT) :]), {END: 1.0}).items():
+            logits[token(text)] = math.log(probability)
+        return logits
+
+    def generate(self, requests):
+        self.requests += requests
+        return super().generate(requests)
+
+
+def context_of(engine):
+    prompts = SimpleNamespace(solve=lambda problem: Prompt(PROMPT), stop=("Question:",))
+    return Context(engine=engine, prompts=prompts, grader=Grader(), seed=0)
+
+
+def solve(method, engine):
+    """The method's result for PROBLEM."""
+    [(_, result)] = drive([PROBLEM], method, context_of(engine))
+    return result

@@ -1,0 +1,35 @@
+"""What a sampled baseline gives a problem does not depend on the other problems."""
+
+import pytest
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Problem
+from tests.engines.models import tiny
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} and {'one more and ' * i}3?", str(i)) for i in range(5)]
+METHODS = ("fire", "cot_decoding", "cot_decoding_original", "best_of_n", "verifier_only")
+
+
+@pytest.fixture(scope="module", params=["fake", "huggingface"])
+def engine(request):
+    if request.param == "fake":
+        return build_engine(compose_config(["engine=fake"]))
+    return HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
+    config = compose_config([f"method={name}", "max_new_tokens=12"])
+    method, context = build_method(config), build_context(config, engine)
+
+    def solve(problems, max_live):
+        found = drive(problems, method, context, max_live=max_live)
+        return {p.id: (r.answer, r.candidates, r.trace) for p, r in found}
+
+    together = solve(PROBLEMS, 64)
+    assert solve(PROBLEMS[::-1], 3) == together
+    assert solve(PROBLEMS[:4], 1) == {p.id: together[p.id] for p in PROBLEMS[:4]}

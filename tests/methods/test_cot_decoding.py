@@ -1,0 +1,157 @@
+"""CoT-decoding: which first tokens, which tokens are the answer's, and what their confidence decides."""
+
+import pytest
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Completion, Problem, Request, UserError
+from tests.methods.scripted import END, PROMPT, TOKENIZER, ScriptedEngine, solve, token
+
+SURE, UNSURE = 0.3, 0.1
+"""Delta of the third path of :func:`script`."""
+
+
+def script(third=SURE):
+    return {
+        "": {" We": 0.5, " Let": 0.3, " So": 0.15, END: 0.05},
+        " We": {" Answer": 1.0},
+        " We Answer": {":": 1.0},
+        " We Answer:": {" 1": 0.7, " 2": 0.2, " 3": 0.1},
+        " We Answer: 1": {"2": 0.5, "3": 0.4, "4": 0.1},
+        " We Answer: 12": {"3": 0.9, "4": 0.05, "\n": 0.05},
+        " We Answer: 123": {"\n": 0.6, END: 0.4},
+        " Let": {" Answer": 1.0},
+        " Let Answer": {":": 1.0},
+        " Let Answer:": {" 7": 0.6, " 8": 0.4},
+        " So": {" 7": 0.5 + third / 2, " 8": 0.5 - third / 2},
+        " So 7": {".": 1.0},
+    }
+
+
+DELTAS = [((0.7 - 0.2) + (0.5 - 0.4) + (0.9 - 0.05)) / 3, 0.6 - 0.4]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "third", "answer"),
+    [
+        ("majority", UNSURE, "7"),
+        ("delta_sum", SURE, "7"),  # 0.2 + 0.3 against 0.483
+        ("delta_sum", UNSURE, "123"),
+        ("delta_max", SURE, "123"),
+    ],
+)
+def test_the_answer_by_hand(aggregate, third, answer):
+    method = CotDecoding(paths=4, continuation="greedy", aggregate=aggregate)
+    result = solve(method, ScriptedEngine(script(third)))
+    assert [c.text for c in result.candidates] == [" We Answer: 123\n", " Let Answer: 7", " So 7.", ""]
+    assert [c.answer for c in result.candidates] == ["123", "7", "7", None]
+    assert result.answer == answer
+    if aggregate != "majority":
+        [*deltas, none] = result.trace[0]["deltas"]
+        assert deltas == pytest.approx([*DELTAS, third], abs=1e-6) and none is None
+
+
+def test_an_answer_in_the_first_token_is_weighed_there():
+    engine = ScriptedEngine({"": {" 7": 0.6, " 8": 0.35, " 9": 0.05}})
+    result = solve(CotDecoding(paths=2, continuation="greedy", aggregate="delta_sum"), engine)
+    assert result.trace[0]["deltas"] == pytest.approx([0.25, 0.25]) and result.answer == "7"
+
+
+def test_exactly_the_likeliest_first_tokens_are_continued():
+    engine = ScriptedEngine(script())
+    result = solve(CotDecoding(paths=3), engine)
+    assert [r.prompt_ids for r in engine.requests] == [PROMPT + (token(t),) for t in (" We", " Let", " So")]
+    assert len({r.seed for r in engine.requests}) == 3
+    for request in engine.requests:
+        assert (request.sampling.temperature, request.max_new_tokens) == (0.8, 299)
+    assert result.trace[0]["first_tokens"] == [" We", " Let", " So"]
+
+
+def test_a_first_token_that_ends_is_not_continued():
+    engine = ScriptedEngine({"": {END: 0.9, " 7": 0.1}})
+    result = solve(CotDecoding(paths=2), engine)
+    assert [(c.text, c.finish_reason) for c in result.candidates] == [("", "eos"), (" 7", "eos")]
+    assert len(engine.requests) == 1 and result.answer == "7"
+
+
+def test_a_stop_string_may_begin_in_the_first_token():
+    engine = ScriptedEngine({"": {" Question": 1.0}, " Question": {":": 1.0}, " Question:": {" 7": 1.0}})
+    [path] = solve(CotDecoding(paths=1), engine).candidates
+    assert (path.text, path.answer, path.finish_reason) == (" ", None, "stop")
+
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
+
+
+def run(engine, *overrides):
+    config = compose_config(["max_new_tokens=30", *overrides])
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(PROBLEMS, method, context)}, context
+
+
+def test_first_tokens_and_deltas_agree_with_a_plain_reading():
+    """Again from its definition, token by token, over the fake engine's whole vocabulary."""
+    engine = build_engine(compose_config(["engine=fake"]))
+    results, context = run(engine, "method=cot_decoding_original")
+    for problem in PROBLEMS:
+        prompt = context.prompts.solve(problem).ids
+        [logits] = engine.next_token_logits([prompt])
+        result = results[problem.id]
+        wanted = sorted(range(len(logits)), key=lambda i: (-float(logits[i]), i))[:10]
+        assert result.trace[0]["first_tokens"] == [TOKENIZER.decode([i]) for i in wanted]
+        for first, candidate, delta in zip(wanted, result.candidates, result.trace[0]["deltas"], strict=True):
+            [rest] = engine.generate([Request(prompt + (first,), max_new_tokens=29)])
+            path = (first, *rest.token_ids)
+            assert candidate.generated_tokens == len(path)
+            pieces = [TOKENIZER.decode([i]) for i in path]
+            at = len(pieces) - pieces[::-1].index(":")  # behind "Answer:", one token is the number
+            assert pieces[at] == f" {candidate.answer}"
+            probabilities = engine.next_token_logits([prompt + path[:at]])[0].double().softmax(-1)
+            best, second = probabilities.sort(descending=True).values[:2].tolist()
+            assert delta == pytest.approx(best - second, abs=1e-9)
+
+
+def test_its_first_greedy_path_is_the_greedy_solution():
+    engine = build_engine(compose_config(["engine=fake"]))
+    paths, _ = run(engine, "method=cot_decoding", "method.continuation=greedy")
+    greedy, _ = run(engine, "method=cot")
+    for name, result in greedy.items():
+        assert paths[name].candidates[0] == result.candidates[0]
+
+
+def test_tokens_of_a_span():
+    def tokens(pieces, span):
+        ids = tuple(map(token, pieces))
+        text = TOKENIZER.decode(ids)
+        return tokens_of(span, Completion(ids, (0.0,) * len(ids), text, "eos", 1), TOKENIZER)
+
+    assert tokens([" is", " 12", "."], (4, 6)) == range(1, 2)  # " 12" begins before its number
+    assert tokens([" 1", "2", "3", END], (1, 4)) == range(0, 3)
+    assert tokens([" 1", "2", "3", END], (2, 3)) == range(1, 2)
+
+    bytes_ = tuple(TOKENIZER.encode("a\u22127", add_special_tokens=False))  # 1, 3 and 1 tokens
+    completion = Completion(bytes_, (0.0,) * 5, "a\u22127", "length", 1)
+    assert tokens_of((1, 3), completion, TOKENIZER) == range(1, 5)
+    assert tokens_of((2, 3), completion, TOKENIZER) == range(4, 5)
+    assert tokens_of((0, 1), completion, TOKENIZER) == range(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"paths": 0}, "at least 1"),
+        ({"continuation": "beam"}, "sample, greedy"),
+        ({"aggregate": "mean"}, "majority, delta_sum, delta_max"),
+        ({"temperature": 0.0}, "continuation=greedy"),
+    ],
+)
+def test_bad_values_are_one_line(bad, message):
+    with pytest.raises(UserError, match=f"method.{next(iter(bad))}: .*{message}"):
+        CotDecoding(**bad)
+
+
+def test_more_paths_than_tokens_are_refused():
+    with pytest.raises(UserError, match="method.paths: expected at most"):
+        solve(CotDecoding(paths=10**6), ScriptedEngine({"": {" 7": 1.0}}))

@@ -1,0 +1,60 @@
+"""FIRE: from what its first token is drawn, and what an end-of-sequence one leaves."""
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from soft_reasoning.engines.sampling import Chooser, settings
+from soft_reasoning.methods.fire import Fire
+from soft_reasoning.types import UserError
+from tests.methods.scripted import END, PROBLEM, ScriptedEngine, context_of, solve
+
+
+def test_first_tokens_follow_the_hot_distribution_of_the_likeliest():
+    """Chi-squared on 10^5 of its own requests, drawn as an engine draws."""
+    count, k = 100_000, 50
+    logits = 20 * torch.randn(80, generator=torch.Generator().manual_seed(0))  # so wide that 30 is felt
+    requests = requests_of(Fire(samples=count, max_new_tokens=1))
+    chooser = Chooser(requests, [], len(logits))
+    drawn = chooser.choose(logits.expand(count, -1), 0, range(count))
+    top = logits.topk(k)
+    expected = (top.values.double() / 30).softmax(-1)
+    seen = torch.bincount(drawn, minlength=len(logits))
+    assert int(seen[top.indices].sum()) == count
+    assert chisquare(seen[top.indices].double(), count * expected).pvalue > 1e-3
+
+
+def requests_of(method):
+    return next(method.solve(PROBLEM, context_of(ScriptedEngine({})))).requests
+
+
+def test_the_rest_is_sampled_as_self_consistency_samples():
+    sampling = requests_of(Fire())[0].sampling
+    assert settings(sampling, 0) == (30.0, 50, 1.0)
+    assert settings(sampling, 1) == settings(sampling, 9) == (0.8, 50, 1.0)
+    assert settings(requests_of(Fire(first_top_k=0))[0].sampling, 0) == (30.0, 0, 1.0)
+
+
+def test_a_first_token_that_ends_leaves_an_empty_solution_that_does_not_vote():
+    script = {"": {END: 0.5, " We": 0.5}, " We": {" 7": 1.0}}
+    result = solve(Fire(samples=40), ScriptedEngine(script))
+    found = {(c.text, c.answer) for c in result.candidates}
+    assert found == {("", None), (" We 7", "7")} and result.answer == "7"
+    assert len(result.candidates) == 40
+
+    result = solve(Fire(), ScriptedEngine({"": {END: 1.0}}))
+    assert result.answer is None and [c.text for c in result.candidates] == [""] * 5
+
+
+def test_a_majority_answers():
+    script = {"": {" 7": 0.9, " 8": 0.1}}
+    result = solve(Fire(samples=25), ScriptedEngine(script))
+    answers = [c.answer for c in result.candidates]
+    assert set(answers) == {"7", "8"}, "at temperature 30 the rare token comes too"
+    assert result.answer == max("78", key=answers.count)
+
+
+@pytest.mark.parametrize("bad", [{"samples": 0}, {"temperature": 0.0}, {"first_temperature": 0.0}])
+def test_bad_values_are_one_line(bad):
+    with pytest.raises(UserError, match=f"method.{next(iter(bad))}: expected"):
+        Fire(**bad)

@@ -1,0 +1,95 @@
+"""The verifier alone: what it is shown, how its samples vote, and which verifiers it refuses."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.methods.verifier_only import VerifierOnly
+from soft_reasoning.rewards.verifiers import (
+    MultiGenerate,
+    MultiJudge,
+    NoVerifier,
+    Oracle,
+    SingleGenerate,
+    SingleJudge,
+)
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Completion, Problem, Prompt, UserError
+from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
+
+
+class Reviews:
+    """Prompts that keep what they were asked to show."""
+
+    stop = ("Question:",)
+
+    def __init__(self):
+        self.asked = []
+
+    def review(self, kind, problem, solutions, **options):
+        assert problem.gold is None, "a verifier must not see the gold answer"
+        self.asked.append((kind, list(solutions)))
+        return Prompt((1, 2, 3))
+
+
+def run(verifier, *written):
+    """The result, the requests and what was asked, when the verifier writes (text, log-probability)."""
+    prompts = Reviews()
+    context = replace(context_of(ScriptedEngine({})), prompts=prompts)
+    steps = VerifierOnly(verifier).solve(PROBLEM, context)
+    requests = next(steps).requests
+    completions = [Completion((1,), (score,), text, "eos", 3) for text, score in written]
+    assert len(requests) == len(completions)
+    try:
+        steps.send(completions)
+    except StopIteration as stop:
+        return stop.value, requests, prompts.asked
+    raise AssertionError("expected no further wish")
+
+
+@pytest.mark.parametrize("verifier", [MultiGenerate(), SingleGenerate()])
+def test_it_is_asked_once_and_shown_no_solution(verifier):
+    result, [request], asked = run(verifier, ("3 + 4 = 7. Answer: 7", -0.1))
+    assert asked == [(verifier.name, [])]
+    assert result.answer == "7" and [c.text for c in result.candidates] == ["3 + 4 = 7. Answer: 7"]
+    assert request.role == "verifier" and request.sampling.temperature == 0
+
+
+def test_samples_vote():
+    written = [("Answer: 9", -0.1), ("Answer: 7", -0.1), ("no idea", -0.1), ("Answer: 7.0", -0.1)]
+    result, requests, _ = run(MultiGenerate(samples=4, temperature=0.7), *written)
+    assert result.answer == "7" and [c.answer for c in result.candidates] == ["9", "7", None, "7"]
+    assert len({r.seed for r in requests}) == 4 and requests[0].sampling.temperature == 0.7
+
+
+def test_confidence_weights_the_vote():
+    written = [("Answer: 9", -0.1), ("Answer: 7", -2.0), ("Answer: 7", -2.0)]  # 0.90 against 0.27
+    sure = MultiGenerate(samples=3, temperature=0.7, confidence="mean_prob")
+    assert run(sure, *written)[0].answer == "9"
+    assert run(replace(sure, confidence="none"), *written)[0].answer == "7"
+
+
+def test_nothing_parsed_is_no_answer():
+    assert run(MultiGenerate(), ("no idea", -0.1))[0].answer is None
+
+
+@pytest.mark.parametrize("verifier", [MultiJudge(), SingleJudge(), NoVerifier(), Oracle()])
+def test_verifiers_without_an_answer_are_refused(verifier):
+    with pytest.raises(UserError, match=f"verifier={verifier.name}: expected .* use multi_generate") as error:
+        VerifierOnly(verifier)
+    assert "\n" not in str(error.value)
+
+
+def test_the_prompt_is_the_review_without_solutions():
+    engine = build_engine(compose_config(["engine=fake"]))
+    config = compose_config(["method=verifier_only", "max_new_tokens=30"])
+    method, context = build_method(config), build_context(config, engine)
+    asked = []
+    spy = SimpleNamespace(generate=lambda requests: asked.extend(requests) or engine.generate(requests))
+    problem = Problem("p", "What is 3 and 4?", "7")
+    [(_, result)] = drive([problem], method, context, engine=spy)
+    assert [r.prompt_ids for r in asked] == [context.prompts.review("multi_generate", problem, []).ids]
+    assert result.answer is not None and set(result.usage) == {"verifier"}
