@@ -14,6 +14,7 @@ import soft_reasoning
 from soft_reasoning import build, run
 from soft_reasoning.build import build_adapter, build_engine
 from soft_reasoning.config import compose_config, one_line
+from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.finetuning import training
 from soft_reasoning.finetuning.examples import Example, examples_of, parts
 from soft_reasoning.finetuning.training import Finetuning, backward, response_logprobs, with_adapters
@@ -79,6 +80,15 @@ def test_examples_are_the_runs_prompt_and_the_solution(configure, examples, base
     assert tokenizer.decode(example.ids[1 : example.start]) == f"Question:\n{row.question}\nThought:\n"
     assert tokenizer.decode(example.ids[example.start : -1]) == f"{row.thought}\nAnswer: {row.answer}\n"
     assert example.ids[-1] == tokenizer.eos_token_id
+
+
+def test_a_response_follows_the_cue_after_a_space_and_long_rows_are_left_out():
+    config = compose_config(["engine=fake", "prompt=math"])
+    prompts = build.build_context(config, build_engine(config)).prompts
+    rows = [Exemplar("How many?", "3 + 4 = 7.", "7"), Exemplar("How many?", "then " * 200, "7")]
+    [example] = examples_of(rows, prompts, response=Finetuning.response, max_length=400)
+    written = prompts.tokenizer.decode(example.ids[example.start :])
+    assert written == " 3 + 4 = 7.\nAnswer: 7\n</s>"
 
 
 def test_parts_hold_every_row_once_within_the_bound():
