@@ -142,7 +142,10 @@ def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     numeric = all(
         len(v) == 1 and isinstance(v[0], int | float) and not isinstance(v[0], bool) for v in values
     )
-    labels = [", ".join(f"{name}={value}" for name, value in row["setting"].items()) for row in rows]
+    labels = [
+        ", ".join(f"{name}={value}" for name, value in row["setting"].items() if value is not None)
+        for row in rows
+    ]
     with _figure(path, height=3.8 if numeric else 1.4 + 0.4 * len(rows)) as axes:
         for name, color in (("coverage", ORANGE), ("accuracy", BLUE)):
             known = [(i, *_mean_error(row[name], row[f"{name}_stderr"])) for i, row in enumerate(rows)]
