@@ -85,7 +85,7 @@ def test_examples_are_the_runs_prompt_and_the_solution(configure, examples, base
 def test_a_response_follows_the_cue_after_a_space_and_long_rows_are_left_out():
     config = compose_config(["engine=fake", "prompt=math"])
     prompts = build.build_context(config, build_engine(config)).prompts
-    rows = [Exemplar("How many?", "3 + 4 = 7.", "7"), Exemplar("How many?", "then " * 200, "7")]
+    rows = [Exemplar("How many?", "3 + 4 = 7.", "7"), Exemplar("How many?", "then " * 2000, "7")]
     [example] = examples_of(rows, prompts, response=Finetuning.response, max_length=800)
     written = prompts.tokenizer.decode(example.ids[example.start :])
     assert written == " 3 + 4 = 7.\nAnswer: 7\n</s>"
