@@ -128,6 +128,12 @@ def why(name: str, error: Exception) -> str:
     """One line for an error of ``from_pretrained``: what was expected, what came, how to mend it."""
     text = " ".join(str(error).split())
     low = text.lower()
+    if isinstance(error, ImportError) or "pip install" in low:
+        return (
+            f"model {name}: its settings need a package that is missing ({text[:200]}); install it "
+            "('soft-reasoning[large]' brings accelerate and bitsandbytes), or change model.quantization, "
+            "model.device_map or model.attn_implementation"
+        )
     if "gated" in low or "401" in low or "403" in low:
         return (
             f"expected access to the model {name}, which is gated or private; accept its licence on the hub "

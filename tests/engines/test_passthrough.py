@@ -1,0 +1,92 @@
+"""What the configuration says about a model reaches transformers as it is."""
+
+import pytest
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from transformers import BitsAndBytesConfig
+
+from soft_reasoning.config import compose_config, user_error
+from soft_reasoning.engines import loading
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from tests.engines.models import tiny
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Loads the engine under overrides; returns what config, tokenizer and model were asked for with."""
+    model, calls = tiny("llama"), {}
+
+    def record(part, result):
+        def from_pretrained(name, **options):
+            calls[part] = {"name": name, **options}
+            return result
+
+        return from_pretrained
+
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", record("config", model.config))
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", record("tokenizer", FakeTokenizer()))
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", record("model", model))
+
+    def load(*overrides):
+        instantiate(compose_config(["engine.device=cpu", *overrides]).engine).close()
+        return calls
+
+    return load
+
+
+def test_a_name_alone(asked):
+    calls = asked("model=llama3_8b")
+    assert {call["name"] for call in calls.values()} == {"meta-llama/Meta-Llama-3-8B-Instruct"}
+    assert all(call["trust_remote_code"] is False and call["revision"] is None for call in calls.values())
+    assert calls["model"]["dtype"] == torch.float32, "the CPU computes in single precision"
+    assert not {"device_map", "attn_implementation", "quantization_config"} & set(calls["model"])
+
+
+def test_every_option(asked):
+    calls = asked(
+        "model.path=someone/model", "model.revision=abc123", "model.dtype=bfloat16", "model.device_map=auto",
+        "model.attn_implementation=sdpa", "model.quantization=4bit", "model.trust_remote_code=true",
+    )  # fmt: skip
+    common = {"name": "someone/model", "revision": "abc123", "trust_remote_code": True}
+    assert calls["config"] == calls["tokenizer"] == common
+    options = dict(calls["model"])
+    quantised = options.pop("quantization_config")
+    assert options == common | {
+        "dtype": torch.bfloat16, "device_map": "auto", "attn_implementation": "sdpa",
+    }  # fmt: skip
+    assert isinstance(quantised, BitsAndBytesConfig) and quantised.load_in_4bit
+
+
+def test_quantisation_in_full_and_a_map_of_devices(asked):
+    options = asked(
+        "model.quantization={load_in_4bit: true, bnb_4bit_quant_type: nf4}", "+model.device_map.model=cpu"
+    )["model"]
+    assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
+    assert dict(options["device_map"]) == {"model": "cpu"}
+    assert asked("model.quantization=8bit")["model"]["device_map"] == {"": "cpu"}
+
+
+def test_the_large_model_is_spread(asked):
+    assert asked("model=qwen2_72b")["model"]["device_map"] == "auto"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("Using `bitsandbytes` 4-bit quantization requires bitsandbytes"),
+        ValueError(
+            "Using a `device_map` requires `accelerate`.\nYou can install it with `pip install accelerate`"
+        ),
+    ],
+)
+def test_a_missing_package_is_named_with_the_settings_that_want_it(asked, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(InstantiationException) as caught:
+        asked("model=qwen2_7b")
+    message = str(user_error(caught.value))
+    assert "soft-reasoning[large]" in message and "model.device_map" in message and "\n" not in message
+    assert ("accelerate" if "accelerate" in str(error) else "4-bit") in message
