@@ -274,7 +274,7 @@ def _generate(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple
 def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Completion]:
     """``completions``, which answer the problem's wish, after adding them to its usage and the clock."""
     for request, done in zip(one.wish.requests, completions, strict=True):
-        one.count(request.role, Usage(done.prompt_tokens, done.cached_tokens, done.generated_tokens, 1))
+        one.count(request.role, Usage.of(done.prompt_tokens, done.cached_tokens, done.generated_tokens))
     clock.sequences += len(completions)
     clock.generated_tokens += sum(done.generated_tokens for done in completions)
     return completions
@@ -297,8 +297,8 @@ def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[t
         raise error
     clock.sequences += len(prompts)
     for one in group:
-        read = sum(map(len, one.wish.prompts))
-        one.count(one.wish.role, Usage(prompt_tokens=read, sequences=len(one.wish.prompts)))
+        for prompt in one.wish.prompts:
+            one.count(one.wish.role, Usage.of(len(prompt)))
     return list(zip(group, logits.split([len(one.wish.prompts) for one in group]), strict=True))
 
 

@@ -187,12 +187,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Usage:
-    """Token and sequence counts of one role."""
+    """Token and sequence counts of one role. ``attended`` counts keys: for every position computed (not
+    cached) those that a causal model attends to, itself included."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     sequences: int = 0
+    attended: int = 0
+
+    @classmethod
+    def of(cls, prompt: int, cached: int = 0, generated: int = 0) -> Usage:
+        """That of one sequence."""
+        end = prompt + generated
+        return cls(prompt, cached, generated, 1, (end * (end + 1) - cached * (cached + 1)) // 2)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -200,6 +208,7 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             self.generated_tokens + other.generated_tokens,
             self.sequences + other.sequences,
+            self.attended + other.attended,
         )
 
 

@@ -162,7 +162,7 @@ def test_logits_are_grouped_by_ids():
     results = {p.id: r for p, r in drive(problems(4), Script(steps), context)}
     assert sorted(context.engine.read) == [(4, (0, 0)), (4, (1, 1))]
     assert [results[str(i)].answer for i in range(4)] == ["100", "101", "102", "103"]
-    assert results["0"].usage == {"anchor": Usage(prompt_tokens=2, sequences=2)}
+    assert results["0"].usage == {"anchor": Usage(prompt_tokens=2, sequences=2, attended=2)}
 
 
 def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch():
@@ -198,7 +198,7 @@ def test_usage_is_counted_by_role_and_time_by_kind():
         return answer((yield ask(problem, role="verifier")))
 
     [(_, result)] = drive(problems(1), Script(steps), context, clock=clock)
-    assert result.usage == {"candidate": Usage(3, 3, 6, 3), "verifier": Usage(1, 1, 2, 1)}
+    assert result.usage == {"candidate": Usage(3, 3, 6, 3, 15), "verifier": Usage(1, 1, 2, 1, 5)}
     assert clock.generated_tokens == 8 and clock.sequences == 4
     assert all(clock.seconds[kind] >= 0 for kind in ("engine", "optimiser", "method"))
 
