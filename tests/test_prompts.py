@@ -99,6 +99,36 @@ def test_chat_prompt_ids_are_the_templates(tokenizer):
         tokenizer.chat_template = None
 
 
+def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_prompt(tokenizer):
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+        "{% if enable_thinking is false %} Answer: {% endif %}"
+    )
+    try:
+        ids = {}
+        for thinking in (True, False):
+            options = {"enable_thinking": thinking}
+            prompts = Prompts(tokenizer, wording(cue="cue"), layout="chat", chat_options=options)
+            prompt = prompts.solve(PROBLEM)
+            message = [{"role": "user", "content": solve_prompt(PROBLEM.question)}]
+            template = tokenizer.apply_chat_template(
+                message, add_generation_prompt=True, return_dict=True, **options
+            )["input_ids"]
+            cue = tokenizer.encode("cue", add_special_tokens=False)
+            assert list(prompt.ids) == template + cue and prompt.cue == len(cue)
+            assert (
+                prompt.ids.count(tokenizer.bos_token_id)
+                == 1
+                == prompts.position(prompt, "first", seed=0, problem_id="p")
+            )
+            assert prompts.position(prompt, "last", seed=0, problem_id="p") == len(prompt.ids)
+            ids[thinking] = prompt.ids
+        assert ids[True] != ids[False]
+    finally:
+        tokenizer.chat_template = None
+
+
 def test_bad_input_is_one_line(tokenizer):
     with pytest.raises(UserError, match="completion, chat"):
         Prompts(tokenizer, wording(), layout="raw")

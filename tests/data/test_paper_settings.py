@@ -2,8 +2,9 @@
 
 import pytest
 
-from soft_reasoning.build import build_dataset
+from soft_reasoning.build import build_context, build_dataset, build_engine
 from soft_reasoning.config import compose_config
+from soft_reasoning.types import Problem
 
 MODELS = {
     "llama": "meta-llama/Meta-Llama-3-8B-Instruct",
@@ -41,3 +42,14 @@ def test_another_benchmark_keeps_the_setting(name):
 def test_another_method_and_more_shots_from_the_command_line():
     config = compose_config(["+experiment=llama_zero", "method=cot", "dataset.shots=4", "seed=3"])
     assert (config.method.name, config.dataset.shots, config.seed) == ("cot", 4, 3)
+
+
+@pytest.mark.parametrize("shots", [0, 1, 2, 4, 8])
+def test_so_many_exemplars_stand_in_the_prompt(shots):
+    for name in BENCHMARKS:
+        config = compose_config([f"dataset={name}", "engine=fake", f"dataset.shots={shots}"])
+        context = build_context(config, build_engine(config), build_dataset(config).exemplars(0))
+        prompt = context.prompts.solve(Problem("p", "How many are left?"))
+        text = context.engine.tokenizer.decode(prompt.ids)
+        assert text.count("Question:") == shots + 1 and text.count("\nAnswer: ") == shots
+        assert text.rindex("Question:") > text.rfind("\nAnswer: ")
