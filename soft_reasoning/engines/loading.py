@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def load(
         config = AutoConfig.from_pretrained(name, **common)
         refuse(config)
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
+        tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
         model = AutoModelForCausalLM.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise UserError(why(name, error)) from error
