@@ -17,6 +17,7 @@ RESULTS = "results.json"
 GRADES = "grades.json"
 REPORT = "report.md"
 CONFIG = ".hydra/config.yaml"
+PEAKS = "peak_bytes"
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -58,15 +59,29 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
     """Seconds by kind, summed over every start of the run; lines torn by a crash are left out."""
     total: dict[str, float] = {}
+    for entry in _timing(folder):
+        for kind, value in entry.items():
+            if kind != PEAKS:
+                total[kind] = total.get(kind, 0.0) + value
+    return total
+
+
+def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
+    """Most bytes that an engine held during any start of the run, by what they held."""
+    peaks: dict[str, int] = {}
+    for entry in _timing(folder):
+        for kind, value in entry.get(PEAKS, {}).items():
+            peaks[kind] = max(value, peaks.get(kind, 0))
+    return peaks
+
+
+def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     path = Path(folder) / TIMING
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
-            seconds = json.loads(line)
-        except ValueError:
+            yield json.loads(line)
+        except ValueError:  # torn by a crash
             continue
-        for kind, value in seconds.items():
-            total[kind] = total.get(kind, 0.0) + value
-    return total
 
 
 def write_json(path: Path, value: Any) -> None:

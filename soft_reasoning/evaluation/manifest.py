@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.settings import IGNORED, flatten, result_keys
+from soft_reasoning.evaluation.flops import rates
 from soft_reasoning.types import UserError
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
@@ -102,7 +103,8 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:
-    """Model and device of ``engine``, as far as it shows them: the names a Hugging Face model carries."""
+    """Model, device and operations (``flops.rates``) of ``engine``, as far as it shows them: the names a
+    Hugging Face model carries."""
     model = getattr(engine, "model", None)
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
@@ -114,4 +116,5 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if parameter is None else str(parameter.device),
+        "flops": rates(model),
     }

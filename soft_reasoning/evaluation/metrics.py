@@ -13,12 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.evaluation.records import answers_of, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
 from soft_reasoning.types import Problem, Usage
 
 FIRST = 5
 """Candidates that coverage@5 looks at: as many as the paper's baselines draw."""
+
+MEMORY = ("kv", "activations")
+"""What an engine's memory holds besides the weights: keys and values, and all else."""
 
 WORDS = ("easy", "medium", "hard", "expert")
 """Names of difficulties, in their order."""
@@ -100,12 +104,23 @@ def _reading(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Rea
 
 
 def summarise(
-    rows: Sequence[Graded], *, seconds: Mapping[str, float] | None = None, independent: bool = False
+    rows: Sequence[Graded],
+    *,
+    seconds: Mapping[str, float] | None = None,
+    peaks: Mapping[str, int] | None = None,
+    rate: Mapping[str, int] | None = None,
+    independent: bool = False,
 ) -> dict[str, Any]:
     """The metrics of a run, plain values with ``_stderr`` beside each share; None where undefined.
 
-    ``independent`` says that candidates are i.i.d. samples, which pass@m needs.
+    ``independent`` says that candidates are i.i.d. samples, which pass@m needs. What it cost: ``seconds`` by
+    kind (``idle`` is the time in which the engine had nothing to do), ``peak_bytes`` of the engine's memory
+    and ``flops`` by role, estimated from the model's ``rate`` (``flops.rates``).
     """
+    usage = _usage(rows)
+    seconds = dict(seconds or {})
+    if "total" in seconds:
+        seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
     graded = [row for row in rows if row.correct is not None]
     return {
         "problems": len(rows),
@@ -122,8 +137,10 @@ def summarise(
         "by_round": by_round(rows),
         "by_difficulty": _by_difficulty(graded),
         "verifier": _verifier(graded),
-        "tokens": _tokens(rows),
-        "seconds": dict(seconds or {}),
+        "tokens": _tokens(usage),
+        "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
+        "seconds": seconds,
+        "peak_bytes": {kind: (peaks or {}).get(kind) for kind in MEMORY},
     }
 
 
@@ -229,14 +246,18 @@ def _verifier(graded: Sequence[Graded]) -> dict[str, Any] | None:
     }
 
 
-def _tokens(rows: Sequence[Graded]) -> dict[str, dict[str, int]]:
-    """Tokens and sequences by role and in total, over all problems."""
+def _usage(rows: Sequence[Graded]) -> dict[str, Usage]:
+    """By role and in total, over all problems."""
     total: dict[str, Usage] = {}
     for row in rows:
         for role, usage in row.usage.items():
             total[role] = total.get(role, Usage()) + usage
     by_role = {role: total[role] for role in sorted(total)}
     by_role["total"] = sum(by_role.values(), Usage())
+    return by_role
+
+
+def _tokens(by_role: Mapping[str, Usage]) -> dict[str, dict[str, int]]:
     return {
         role: {
             "prompt": usage.prompt_tokens,

@@ -17,6 +17,7 @@ from soft_reasoning.evaluation.files import (
     RESULTS,
     read_json,
     read_manifest,
+    read_peaks,
     read_records,
     read_seconds,
     write_json,
@@ -56,7 +57,13 @@ def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
     manifest, wanted = read_manifest(folder), read_json(folder / GRADES)
     rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
     rows.sort(key=lambda row: row.doc_id)
-    metrics = summarise(rows, seconds=read_seconds(folder), independent=manifest.get("independent", False))
+    metrics = summarise(
+        rows,
+        seconds=read_seconds(folder),
+        peaks=read_peaks(folder),
+        rate=manifest.get("flops"),
+        independent=manifest.get("independent", False),
+    )
     metrics["grader"] = asdict(grader)
     write_results(folder, metrics, rows)
     return metrics
@@ -109,7 +116,7 @@ def report(
         parts += ["## Verifier", "Its verdicts against the reference answers.", _verifier(metrics).markdown()]
     parts += ["## Tokens", _tokens(metrics).markdown()]
     parts += [f"![{title}]({name})" for title, name in drawn.items() if name == "tokens.png"]
-    parts += ["## Time", _seconds(metrics).markdown()]
+    parts += ["## Cost", _seconds(metrics).markdown(), _cost(metrics)]
     made_with = _made_with(manifest, metrics.get("grader") or config.get("grader"))
     parts += ["## Made with", made_with.markdown(), *notes]
     return "\n\n".join(parts) + "\n"
@@ -216,6 +223,17 @@ def _seconds(metrics: Mapping[str, Any]) -> Table:
         for kind, value in [*known.items(), ("total", total)]
     ]
     return Table(["kind", "time", "%"], rows)
+
+
+def _cost(metrics: Mapping[str, Any]) -> str:
+    """Operations, the engine's idle time and its memory, in a sentence each."""
+    parts = [f"The engine was idle for {duration(metrics['seconds'].get('idle'))}."]
+    if metrics["flops"]:
+        parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
+    for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):
+        if metrics["peak_bytes"][kind] is not None:
+            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB.")
+    return " ".join(parts)
 
 
 def _made_with(manifest: Mapping[str, Any], grader: Mapping[str, Any] | None) -> Table:

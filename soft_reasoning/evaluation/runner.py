@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.answers import Grader
 from soft_reasoning.context import Context
-from soft_reasoning.evaluation.files import read_records, read_seconds
+from soft_reasoning.evaluation.files import read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
 from soft_reasoning.evaluation.metrics import Graded, grade, summarise
 from soft_reasoning.evaluation.progress import Progress
@@ -130,6 +130,8 @@ def run(
         metrics = summarise(
             [rows[problem.id] for problem in problems],
             seconds=read_seconds(store.folder),
+            peaks=read_peaks(store.folder),
+            rate=solver.about.get("flops"),
             independent=solver.about["independent"],
         )
         for note in write_results(store.folder, metrics, rows.values()):
@@ -182,7 +184,8 @@ def _solve(
             with clock.measure("store"):
                 store.sync()
             now = {**clock.seconds, "total": perf_counter() - began}
-            store.add_seconds({kind: value - recorded.get(kind, 0.0) for kind, value in now.items()})
+            spent = {kind: value - recorded.get(kind, 0.0) for kind, value in now.items()}
+            store.add_seconds(spent, solver.peaks())
             recorded = now
         for row in finished:
             rows[row.doc_id] = row

@@ -19,6 +19,7 @@ from soft_reasoning.evaluation.files import (
     CONFIG,
     GRADES,
     MANIFEST,
+    PEAKS,
     REPORT,
     RESULTS,
     SAMPLES,
@@ -155,10 +156,11 @@ class Store:
         except OSError as error:
             raise _unwritable(self.folder, error) from error
 
-    def add_seconds(self, seconds: Mapping[str, float]) -> None:
-        """Add to where the run's time went; may be lost with the process, results are not."""
+    def add_seconds(self, seconds: Mapping[str, float], peaks: Mapping[str, int] | None = None) -> None:
+        """Add to where the run's time went, and note the peaks of its memory so far; may be lost with the
+        process, results are not."""
         assert self._timing is not None
-        self._timing.write(json.dumps(dict(seconds)) + "\n")
+        self._timing.write(json.dumps({**seconds, PEAKS: dict(peaks or {})}) + "\n")
         self._timing.flush()
 
     def close(self) -> None:

@@ -93,6 +93,20 @@ def test_tokens_by_role_and_in_total():
     assert m["tokens"]["total"] == {"prompt": 60, "cached": 8, "generated": 18, "sequences": 6}
 
 
+def test_cost_is_counted_from_usage_time_and_memory():
+    usage = {"candidate": Usage(10, 4, 6, 2, 50), "verifier": Usage(20, 0, 3, 1, 200)}
+    m = summarise(
+        [row("3", "3", [["3"]], usage=usage)],
+        seconds={"engine": 3.0, "total": 4.5},
+        peaks={"kv": 7},
+        rate={"position": 100, "key": 2},
+    )
+    assert m["flops"] == {"candidate": 1300, "verifier": 2700, "total": 4000}
+    assert m["seconds"] == {"engine": 3.0, "total": 4.5, "idle": 1.5}
+    assert m["peak_bytes"] == {"kv": 7, "activations": None}
+    assert summarise([row("3", "3", [["3"]], usage=usage)])["flops"] is None
+
+
 def test_order_changes_no_digit():
     rows = [row("3", "3", [["3", "4"]], verified=[[i / 7, 0.1]], name=str(i)) for i in range(7)]
     assert summarise(rows) == summarise(rows[::-1])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from soft_reasoning.evaluation.files import read_manifest, read_records, read_seconds
+from soft_reasoning.evaluation.files import read_manifest, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import UserError
 
@@ -188,14 +188,15 @@ def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
     assert read_manifest(tmp_path) == manifest
 
 
-def test_seconds_add_up_over_starts_and_survive_a_torn_line(tmp_path):
-    for _ in range(2):
+def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tmp_path):
+    for kv in (7, 5):
         with Store(tmp_path, CONFIG) as store:
             store.append({"doc_id": str(len(store.done))})
-            store.add_seconds({"engine": 1.5, "total": 2.0})
+            store.add_seconds({"engine": 1.5, "total": 2.0}, {"kv": kv})
     with open(tmp_path / "timing.jsonl", "a") as file:
         file.write('{"engine": 3')
     assert read_seconds(tmp_path) == {"engine": 3.0, "total": 4.0}
+    assert read_peaks(tmp_path) == {"kv": 7}
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
