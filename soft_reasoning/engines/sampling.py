@@ -21,12 +21,7 @@ class Chooser:
     def __init__(self, requests: Sequence[Request], eos: Sequence[int], vocabulary: int) -> None:
         self._requests = list(requests)
         self._eos = [token for token in eos if token < vocabulary]
-        self._draws = [
-            torch.rand(r.max_new_tokens, generator=torch.Generator().manual_seed(r.seed), dtype=torch.float64)
-            if is_sampled(r.sampling)
-            else None
-            for r in requests
-        ]
+        self._draws = [draws_of(r) if is_sampled(r.sampling) else None for r in requests]
 
     def choose(self, logits: Tensor, step: int, rows: Sequence[int]) -> Tensor:
         """(R,) token ids for ``logits`` (R, V) float32; ``rows[i]`` is the request of row i."""
@@ -48,6 +43,12 @@ class Chooser:
             index = torch.tensor(where, device=logits.device)
             tokens[index] = draw(logits[index], u, temperature=temperature, top_k=top_k, top_p=top_p)
         return tokens
+
+
+def draws_of(request: Request) -> Tensor:
+    """(max_new_tokens,) float64: the uniform numbers that ``request``'s tokens are drawn with."""
+    generator = torch.Generator().manual_seed(request.seed)
+    return torch.rand(request.max_new_tokens, generator=generator, dtype=torch.float64)
 
 
 def is_sampled(sampling: Sampling) -> bool:
