@@ -1,21 +1,19 @@
 """Keys and values in the shape of a tree: blocks that many rows read, and each row's own buffer.
 
 A row of a batch reads up to three parts: a prefix that all problems of a run begin with, the prompt that
-the candidates of one problem share, and what is the row's own (soft tokens and completion).
+the candidates of one problem share, and what is the row's own (soft tokens and completion). Every part is
+written once, where it stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache
 
 TILE = 32
-"""Key counts are multiples of it, and on the CPU so are the rows of a batch; see ``tree``."""
+"""Key counts are multiples of it, and on the CPU so are the tokens of a pass; see ``tree``."""
 MASKED = -1e30
 """Finite, so that a part in which a row sees no key gives weight zero and not NaN."""
 
@@ -24,198 +22,194 @@ def round_up(n: int, multiple: int = TILE) -> int:
     return -(-n // multiple) * multiple
 
 
-@dataclass
 class Block:
     """Keys (S, heads, width, L) and values (S, heads, L, width) of S shared prefixes, one tensor a layer.
 
-    Keys lie transposed, which makes the product with a few queries about twice as fast.
-    ``lengths`` and ``starts`` (S,): how many keys are real, and the position of the first.
+    Keys lie transposed, which makes the product with a few queries faster. ``lengths`` (S,): how many keys
+    are real; ``starts`` (S,): the position of the first.
     """
 
-    keys: list[Tensor]
-    values: list[Tensor]
-    lengths: Tensor
-    starts: Tensor
+    def __init__(self, lengths: Sequence[int], starts: Sequence[int]) -> None:
+        self.lengths, self.starts = list(lengths), list(starts)
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Keep ``keys`` and ``values`` (B, heads, n, width) of the prefixes ``which`` (B,)."""
+        if layer == len(self.keys):
+            count, room = len(self.lengths), round_up(max(self.lengths))
+            heads, width = keys.shape[1], keys.shape[3]
+            self.keys.append(keys.new_zeros(count, heads, width, room))
+            self.values.append(values.new_zeros(count, heads, room, values.shape[3]))
+        self.keys[layer][which, :, :, : keys.shape[2]] = keys.transpose(2, 3)
+        self.values[layer][which, :, : values.shape[2]] = values
 
     def select(self, which: Sequence[int]) -> Block:
-        index = torch.tensor(list(which), device=self.lengths.device)
-        return Block(
-            [k[index] for k in self.keys], [v[index] for v in self.values], self.lengths[index],
-            self.starts[index],
-        )  # fmt: skip
+        chosen = Block([self.lengths[i] for i in which], [self.starts[i] for i in which])
+        room = round_up(max(chosen.lengths))
+        for keys, values in zip(self.keys, self.values, strict=True):
+            index = torch.tensor(list(which), device=keys.device)
+            chosen.keys.append(keys[index, :, :, :room])
+            chosen.values.append(values[index, :, :room])
+        return chosen
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
 
 
-def join_blocks(blocks: Sequence[Block]) -> Block:
-    """One block of all prefixes of ``blocks``, padded to the longest."""
+def join(blocks: Sequence[Block]) -> Block:
+    """One block of all prefixes of ``blocks``."""
     if len(blocks) == 1:
         return blocks[0]
-    longest = max(b.values[0].shape[2] for b in blocks)
-
-    def join(parts: list[Tensor], dim: int) -> Tensor:
-        shape = list(parts[0].shape)
-        shape[0], shape[dim] = sum(p.shape[0] for p in parts), longest
-        out, at = parts[0].new_zeros(shape), 0
-        for part in parts:
-            out[at : at + part.shape[0]].narrow(dim, 0, part.shape[dim]).copy_(part)
-            at += part.shape[0]
-        return out
-
-    layers = range(len(blocks[0].keys))
-    return Block(
-        [join([b.keys[i] for b in blocks], 3) for i in layers],
-        [join([b.values[i] for b in blocks], 2) for i in layers],
-        torch.cat([b.lengths for b in blocks]),
-        torch.cat([b.starts for b in blocks]),
-    )
+    joined = Block([n for b in blocks for n in b.lengths], [s for b in blocks for s in b.starts])
+    for layer in range(len(blocks[0].keys)):
+        at = 0
+        for block in blocks:
+            keys, values = block.keys[layer].transpose(2, 3), block.values[layer]
+            which = torch.arange(at, at + len(block.lengths), device=keys.device)
+            joined.store(layer, which, keys, values)
+            at += len(block.lengths)
+    return joined
 
 
-class Wiring:
-    """Which rows of the batch read which prefix of a block.
+class Part:
+    """A block as some rows read it: ``groups[r]`` is the prefix of row r, or -1 for none.
 
-    ``groups[r]`` is the prefix of row r, or -1 for none. ``slots`` (S, C) lists each prefix's rows (filled
-    up with row 0), ``places`` (R,) finds a row's slot in the flattened (S * C), ``absent`` (R, 1, 1, 1)
-    marks rows without a prefix (``None`` where there are none).
+    The rows of one prefix are the queries of one matrix product: ``take`` arranges the rows' queries by
+    prefix, ``back`` undoes it, ``width`` is the largest number of rows a prefix has, ``absent``
+    (R, 1, 1) marks rows without a prefix (``None`` where there are none).
     """
 
-    def __init__(self, groups: Sequence[int], prefixes: int, device: torch.device) -> None:
-        members: list[list[int]] = [[] for _ in range(prefixes)]
+    def __init__(self, block: Block, groups: Sequence[int], device: torch.device) -> None:
+        used = [g for g in groups if g >= 0]
+        self.block, self.groups, self.device = block, list(groups), device
+        self.first, self.end = min(used), max(used) + 1
+        self.count = self.end - self.first
+        self.lengths = block.lengths[self.first : self.end]
+        self.room = round_up(max(self.lengths))
+        members: list[list[int]] = [[] for _ in range(self.count)]
         for row, group in enumerate(groups):
             if group >= 0:
-                members[group].append(row)
-        width = max(1, *(len(m) for m in members))
+                members[group - self.first].append(row)
+        self.width = max(map(len, members))
         places = [0] * len(groups)
         for group, rows in enumerate(members):
             for place, row in enumerate(rows):
-                places[row] = group * width + place
-        self.groups = list(groups)
-        self.width = width
-        self.slots = torch.tensor([m + [0] * (width - len(m)) for m in members], device=device)
-        self.places = torch.tensor(places, device=device)
+                places[row] = group * self.width + place
+        self._places = torch.tensor(places, device=device)
+        self._slots = torch.tensor([m + [0] * (self.width - len(m)) for m in members], device=device)
         absent = torch.tensor([g < 0 for g in groups], device=device)
-        self.absent = absent.view(-1, 1, 1, 1) if bool(absent.any()) else None
+        self.absent = absent.view(-1, 1, 1) if len(used) < len(groups) else None
+        self._indices: dict[int, tuple[Tensor, Tensor]] = {}
+        self._bias: Tensor | None = None
+
+    def keys(self, layer: int) -> Tensor:
+        """(S * heads, width, L)."""
+        return self.block.keys[layer][self.first : self.end, :, :, : self.room].flatten(0, 1)
+
+    def values(self, layer: int) -> Tensor:
+        """(S * heads, L, width)."""
+        return self.block.values[layer][self.first : self.end, :, : self.room].flatten(0, 1)
+
+    def indices(self, heads: int) -> tuple[Tensor, Tensor]:
+        """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), and ``back`` (R * heads,)."""
+        if heads not in self._indices:
+            head = torch.arange(heads, device=self.device)
+            take = self._slots.unsqueeze(1) * heads + head.view(1, -1, 1)
+            group, place = self._places // self.width, self._places % self.width
+            back = (group.view(-1, 1) * heads + head) * self.width + place.view(-1, 1)
+            self._indices[heads] = take.flatten(), back.flatten()
+        return self._indices[heads]
+
+    def bias(self, window: int | None, positions: Tensor, repeat: int) -> Tensor | None:
+        """(S, 1, 1 or rows, L): 0 for keys that may be seen, MASKED for the rest; None if all may be.
+
+        ``positions`` (R, T) are those of the queries; they matter under a sliding ``window`` alone.
+        """
+        if window is None and min(self.lengths) == self.room:
+            return None
+        if window is None and self._bias is not None:
+            return self._bias
+        j = torch.arange(self.room, device=self.device)
+        lengths = torch.tensor(self.lengths, device=self.device)
+        seen = (j < lengths.view(-1, 1)).view(self.count, 1, 1, -1)
+        if window is None:
+            self._bias = torch.where(seen, 0.0, MASKED)
+            return self._bias
+        starts = torch.tensor(self.block.starts[self.first : self.end], device=self.device)
+        here = positions[self._slots].unsqueeze(2)  # (S, C, 1, T)
+        here = here.expand(-1, -1, repeat, -1).reshape(self.count, 1, -1, 1)
+        return torch.where(seen & (here - starts.view(-1, 1, 1, 1) - j < window), 0.0, MASKED)
+
+    def keep(self, rows: Sequence[int]) -> Part | None:
+        """As ``rows`` alone read it; the block is packed once at least half of it is unread."""
+        groups = [self.groups[r] for r in rows]
+        used = sorted({g for g in groups if g >= 0})
+        if not used:
+            return None
+        block = self.block
+        if len(used) * 2 <= len(block.lengths):
+            block = block.select(used)
+            groups = [used.index(g) if g >= 0 else -1 for g in groups]
+        return Part(block, groups, self.device)
 
 
-class TreeCache(Cache):
-    """The cache of one batch of R rows: ``parts`` shared blocks with their wiring, and own buffers.
+class OwnKeys:
+    """Buffers (R, heads, capacity, width) for the keys and values of R rows, grown when they are full.
 
-    ``own`` (R,) counts the keys that each row has in its own buffer; ``positions`` (R, T) are those of the
-    tokens now passing through. A buffer is allocated for ``capacity`` keys and grown when it is full.
+    ``counts`` (R,): how many keys each row has.
     """
 
-    def __init__(self, rows: int, parts: Sequence[tuple[Block, Wiring]], device: torch.device) -> None:
-        super().__init__(layers=[])
-        self.rows = rows
-        self.parts = list(parts)
-        self.device = device
-        self.own = [0] * rows
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.counts = [0] * rows
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
-        self.positions = torch.empty(0)
-        self.longest = 0
-        self._biases: dict[Any, Tensor | None] = {}
-        self._capacity = 0
-        self._end = 0
-        self._at: int | Tensor = 0
+        self.capacity = 0
+        self._device = device
+        self._targets: dict[int, Tensor] = {}
 
-    def begin(self, positions: Tensor, capacity: int, longest: int) -> None:
-        """Get ready for a pass of T tokens a row at ``positions`` (R, T), written behind what is there.
+    def reserve(self, more: int, spare: int) -> None:
+        """Make room for ``more`` keys a row, and should that take a new buffer, for ``spare`` besides."""
+        self._targets = {}
+        if max(self.counts) + more > self.capacity:
+            self.capacity = round_up(max(self.counts) + more + spare)
 
-        No position reaches ``longest``; narrower sliding windows are felt.
-        """
-        self.positions = positions
-        self.longest = longest
-        self._biases = {}
-        self._end = round_up(max(self.own) + positions.shape[1])
-        self._capacity = max(self._capacity, self._end, round_up(capacity))
-        same = min(self.own) == max(self.own)
-        self._at = self.own[0] if same else torch.tensor(self.own, device=self.device)
+    def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Keep ``keys`` and ``values`` (B, heads, n, width) as the first of rows ``which`` (B,)."""
+        for buffers, new in ((self.keys, keys), (self.values, values)):
+            self._room(buffers, layer, new)[which, :, : new.shape[2]] = new
 
-    def advance(self, counts: Sequence[int]) -> None:
-        """Count the tokens of the pass that are real; the rest is overwritten by the next."""
-        self.own = [have + new for have, new in zip(self.own, counts, strict=True)]
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Keep ``keys`` and ``values`` (R, heads, width) behind those that each row has."""
+        heads = keys.shape[1]
+        if heads not in self._targets:
+            counts = torch.tensor(self.counts, device=self._device).repeat_interleave(heads)
+            self._targets[heads] = torch.arange(len(counts), device=self._device) * self.capacity + counts
+        for buffers, new in ((self.keys, keys), (self.values, values)):
+            buffer = self._room(buffers, layer, new.unsqueeze(2))
+            buffer.view(-1, new.shape[2]).index_copy_(0, self._targets[heads], new.flatten(0, 1))
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
-        if layer_idx == len(self.keys):
-            self.keys.append(self._buffer(key_states))
-            self.values.append(self._buffer(value_states))
-        for store, new in ((self.keys, key_states), (self.values, value_states)):
-            if store[layer_idx].shape[2] < self._end:
-                grown = self._buffer(new)
-                grown[:, :, : store[layer_idx].shape[2]] = store[layer_idx]
-                store[layer_idx] = grown
-            self._write(store[layer_idx], new)
-        return self.keys[layer_idx][:, :, : self._end], self.values[layer_idx][:, :, : self._end]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0
+    def _room(self, buffers: list[Tensor], layer: int, like: Tensor) -> Tensor:
+        if layer == len(buffers):
+            buffers.append(self._buffer(like))
+        elif buffers[layer].shape[2] < self.capacity:
+            grown = self._buffer(like)
+            grown[:, :, : buffers[layer].shape[2]] = buffers[layer]
+            buffers[layer] = grown
+        return buffers[layer]
 
     def _buffer(self, like: Tensor) -> Tensor:
-        return like.new_zeros(self.rows, like.shape[1], self._capacity, like.shape[3])
-
-    def _write(self, store: Tensor, new: Tensor) -> None:
-        steps = new.shape[2]
-        if isinstance(self._at, int):
-            store[:, :, self._at : self._at + steps] = new
-            return
-        row = torch.arange(self.rows, device=self.device).view(-1, 1)
-        at = self._at.view(-1, 1) + torch.arange(steps, device=self.device)
-        store[row, :, at] = new.transpose(1, 2)
+        return like.new_zeros(len(self.counts), like.shape[1], self.capacity, like.shape[3])
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with ``rows`` only, in that order (a row may be named twice)."""
-        index = torch.tensor(list(rows), device=self.device)
-        for layer in range(len(self.keys)):
-            self.keys[layer] = self.keys[layer][index]
-            self.values[layer] = self.values[layer][index]
-        self.own = [self.own[r] for r in rows]
-        self.rows = len(rows)
-        self.parts = [rewire(block, [wiring.groups[r] for r in rows], self.device)
-                      for block, wiring in self.parts]  # fmt: skip
+        index = torch.tensor(list(rows), device=self._device)
+        for buffers in (self.keys, self.values):
+            for layer, buffer in enumerate(buffers):
+                buffers[layer] = buffer[index]
+        self.counts = [self.counts[r] for r in rows]
 
-    def as_block(self, starts: Sequence[int]) -> Block:
-        """The own buffers as a block of prefixes that later rows can share."""
-        end = round_up(max(self.own))
-        return Block(
-            [k[:, :, :end].transpose(2, 3).contiguous() for k in self.keys],
-            [v[:, :, :end] for v in self.values],
-            torch.tensor(self.own, device=self.device),
-            torch.tensor(list(starts), device=self.device),
-        )
-
-    def shared_bias(self, part: int, window: int | None, repeat: int) -> Tensor:
-        """(S, 1, 1 or rows, L): 0 for keys that may be seen, MASKED for the rest."""
-        key = (part, window, repeat)
-        if key not in self._biases:
-            block, wiring = self.parts[part]
-            j = torch.arange(block.values[0].shape[2], device=self.device)
-            seen = (j < block.lengths.view(-1, 1)).view(len(block.lengths), 1, 1, -1)
-            if window is not None:
-                there = block.starts.view(-1, 1, 1, 1) + j
-                here = self.positions[wiring.slots].unsqueeze(2)  # (S, C, 1, T)
-                here = here.expand(-1, -1, repeat, -1).reshape(len(block.lengths), 1, -1, 1)
-                seen = seen & (here - there < window)
-            self._biases[key] = torch.where(seen, 0.0, MASKED)
-        return self._biases[key]
-
-    def own_bias(self, window: int | None, repeat: int) -> Tensor:
-        """(R, 1, repeat * T, end): causal among a row's own keys."""
-        key = ("own", window, repeat)
-        if key not in self._biases:
-            steps = torch.arange(self.positions.shape[1], device=self.device)
-            ragged = isinstance(self._at, Tensor)
-            first = torch.tensor(self.own if ragged else self.own[:1], device=self.device)
-            here = (first.view(-1, 1) + steps).view(len(first), 1, -1, 1)
-            back = here - torch.arange(self._end, device=self.device)
-            seen = (back >= 0) if window is None else (back >= 0) & (back < window)
-            self._biases[key] = torch.where(seen, 0.0, MASKED).repeat(1, 1, repeat, 1)
-        return self._biases[key]
-
-
-def rewire(block: Block, groups: list[int], device: torch.device) -> tuple[Block, Wiring]:
-    """The wiring of ``groups``; the block is packed once at least half of its prefixes are unread."""
-    used = sorted({g for g in groups if g >= 0})
-    if used and len(used) * 2 <= len(block.lengths):
-        block = block.select(used)
-        new = {g: i for i, g in enumerate(used)}
-        groups = [new.get(g, -1) for g in groups]
-    return block, Wiring(groups, len(block.lengths), device)
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))

@@ -97,3 +97,31 @@ def batches(jobs: Sequence[Job], max_tokens: int) -> Iterator[list[Job]]:
         cost += new
     if batch:
         yield batch
+
+
+def packs(counts: Sequence[int], most: int) -> Iterator[list[tuple[int, list[int]]]]:
+    """Rows of ``counts`` tokens in forward passes of about ``most`` tokens (a longer row has its own).
+
+    A pass is a list of ``(length, rows)``: rows filled up to a common length, which depends on the row
+    alone and leaves little unused. Rows without tokens are left out.
+    """
+    rows = sorted((i for i, n in enumerate(counts) if n), key=lambda i: filled(counts[i]))
+    some: list[tuple[int, list[int]]] = []
+    total = 0
+    for i in rows:
+        length = filled(counts[i])
+        if some and total + length > most:
+            yield some
+            some, total = [], 0
+        if some and some[-1][0] == length:
+            some[-1][1].append(i)
+        else:
+            some.append((length, [i]))
+        total += length
+    if some:
+        yield some
+
+
+def filled(count: int) -> int:
+    """``count`` up to 8, the next multiple of 16 beyond."""
+    return count if count <= 8 else -(-count // 16) * 16

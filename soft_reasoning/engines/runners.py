@@ -14,12 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.kv import TILE, Block, TreeCache, Wiring, join_blocks, round_up
-from soft_reasoning.engines.planning import Job
+from soft_reasoning.engines.kv import TILE, Block, OwnKeys, Part, join, round_up
+from soft_reasoning.engines.passes import Bucket, Prefill, Step
+from soft_reasoning.engines.planning import Job, packs
 from soft_reasoning.engines.tree import active
 
 SHARED_KEPT = 4
 """How many run-wide prefixes stay in memory (candidates and verifier have one each)."""
+SPARE = 64
+"""Room for this many new tokens a row at first."""
+
+Read = tuple[Block, Sequence[int]]
+"""A block of shared prefixes, and for each row which of them it reads (-1: none)."""
 
 
 class ModelCalls:
@@ -46,12 +52,12 @@ class ModelCalls:
         parts = [] if job.soft is None else [job.soft.to(self.device, self.dtype)]
         return torch.cat([*parts, self.embed(job.tail)]) if job.tail else parts[0]
 
-    def last_logits(self, **kwargs: Any) -> tuple[Tensor, Any]:
-        """float32 logits (R, V) at the last position, and the model's whole output."""
-        if "logits_to_keep" in self.accepts:
+    def logits(self, *, last: bool, **kwargs: Any) -> tuple[Tensor, Any]:
+        """float32 logits (B, T, V), of the ``last`` position alone if asked, and the model's whole output."""
+        if last and "logits_to_keep" in self.accepts:
             kwargs["logits_to_keep"] = 1
         out = self.model(use_cache=True, return_dict=True, **kwargs)
-        return out.logits[:, -1].float(), out
+        return (out.logits[:, -1:] if last else out.logits).float(), out
 
 
 class TreeRunner:
@@ -61,125 +67,133 @@ class TreeRunner:
         self.calls = calls
         self.granularity = calls.rows
         self.prefill_tokens = prefill_tokens
+        self.peak_kv_bytes = 0
         self._shared: OrderedDict[tuple[int, ...], Block] = OrderedDict()
-        self.cache: TreeCache
+        self._parts: list[Part] = []
+        self._own = OwnKeys(0, calls.device)
         self._offset: list[int] = []
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
         """Logits (R, V) of the rows, the first ``len(jobs)`` of which are the jobs (the rest fills up the
         batch), and how many prompt positions of each job were computed for another row or run."""
         jobs = list(jobs)
+        cached = _cached_counts(jobs, set(self._shared))
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
-        parts, cached = self._parts(filled)
-        self.cache = TreeCache(len(filled), parts, self.calls.device)
-        self._offset = [len(j.prefix) for j in filled]
-        unique: dict[int, Tensor] = {}
-        for job in jobs:
-            unique[id(job)] = self.calls.own_embeddings(job)
-        own = [unique[id(job)] for job in filled]
-        room = max(j.own for j in jobs) + min(64, max(j.max_new_tokens for j in jobs))
-        before = [x[:-1] for x in own]
-        if any(len(x) for x in before):
-            self._pass(self.cache, before, self._offset, room)
-        last = torch.stack([x[-1] for x in own]).unsqueeze(1)
-        return self._step(last, room), cached[: len(jobs)]
+        reads = self._reads(filled)
+        self._parts = _parts(reads, range(len(filled)), self.calls.device)
+        self._own = OwnKeys(len(filled), self.calls.device)
+        self._offset = [len(job.prefix) for job in filled]
+        embedded = {id(job): self.calls.own_embeddings(job) for job in jobs}
+        own = [embedded[id(job)] for job in filled]
+        counts = [len(x) - 1 for x in own]
+        self._own.reserve(max(counts) + 1, min(SPARE, max(j.max_new_tokens for j in jobs)))
+        self._prefill([x[:-1] for x in own], self._offset, reads, self._own)
+        self._own.counts = counts
+        return self._step(torch.stack([x[-1] for x in own])), cached
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed ``tokens`` (R,); logits (R, V) of the next."""
-        return self._step(self.calls.lookup(tokens.to(self.calls.device).unsqueeze(1)), 0)
+        # Half as much room again whenever a buffer is full: few copies, little left unused.
+        self._own.reserve(1, max(self._own.counts) // 2)
+        return self._step(self.calls.lookup(tokens.to(self.calls.device)))
 
     def keep(self, rows: Sequence[int]) -> list[int]:
         """Go on with ``rows``, filled up; returns the rows as they now are."""
         rows = list(rows)
         rows += [rows[-1]] * (round_up(len(rows), self.calls.rows) - len(rows))
-        self.cache.keep(rows)
+        self._own.keep(rows)
+        self._parts = [kept for part in self._parts if (kept := part.keep(rows)) is not None]
         self._offset = [self._offset[r] for r in rows]
         return rows
 
     def forget(self) -> None:
         """Drop what is kept between batches."""
         self._shared.clear()
+        self._parts, self._own = [], OwnKeys(0, self.calls.device)
 
-    def _parts(self, jobs: list[Job]) -> tuple[list[tuple[Block, Wiring]], list[int]]:
-        device = self.calls.device
-        heads = list(dict.fromkeys(j.prefix[: j.shared] for j in jobs if j.shared))
-        known = {head for head in heads if head in self._shared}
-        prompts = list(dict.fromkeys((j.prefix, j.shared) for j in jobs))
-        parts: list[tuple[Block, Wiring]] = []
+    def _reads(self, jobs: Sequence[Job]) -> list[Read]:
+        """The shared blocks of ``jobs``, and which prefix of each every job reads."""
+        reads: list[Read] = []
+        heads = list(dict.fromkeys(job.prefix[: job.shared] for job in jobs if job.shared))
         if heads:
-            block = join_blocks([self._shared_block(head) for head in heads])
-            parts.append((block, self._wire_heads(heads, [(j.prefix, j.shared) for j in jobs])))
-        rest = [p for p in prompts if len(p[0]) > p[1]]
-        if rest:
-            where = {prompt: i for i, prompt in enumerate(rest)}
-            prompt_block = self._prompt_block(rest, heads, parts[0][0] if heads else None)
-            groups = [where.get((j.prefix, j.shared), -1) for j in jobs]
-            parts.append((prompt_block, Wiring(groups, len(rest), device)))
-        return parts, _cached_counts(jobs, known)
+            where = {head: i for i, head in enumerate(heads)}
+            groups = [where[job.prefix[: job.shared]] if job.shared else -1 for job in jobs]
+            reads.append((join([self._head(head) for head in heads]), groups))
+        first = {(job.prefix, job.shared): i for i, job in reversed(list(enumerate(jobs)))}
+        prompts = sorted((p for p in first if len(p[0]) > p[1]), key=lambda p: (len(p[0]) - p[1], first[p]))
+        if prompts:
+            starts = [shared for _, shared in prompts]
+            block = Block([len(prefix) - shared for prefix, shared in prompts], starts)
+            behind = [(head, [groups[first[p]] for p in prompts]) for head, groups in reads]
+            rows = [self.calls.embed(prefix[shared:]) for prefix, shared in prompts]
+            self._prefill(rows, starts, behind, block)
+            where = {prompt: i for i, prompt in enumerate(prompts)}
+            reads.append((block, [where.get((job.prefix, job.shared), -1) for job in jobs]))
+        return reads
 
-    def _wire_heads(self, heads: list[tuple[int, ...]], prompts: list[tuple[tuple[int, ...], int]]) -> Wiring:
-        where = {head: i for i, head in enumerate(heads)}
-        groups = [where[p[:shared]] if shared else -1 for p, shared in prompts]
-        return Wiring(groups, len(heads), self.calls.device)
-
-    def _shared_block(self, head: tuple[int, ...]) -> Block:
+    def _head(self, head: tuple[int, ...]) -> Block:
         if head not in self._shared:
-            cache = TreeCache(1, [], self.calls.device)
-            self._pass(cache, [self.calls.embed(head)], [0], 0)
-            self._shared[head] = cache.as_block([0])
+            block = Block([len(head)], [0])
+            self._prefill([self.calls.embed(head)], [0], [], block)
+            self._shared[head] = block
             while len(self._shared) > SHARED_KEPT:
                 self._shared.popitem(last=False)
         self._shared.move_to_end(head)
         return self._shared[head]
 
-    def _prompt_block(
-        self, prompts: list[tuple[tuple[int, ...], int]], heads: list[tuple[int, ...]], block: Block | None
-    ) -> Block:
-        """Keys and values of each prompt behind its run-wide part, in passes of ``prefill_tokens``."""
-        blocks, at = [], 0
-        while at < len(prompts):
-            longest, end = 0, at
-            while end < len(prompts):
-                longest = max(longest, len(prompts[end][0]) - prompts[end][1])
-                if end > at and round_up(longest) * (end + 1 - at) > self.prefill_tokens:
-                    break
-                end += 1
-            some = prompts[at:end]
-            parts = [] if block is None else [(block, self._wire_heads(heads, some))]
-            cache = TreeCache(len(some), parts, self.calls.device)
-            starts = [shared for _, shared in some]
-            self._pass(cache, [self.calls.embed(p[shared:]) for p, shared in some], starts, 0)
-            blocks.append(cache.as_block(starts))
-            at = end
-        return join_blocks(blocks)
-
-    def _pass(self, cache: TreeCache, rows: list[Tensor], starts: Sequence[int], room: int) -> None:
+    def _prefill(
+        self, rows: Sequence[Tensor], starts: Sequence[int], reads: Sequence[Read], kept: Block | OwnKeys
+    ) -> None:
         """Run ``rows`` (ragged, (n, D) each) through the model for their keys and values alone."""
-        counts = [len(x) for x in rows]
-        steps = round_up(max(counts), TILE if self.calls.rows > 1 else 1)
-        embeddings = rows[0].new_zeros(len(rows), steps, rows[0].shape[-1])
-        for i, x in enumerate(rows):
-            embeddings[i, : counts[i]] = x
-        self._forward(cache, embeddings, starts, room)
-        cache.advance(counts)
-
-    def _step(self, embeddings: Tensor, room: int) -> Tensor:
-        starts = [offset + own for offset, own in zip(self._offset, self.cache.own, strict=True)]
-        # Half as much room again whenever a buffer is full: few copies, little left unused.
-        logits = self._forward(self.cache, embeddings, starts, room or max(self.cache.own) * 3 // 2)
-        self.cache.advance([1] * self.cache.rows)
-        return logits
-
-    def _forward(self, cache: TreeCache, embeddings: Tensor, starts: Sequence[int], room: int) -> Tensor:
-        steps = embeddings.shape[1]
-        positions = torch.tensor(list(starts), device=self.calls.device).view(-1, 1)
-        positions = positions + torch.arange(steps, device=self.calls.device)
-        cache.begin(positions, room, max(starts) + steps)
-        with active(self.calls.model.config, cache):
-            logits, _ = self.calls.last_logits(
-                inputs_embeds=embeddings, position_ids=positions, past_key_values=cache
+        for some in packs([len(x) for x in rows], self.prefill_tokens):
+            embeddings = rows[0].new_zeros(
+                round_up(sum(n * len(r) for n, r in some), self.calls.rows), rows[0].shape[-1]
             )
+            positions = torch.zeros(len(embeddings), dtype=torch.long, device=self.calls.device)
+            buckets, targets, first = [], [], 0
+            for n, which in some:
+                here = torch.tensor([starts[r] for r in which], device=self.calls.device).view(-1, 1)
+                here = here + torch.arange(n, device=self.calls.device)
+                parts = _parts(reads, which, self.calls.device)
+                buckets.append(Bucket(first, len(which), n, parts, here, max(starts[r] for r in which) + n))
+                targets.append(torch.tensor(which, device=self.calls.device))
+                positions[buckets[-1].tokens] = here.flatten()
+                for r in which:
+                    embeddings[first : first + len(rows[r])] = rows[r]
+                    first += n
+            self._forward(Prefill(buckets, targets, kept), embeddings, positions, last=True)
+
+    def _step(self, embeddings: Tensor) -> Tensor:
+        starts = [offset + own for offset, own in zip(self._offset, self._own.counts, strict=True)]
+        positions = torch.tensor(starts, device=self.calls.device)
+        bucket = Bucket(0, len(starts), 1, self._parts, positions.view(-1, 1), max(starts) + 1)
+        logits = self._forward(Step(bucket, self._own), embeddings, positions)
+        self._own.counts = [count + 1 for count in self._own.counts]
+        self._note()
         return logits
+
+    def _forward(
+        self, now: Prefill | Step, embeddings: Tensor, positions: Tensor, *, last: bool = False
+    ) -> Tensor:
+        """Logits (N or 1, V) of the packed ``embeddings`` (N, D)."""
+        with active(self.calls.model.config, now):
+            return self.calls.logits(
+                last=last, inputs_embeds=embeddings.unsqueeze(0), position_ids=positions.unsqueeze(0),
+                past_key_values=now,
+            )[0][0]  # fmt: skip
+
+    def _note(self) -> None:
+        blocks = {id(part.block): part.block for part in self._parts}
+        held = self._own.bytes + sum(
+            b.bytes for b in {**blocks, **{id(b): b for b in self._shared.values()}}.values()
+        )
+        self.peak_kv_bytes = max(self.peak_kv_bytes, held)
+
+
+def _parts(reads: Sequence[Read], rows: Sequence[int], device: torch.device) -> list[Part]:
+    """What ``rows`` read of each block, blocks that none of them reads left out."""
+    chosen = [(block, [groups[r] for r in rows]) for block, groups in reads]
+    return [Part(block, groups, device) for block, groups in chosen if max(groups) >= 0]
 
 
 def _cached_counts(jobs: Sequence[Job], known: set[tuple[int, ...]]) -> list[int]:
@@ -235,9 +249,9 @@ class PlainRunner:
         if "position_ids" in self.calls.accepts:
             here = torch.arange(given.shape[1], device=self.calls.device) + self._position
             inputs["position_ids"] = here.expand(given.shape[0], -1)
-        logits, out = self.calls.last_logits(**inputs, **self._cache)
+        logits, out = self.calls.logits(last=True, **inputs, **self._cache)
         self._position += given.shape[1]
         for name in ("past_key_values", "cache_params"):
             if getattr(out, name, None) is not None:
                 self._cache = {name: getattr(out, name)}
-        return logits
+        return logits[:, 0]

@@ -1,14 +1,14 @@
-"""Attention over a tree of keys and values: shared blocks, kept once, and each row's own buffer.
+"""Attention over a tree of keys and values: shared blocks, kept once, and each row's own.
 
 Each part that a row reads (see :mod:`soft_reasoning.engines.kv`) gives an output and the logarithm of its
 softmax denominator, and the parts are merged by weights exp(lse_part - lse_all), which is exact.
-:func:`tree_attention` is registered with transformers and stands in for a model's attention while a
-:class:`TreeCache` is active.
+:func:`tree_attention` is registered with transformers and stands in for a model's attention while a pass
+(:mod:`soft_reasoning.engines.passes`) is active.
 
 On the CPU every shape is chosen so that a row's result is bitwise independent of its neighbours: matrix
-products whose height depends on them get at least ``MIN_ROWS`` rows, key counts are multiples of ``TILE``
-(masked keys add exact zeros), and sums over keys run in blocks of ``KEY_BLOCK``, beyond which the library
-splits a sum by its length. Measured with torch 2.13 and MKL, on one and two threads.
+products whose height depends on them get at least ``MIN_ROWS`` rows, key counts that depend on them are
+multiples of ``TILE`` (masked keys add exact zeros), and sums over such keys run in blocks of ``KEY_BLOCK``,
+beyond which the library splits a sum by its length. Measured with torch 2.13 and MKL, on one and two threads.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import AttentionInterface
 
-from soft_reasoning.engines.kv import MASKED, TreeCache, Wiring, round_up
+from soft_reasoning.engines.kv import MASKED, Part, round_up
+from soft_reasoning.engines.passes import Bucket, Prefill, Step
 
 NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
-KEY_BLOCK = 128
+KEY_BLOCK = 192
 
-_ACTIVE: ContextVar[TreeCache] = ContextVar("active tree cache")
+_ACTIVE: ContextVar[Prefill | Step] = ContextVar("active pass")
 
 
 @contextmanager
-def active(config: Any, cache: TreeCache) -> Iterator[None]:
-    """Let the model of ``config`` attend through ``cache`` inside the block."""
+def active(config: Any, now: Prefill | Step) -> Iterator[None]:
+    """Let the model of ``config`` attend as the pass ``now`` says, inside the block."""
     before = config._attn_implementation
-    token = _ACTIVE.set(cache)
+    token = _ACTIVE.set(now)
     config._attn_implementation = NAME
     try:
         yield
@@ -55,103 +57,113 @@ def tree_attention(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of ``query`` (R, Hq, T, d) over the active cache; (R, T, Hq, dv), as transformers wants it.
+    """Attention of the packed ``query`` (1, Hq, N, d) in the active pass; (1, N, Hq, dv).
 
-    ``key`` and ``value`` (R, Hkv, L, d) are the own buffers that the cache's ``update`` returned.
+    ``key`` (1, Hkv, N, d) and ``value`` (1, Hkv, N, dv) are the packed tokens' own.
     """
     if attention_mask is not None:
         raise NotImplementedError("the model brings an attention mask of its own")
-    cache = _ACTIVE.get()
-    layer = module.layer_idx
-    rows, heads, steps, width = query.shape
-    repeat = heads // key.shape[1]
-    window = _window(module, kwargs, cache)
-    scale = width**-0.5 if scaling is None else scaling
-    q = (query * scale).reshape(rows, key.shape[1], repeat * steps, width)
-    outputs = [_attend(q, key.transpose(2, 3), value, cache.own_bias(window, repeat), softcap)]
-    for part, (block, wiring) in enumerate(cache.parts):
-        bias = cache.shared_bias(part, window, repeat)
-        outputs.append(_attend_shared(q, block.keys[layer], block.values[layer], wiring, bias, softcap))
-    out = _merge(outputs, None if s_aux is None else _sink(s_aux, key.shape[1], steps))
-    return out.reshape(rows, heads, steps, -1).transpose(1, 2).contiguous(), None
+    now, heads = _ACTIVE.get(), key.shape[1]
+    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    done = []
+    for bucket in now.buckets:
+        window = _window(module, kwargs, bucket)
+        q = bucket.split(query)  # (B, Hq, T, d)
+        repeat = q.shape[1] // heads
+        q = q.reshape(bucket.rows, heads, repeat * bucket.steps, -1)
+        keys, values = now.own(module.layer_idx, bucket, key, value)
+        bias = now.own_bias(bucket, window, repeat)
+        out, lse = _attend_own(q, keys, values, bias, softcap, blocks=isinstance(now, Step))
+        for i, part in enumerate(bucket.parts):
+            bias = bucket.part_bias(i, window, repeat)
+            other, other_lse = _attend_part(q, part, module.layer_idx, bias, softcap)
+            out = torch.lerp(out, other, torch.sigmoid(other_lse - lse).to(out.dtype))
+            if i + 1 < len(bucket.parts) or s_aux is not None:
+                lse = torch.logaddexp(lse, other_lse)
+        if s_aux is not None:  # an attention sink is a part that adds weight and no value
+            sink = s_aux.float().view(1, heads, -1, 1).repeat_interleave(bucket.steps, dim=2)
+            out = out * torch.sigmoid(lse - sink).to(out.dtype)
+        out = out.view(bucket.rows, query.shape[1], bucket.steps, -1).transpose(1, 2)
+        done.append(out.reshape(bucket.rows * bucket.steps, query.shape[1], -1))
+    filling = query.shape[2] - sum(len(out) for out in done)
+    if filling:
+        done.append(done[0].new_zeros(filling, *done[0].shape[1:]))
+    return (torch.cat(done) if len(done) > 1 else done[0]).unsqueeze(0), None
 
 
-def _window(module: Any, kwargs: dict[str, Any], cache: TreeCache) -> int | None:
-    """The layer's sliding window, or None where it has none or the batch is too short to feel it."""
+def _window(module: Any, kwargs: dict[str, Any], bucket: Bucket) -> int | None:
+    """The layer's sliding window, or None where it has none or the rows are too short to feel it."""
     window = kwargs.get("sliding_window")
     kinds = getattr(module.config, "layer_types", None)
     if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
         window = module.config.sliding_window
-    return window if window is not None and cache.longest > window else None
+    return window if window is not None and bucket.longest > window else None
+
+
+def _attend_own(
+    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None, *, blocks: bool
+) -> tuple[Tensor, Tensor]:
+    """Output (B, H, M, dv) and log-sum-exp (B, H, M, 1) of ``q`` (B, H, M, d) over ``keys`` (B, H, L, d)."""
+    rows, heads, m, _ = q.shape
+    flat = q.flatten(0, 1)
+    if rows * heads == 1:
+        flat, bias = _fill(flat, bias)
+    keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+    out, lse = _attend(flat, keys, values, bias, heads, softcap, blocks=blocks)
+    return out[:, :m].view(rows, heads, m, -1), lse[:, :m].view(rows, heads, m, 1)
+
+
+def _attend_part(
+    q: Tensor, part: Part, layer: int, bias: Tensor | None, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    """As :func:`_attend_own`, for a block: the rows of one prefix are the queries of one matrix product."""
+    rows, heads, m, width = q.shape
+    take, back = part.indices(heads)
+    tall = part.width * m
+    grouped = q.reshape(rows * heads, m * width).index_select(0, take).view(-1, tall, width)
+    if tall < MIN_ROWS or len(grouped) == 1:
+        grouped, bias = _fill(grouped, bias)
+    keys, values = part.keys(layer), part.values(layer)
+    out, lse = _attend(grouped, keys, values, bias, heads, softcap, blocks=True)
+    out = out[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, -1)
+    lse = lse[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, 1)
+    return out, lse if part.absent is None else lse.masked_fill(part.absent.unsqueeze(-1), MASKED)
+
+
+def _fill(q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """``q`` (G, M, d) and ``bias`` (.., M or 1, L) with M rounded up.
+
+    A low product takes other paths than a high one, and a lone one is split over threads by its rows.
+    """
+    spare = round_up(q.shape[1], MIN_ROWS) - q.shape[1]
+    if bias is not None and bias.shape[2] > 1:
+        bias = pad(bias, (0, 0, 0, spare))
+    return pad(q, (0, 0, 0, spare)), bias
 
 
 def _attend(
-    q: Tensor, keys: Tensor, v: Tensor, bias: Tensor, softcap: float | None
-) -> tuple[Tensor, Tensor]:
-    """Output (B, H, M, dv) and log-sum-exp (B, H, M, 1) of ``q`` (B, H, M, d) over ``keys`` (B, H, d, L)."""
-    batch, heads, m, width = q.shape
-    scores = torch.bmm(q.reshape(batch * heads, m, width), keys.reshape(batch * heads, width, -1)).float()
+    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, heads: int, softcap: float | None, *,
+    blocks: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Output (G, M, dv) and log-sum-exp (G, M, 1) of ``q`` (G, M, d) over ``keys`` (G, d, L); G = B * heads.
+
+    ``bias`` (B or 1, 1, M or 1, L); softmax is taken in float32.
+    """
+    scores = torch.bmm(q, keys).float()
     if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.view(batch, heads, m, -1)
-    scores += bias
+        scores = scores.div_(softcap).tanh_().mul_(softcap)
+    if bias is not None:
+        scores.view(-1, heads, *scores.shape[1:]).add_(bias)
     weights = scores.softmax(-1)
     # The largest weight is 1 / sum(exp(score - max)): the log-sum-exp without a second pass of exp.
-    lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
-    out = _weighted_sum(weights.flatten(0, 1).to(v.dtype), v.reshape(batch * heads, -1, v.shape[-1]))
-    return out.view(batch, heads, m, -1), lse
-
-
-def _weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
-    """weights (B, M, L) @ v (B, L, dv), in blocks of keys on the CPU."""
-    if weights.device.type != "cpu" or weights.shape[-1] <= KEY_BLOCK:
-        return torch.bmm(weights, v)
-    out = torch.bmm(weights[:, :, :KEY_BLOCK], v[:, :KEY_BLOCK])
+    lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log_()
+    weights = weights.to(values.dtype)
+    if not blocks or weights.shape[-1] <= KEY_BLOCK or weights.device.type != "cpu":
+        return torch.bmm(weights, values), lse
+    out = torch.bmm(weights[:, :, :KEY_BLOCK], values[:, :KEY_BLOCK])
     for at in range(KEY_BLOCK, weights.shape[-1], KEY_BLOCK):
-        out.baddbmm_(weights[:, :, at : at + KEY_BLOCK], v[:, at : at + KEY_BLOCK])
-    return out
-
-
-def _attend_shared(
-    q: Tensor, keys: Tensor, v: Tensor, wiring: Wiring, bias: Tensor, softcap: float | None
-) -> tuple[Tensor, Tensor]:
-    """As :func:`_attend`, for a block: the rows of one prefix are the queries of one matrix product."""
-    _, heads, m, width = q.shape
-    prefixes, tall = keys.shape[0], wiring.width * m
-    grouped = q[wiring.slots].transpose(1, 2).reshape(prefixes, heads, tall, width)
-    # A lone product is split over threads by its rows, so there an odd count would show as well.
-    if tall < MIN_ROWS or prefixes * heads == 1:
-        spare = round_up(tall, MIN_ROWS) - tall
-        grouped = torch.nn.functional.pad(grouped, (0, 0, 0, spare))
-        if bias.shape[2] > 1:
-            bias = torch.nn.functional.pad(bias, (0, 0, 0, spare))
-    out, lse = _attend(grouped, keys, v, bias, softcap)
-
-    def back(x: Tensor) -> Tensor:
-        x = x[:, :, :tall].reshape(prefixes, heads, wiring.width, m, -1).transpose(1, 2).flatten(0, 1)
-        return x[wiring.places]
-
-    out, lse = back(out), back(lse)
-    return out, lse if wiring.absent is None else lse.masked_fill(wiring.absent, MASKED)
-
-
-def _sink(s_aux: Tensor, heads: int, steps: int) -> Tensor:
-    """(1, Hkv, repeat * T, 1): an attention sink is a part that adds weight and no value."""
-    return s_aux.float().view(1, heads, -1, 1).repeat_interleave(steps, dim=2)
-
-
-def _merge(parts: list[tuple[Tensor, Tensor]], sink: Tensor | None) -> Tensor:
-    if len(parts) == 1 and sink is None:
-        return parts[0][0]
-    total = parts[0][1]
-    for _, lse in parts[1:]:
-        total = torch.logaddexp(total, lse)
-    if sink is not None:
-        total = torch.logaddexp(total, sink)
-    out = parts[0][0] * (parts[0][1] - total).exp().to(parts[0][0].dtype)
-    for part, lse in parts[1:]:
-        out = out + part * (lse - total).exp().to(part.dtype)
-    return out
+        out.baddbmm_(weights[:, :, at : at + KEY_BLOCK], values[:, at : at + KEY_BLOCK])
+    return out, lse
 
 
 AttentionInterface.register(NAME, tree_attention)

@@ -1,0 +1,123 @@
+"""One forward pass: its tokens, packed in a row without padding to the longest, and the keys they see.
+
+A pass is the cache that the model is given: the model hands it new keys and values, and
+:func:`soft_reasoning.engines.tree.tree_attention` asks it what its queries may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from soft_reasoning.engines.kv import MASKED, OwnKeys, Part, round_up
+
+
+@dataclass
+class Bucket:
+    """``rows`` rows of ``steps`` tokens each, side by side in the packed pass from token ``first`` on."""
+
+    first: int
+    rows: int
+    steps: int
+    parts: list[Part]
+    positions: Tensor  # (rows, steps)
+    longest: int  # one more than the largest position
+    _biases: dict[Any, Tensor | None] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> slice:
+        return slice(self.first, self.first + self.rows * self.steps)
+
+    def split(self, packed: Tensor) -> Tensor:
+        """(rows, heads, steps, width) of ``packed`` (1, heads, tokens, width)."""
+        own = packed[0, :, self.tokens]
+        return own.view(own.shape[0], self.rows, self.steps, -1).transpose(0, 1)
+
+    def part_bias(self, part: int, window: int | None, repeat: int) -> Tensor | None:
+        """``Part.bias`` of ``parts[part]``, made once a pass."""
+        key = (part, window, repeat)
+        if key not in self._biases:
+            self._biases[key] = self.parts[part].bias(window, self.positions, repeat)
+        return self._biases[key]
+
+
+class Kept(Protocol):
+    """Where a pass leaves keys and values: a ``Block`` or the rows' ``OwnKeys``."""
+
+    def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None: ...
+
+
+class Prefill(Cache):
+    """Rows of several tokens, each seeing its own earlier ones and its shared parts.
+
+    ``targets[i]`` (rows,) says which rows of ``kept`` those of ``buckets[i]`` are.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket], targets: Sequence[Tensor], kept: Kept) -> None:
+        super().__init__(layers=[])
+        self.buckets, self._targets, self._kept = list(buckets), list(targets), kept
+        self._biases: dict[Any, Tensor] = {}
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
+        for bucket, which in zip(self.buckets, self._targets, strict=True):
+            self._kept.store(layer_idx, which, bucket.split(key_states), bucket.split(value_states))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0
+
+    def own(self, layer: int, bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (rows, heads, L, width) that the bucket's rows have to themselves."""
+        return bucket.split(key), bucket.split(value)
+
+    def own_bias(self, bucket: Bucket, window: int | None, repeat: int) -> Tensor:
+        """(1, 1, repeat * steps, steps): causal."""
+        key = (bucket.steps, window, repeat)
+        if key not in self._biases:
+            at = torch.arange(bucket.steps, device=bucket.positions.device)
+            back = at.view(-1, 1) - at
+            seen = (back >= 0) if window is None else (back >= 0) & (back < window)
+            self._biases[key] = torch.where(seen, 0.0, MASKED).repeat(repeat, 1)[None, None]
+        return self._biases[key]
+
+
+class Step(Cache):
+    """One token of every row, behind the keys that it has in ``own_keys``."""
+
+    def __init__(self, bucket: Bucket, own_keys: OwnKeys) -> None:
+        super().__init__(layers=[])
+        self.buckets, self._own = [bucket], own_keys
+        self._end = round_up(max(own_keys.counts) + 1)
+        self._biases: dict[Any, Tensor | None] = {}
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
+        self._own.append(layer_idx, key_states[0].transpose(0, 1), value_states[0].transpose(0, 1))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0
+
+    def own(self, layer: int, bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`Prefill.own`: all keys so far, filled up to a multiple of ``TILE``."""
+        return self._own.keys[layer][:, :, : self._end], self._own.values[layer][:, :, : self._end]
+
+    def own_bias(self, bucket: Bucket, window: int | None, repeat: int) -> Tensor | None:
+        """(R or 1, 1, 1, L): 0 for keys that may be seen, MASKED for the rest; None if all may be."""
+        if window not in self._biases:
+            self._biases[window] = self._bias(window, bucket.positions.device)
+        return self._biases[window]
+
+    def _bias(self, window: int | None, device: torch.device) -> Tensor | None:
+        counts = self._own.counts
+        same = min(counts) == max(counts)
+        if same and window is None and counts[0] + 1 == self._end:
+            return None
+        last = torch.tensor(counts[:1] if same else counts, device=device)
+        back = last.view(-1, 1, 1, 1) - torch.arange(self._end, device=device)
+        seen = (back >= 0) if window is None else (back >= 0) & (back < window)
+        return torch.where(seen, 0.0, MASKED)
