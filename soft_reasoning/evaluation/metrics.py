@@ -1,7 +1,7 @@
 """Metrics of a run, from its records and a grader alone: a finished run can be graded again.
 
-``grade`` reduces a record to what metrics need, so that thousands of problems fit in memory;
-``summarise`` turns those into the numbers of ``results.json``.
+``grade`` reduces a record to what metrics need; a ``Tally`` counts these into the numbers of
+``results.json``, so that memory does not grow with the number of problems.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from soft_reasoning.answers import MODES, Grader
@@ -104,157 +105,256 @@ def _reading(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Rea
 
 
 def summarise(
-    rows: Sequence[Graded],
+    rows: Iterable[Graded],
     *,
     seconds: Mapping[str, float] | None = None,
     peaks: Mapping[str, int] | None = None,
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
-    """The metrics of a run, plain values with ``_stderr`` beside each share; None where undefined.
-
-    ``independent`` says that candidates are i.i.d. samples, which pass@m needs. What it cost: ``seconds`` by
-    kind (``idle`` is the time in which the engine had nothing to do), ``peak_bytes`` of the engine's memory
-    and ``flops`` by role, estimated from the model's ``rate`` (``flops.rates``).
-    """
-    usage = _usage(rows)
-    seconds = dict(seconds or {})
-    if "total" in seconds:
-        seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
-    graded = [row for row in rows if row.correct is not None]
-    return {
-        "problems": len(rows),
-        **_share("exact_match", [row.correct for row in graded]),
-        **_share("coverage", [row.covered() for row in graded]),
-        **_share(f"coverage@{FIRST}", [row.covered(FIRST) for row in graded]),
-        **(_pass(graded) if independent else {}),
-        "unparsed": _mean(not row.parsed for row in rows),
-        "candidates": _mean(len(row.candidates) for row in rows),
-        "candidate_accuracy": _mean(c.correct for row in graded for c in row.candidates),
-        "candidate_unparsed": _mean(not c.parsed for row in rows for c in row.candidates),
-        "extraction": {mode: _extraction([row.readings[mode] for row in rows]) for mode in MODES},
-        "rounds": _rounds(rows),
-        "by_round": by_round(rows),
-        "by_difficulty": _by_difficulty(graded),
-        "verifier": _verifier(graded),
-        "tokens": _tokens(usage),
-        "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
-        "seconds": seconds,
-        "peak_bytes": {kind: (peaks or {}).get(kind) for kind in MEMORY},
-    }
+    """The metrics of ``rows``; see :meth:`Tally.metrics`."""
+    tally = Tally()
+    for row in rows:
+        tally.add(row)
+    return tally.metrics(seconds=seconds, peaks=peaks, rate=rate, independent=independent)
 
 
-def _mean(values: Iterable[float | bool | None]) -> float | None:
-    values = [float(v) for v in values if v is not None]
-    return math.fsum(values) / len(values) if values else None
+class Tally:
+    """The metrics of a run, counted problem by problem: none is kept, and their order changes no digit."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+        self._correct: Counter[bool] = Counter()
+        self._covered: Counter[bool] = Counter()
+        self._covered_first: Counter[bool] = Counter()
+        self._parsed: Counter[bool] = Counter()
+        self._candidates_correct: Counter[bool | None] = Counter()
+        self._candidates_parsed: Counter[bool] = Counter()
+        self._right_of: Counter[tuple[int, int]] = Counter()  # (right candidates, all) of a problem
+        self._first_right: Counter[int] = Counter()  # round of the first right candidate
+        self._readings = {mode: _Readings() for mode in MODES}
+        self._ended: Counter[int] = Counter()
+        self._rounds: dict[int, _Round] = {}
+        self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
+        self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # said right, is right
+        self._usage: dict[str, Usage] = {}
+
+    def add(self, row: Graded) -> None:
+        """Count one more problem."""
+        self.problems += 1
+        self._parsed[row.parsed] += 1
+        self._ended[row.rounds] += 1
+        for candidate in row.candidates:
+            self._candidates_parsed[candidate.parsed] += 1
+        for mode, readings in self._readings.items():
+            readings.add(row.readings[mode])
+        for role, usage in row.usage.items():
+            self._usage[role] = self._usage.get(role, Usage()) + usage
+        for number in {c.round for c in row.candidates}:
+            self._rounds.setdefault(number, _Round()).add([c for c in row.candidates if c.round == number])
+        if row.correct is not None:
+            self._grade(row, row.correct)
+
+    def _grade(self, row: Graded, correct: bool) -> None:
+        self._correct[correct] += 1
+        self._covered[row.covered()] += 1
+        self._covered_first[row.covered(FIRST)] += 1
+        right = [c.round for c in row.candidates if c.correct]
+        self._right_of[len(right), len(row.candidates)] += 1
+        if right:
+            self._first_right[min(right)] += 1
+        for candidate in row.candidates:
+            self._candidates_correct[candidate.correct] += 1
+            if candidate.verified is not None:
+                self._verdicts[candidate.verified >= 0.5, candidate.correct] += 1
+        if row.difficulty is not None:
+            level = self._levels.setdefault(row.difficulty, (Counter(), Counter()))
+            level[0][correct] += 1
+            level[1][row.covered()] += 1
+
+    def metrics(
+        self,
+        *,
+        seconds: Mapping[str, float] | None = None,
+        peaks: Mapping[str, int] | None = None,
+        rate: Mapping[str, int] | None = None,
+        independent: bool = False,
+    ) -> dict[str, Any]:
+        """Plain values with ``_stderr`` beside each share; None where undefined.
+
+        ``independent`` says that candidates are i.i.d. samples, which pass@m needs. What the run cost:
+        ``seconds`` by kind (``idle`` is the time in which the engine had nothing to do), ``peak_bytes`` of
+        the engine's memory and ``flops`` by role, estimated from the model's ``rate`` (``flops.rates``).
+        """
+        usage = {role: self._usage[role] for role in sorted(self._usage)}
+        usage["total"] = sum(usage.values(), Usage())
+        seconds = dict(seconds or {})
+        if "total" in seconds:
+            seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
+        candidates = sum(self._candidates_parsed.values())
+        return {
+            "problems": self.problems,
+            **_share("exact_match", self._correct),
+            **_share("coverage", self._covered),
+            **_share(f"coverage@{FIRST}", self._covered_first),
+            **(self._pass() if independent else {}),
+            "unparsed": _part(self._parsed, False),
+            "candidates": candidates / self.problems if self.problems else None,
+            "candidate_accuracy": _part(self._candidates_correct, True),
+            "candidate_unparsed": _part(self._candidates_parsed, False),
+            "extraction": {mode: readings.metrics() for mode, readings in self._readings.items()},
+            "rounds": {
+                "mean": sum(n * c for n, c in self._ended.items()) / self.problems if self.problems else None,
+                "share_ended_after": {str(n): self._ended[n] / self.problems for n in sorted(self._ended)},
+            },
+            "by_round": self._by_round(),
+            "by_difficulty": self._by_difficulty(),
+            "verifier": self._verifier(),
+            "tokens": _tokens(usage),
+            "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
+            "seconds": seconds,
+            "peak_bytes": {kind: (peaks or {}).get(kind) for kind in MEMORY},
+        }
+
+    def _pass(self) -> dict[str, float | None]:
+        """pass@m for m = 1, 2, 4, ... and the largest number of samples that every problem has."""
+        least = min((count for _, count in self._right_of), default=0)
+        sizes = {2**i for i in range(least.bit_length()) if 2**i <= least} | ({least} if least else set())
+        out: dict[str, float | None] = {}
+        for m in sorted(sizes):
+            chances: Counter[float] = Counter()
+            for (right, count), problems in self._right_of.items():
+                chances[pass_at(count, right, m)] += problems
+            out |= _share(f"pass@{m}", chances)
+        return out
+
+    def _by_round(self) -> list[dict[str, Any]]:
+        """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
+
+        Accuracy and rewards are over the problems still searching in that round; coverage is over all.
+        """
+        graded = self._correct.total()
+        out = []
+        for number in range(max(self._ended, default=0)):
+            here = self._rounds.get(number, _Round())
+            sofar = sum(count for first, count in self._first_right.items() if first <= number)
+            out.append(
+                {
+                    "round": number,
+                    "problems": here.problems,
+                    "accuracy": _part(here.correct, True),
+                    "coverage": sofar / graded if graded else None,
+                    "reward": here.reward.value,
+                    "best_reward": here.best.value,
+                }
+            )
+        return out
+
+    def _by_difficulty(self) -> dict[str, Any]:
+        return {
+            level: {
+                "problems": self._levels[level][0].total(),
+                **_share("exact_match", self._levels[level][0]),
+                **_share("coverage", self._levels[level][1]),
+            }
+            for level in sorted(self._levels, key=_ease)
+        }
+
+    def _verifier(self) -> dict[str, Any] | None:
+        """How far the verifier can be trusted: agreement with gold over all candidates that it scored."""
+        if not self._verdicts:
+            return None
+        said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by what is so
+        for (verdict, right), count in self._verdicts.items():
+            said[bool(right)][verdict] += count
+        of_right, of_wrong = _part(said[True], True), _part(said[False], False)
+        total = self._verdicts.total()
+        return {
+            "accuracy": (said[True][True] + said[False][False]) / total,
+            "base_rate": said[True].total() / total,
+            "sensitivity": of_right,
+            "specificity": of_wrong,
+            "balanced_accuracy": None if of_right is None or of_wrong is None else (of_right + of_wrong) / 2,
+        }
 
 
-def _share(name: str, values: Sequence[float | bool | None]) -> dict[str, float | None]:
-    mean, stderr = mean_stderr([float(v) for v in values if v is not None])
+class _Mean:
+    """A mean of floats; the sum is exact, so their order does not matter."""
+
+    def __init__(self) -> None:
+        self.count, self.total = 0, Fraction(0)
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += Fraction(value)
+
+    @property
+    def value(self) -> float | None:
+        return float(self.total / self.count) if self.count else None
+
+
+class _Round:
+    """All problems' candidates of one round."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+        self.correct: Counter[bool | None] = Counter()
+        self.reward, self.best = _Mean(), _Mean()
+
+    def add(self, candidates: Sequence[GradedCandidate]) -> None:
+        self.problems += 1
+        self.correct.update(c.correct for c in candidates)
+        rewards = [c.reward for c in candidates if c.reward is not None]
+        for reward in rewards:
+            self.reward.add(reward)
+        if rewards:
+            self.best.add(max(rewards))
+
+
+class _Readings:
+    """All problems under one extraction."""
+
+    def __init__(self) -> None:
+        self.correct: Counter[bool | None] = Counter()
+        self.covered: Counter[bool | None] = Counter()
+        self.parsed: Counter[bool] = Counter()
+        self.candidates_parsed: Counter[bool] = Counter()
+
+    def add(self, reading: Reading) -> None:
+        self.correct[reading.correct] += 1
+        self.covered[reading.covered] += 1
+        self.parsed[reading.parsed] += 1
+        self.candidates_parsed.update(reading.candidates_parsed)
+
+    def metrics(self) -> dict[str, float | None]:
+        return {
+            **_share("exact_match", self.correct),
+            **_share("coverage", self.covered),
+            "unparsed": _part(self.parsed, False),
+            "candidate_unparsed": _part(self.candidates_parsed, False),
+        }
+
+
+def _share(name: str, counts: Counter[Any]) -> dict[str, float | None]:
+    """Mean and standard error of the values counted; None is no value."""
+    values = [float(v) for v, count in counts.items() if v is not None for _ in range(count)]
+    mean, stderr = mean_stderr(values)
     return {name: _known(mean), f"{name}_stderr": _known(stderr)}
+
+
+def _part(counts: Counter[Any], which: bool) -> float | None:
+    """The share of ``which`` among what is known."""
+    known = counts[True] + counts[False]
+    return counts[which] / known if known else None
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _pass(graded: Sequence[Graded]) -> dict[str, float | None]:
-    """pass@m for m = 1, 2, 4, ... and the largest number of samples that every problem has."""
-    least = min((len(row.candidates) for row in graded), default=0)
-    sizes = sorted({2**i for i in range(least.bit_length()) if 2**i <= least} | ({least} if least else set()))
-    out: dict[str, float | None] = {}
-    for m in sizes:
-        each = [pass_at(len(r.candidates), sum(bool(c.correct) for c in r.candidates), m) for r in graded]
-        out |= _share(f"pass@{m}", each)
-    return out
-
-
-def _extraction(readings: Sequence[Reading]) -> dict[str, float | None]:
-    return {
-        **_share("exact_match", [reading.correct for reading in readings]),
-        **_share("coverage", [reading.covered for reading in readings]),
-        "unparsed": _mean(not reading.parsed for reading in readings),
-        "candidate_unparsed": _mean(not parsed for r in readings for parsed in r.candidates_parsed),
-    }
-
-
-def _rounds(rows: Sequence[Graded]) -> dict[str, Any]:
-    ended = Counter(row.rounds for row in rows)
-    return {
-        "mean": _mean(row.rounds for row in rows),
-        "share_ended_after": {str(n): ended[n] / len(rows) for n in sorted(ended)},
-    }
-
-
-def by_round(rows: Sequence[Graded]) -> list[dict[str, Any]]:
-    """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
-
-    Accuracy and rewards are over the problems still searching in that round; coverage is over all.
-    """
-    out = []
-    for number in range(max((row.rounds for row in rows), default=0)):
-        here = [[c for c in row.candidates if c.round == number] for row in rows]
-        rewards = [[c.reward for c in group if c.reward is not None] for group in here]
-        sofar = [[c for c in row.candidates if c.round <= number] for row in rows if row.correct is not None]
-        out.append(
-            {
-                "round": number,
-                "problems": sum(bool(group) for group in here),
-                "accuracy": _mean(c.correct for group in here for c in group),
-                "coverage": _mean(any(c.correct for c in group) for group in sofar),
-                "reward": _mean(r for group in rewards for r in group),
-                "best_reward": _mean(max(group) for group in rewards if group),
-            }
-        )
-    return out
-
-
-def _by_difficulty(graded: Sequence[Graded]) -> dict[str, Any]:
-    levels: dict[str, list[Graded]] = {}
-    for row in graded:
-        if row.difficulty is not None:
-            levels.setdefault(row.difficulty, []).append(row)
-    return {
-        level: {
-            "problems": len(levels[level]),
-            **_share("exact_match", [row.correct for row in levels[level]]),
-            **_share("coverage", [row.covered() for row in levels[level]]),
-        }
-        for level in sorted(levels, key=_ease)
-    }
-
-
 def _ease(level: str) -> tuple[int, int, str]:
     """Sorts words from easy to expert and numbers by value."""
     return (WORDS.index(level) if level in WORDS else -1, len(level), level)
-
-
-def _verifier(graded: Sequence[Graded]) -> dict[str, Any] | None:
-    """How far the verifier can be trusted: agreement with gold over all candidates that it scored."""
-    scored = [c for row in graded for c in row.candidates if c.verified is not None]
-    verdicts = [(c.verified >= 0.5, c.correct) for c in scored]
-    if not verdicts:
-        return None
-    of_right = _mean(said for said, right in verdicts if right)
-    of_wrong = _mean(not said for said, right in verdicts if not right)
-    return {
-        "accuracy": _mean(said == right for said, right in verdicts),
-        "base_rate": _mean(right for _, right in verdicts),
-        "sensitivity": of_right,
-        "specificity": of_wrong,
-        "balanced_accuracy": None if of_right is None or of_wrong is None else (of_right + of_wrong) / 2,
-    }
-
-
-def _usage(rows: Sequence[Graded]) -> dict[str, Usage]:
-    """By role and in total, over all problems."""
-    total: dict[str, Usage] = {}
-    for row in rows:
-        for role, usage in row.usage.items():
-            total[role] = total.get(role, Usage()) + usage
-    by_role = {role: total[role] for role in sorted(total)}
-    by_role["total"] = sum(by_role.values(), Usage())
-    return by_role
 
 
 def _tokens(by_role: Mapping[str, Usage]) -> dict[str, dict[str, int]]:
