@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
             store.append(record)
             rows.append(grade(record, Grader()))
         store.sync()
-    write_results(store.folder, summarise(rows[:4]), rows[:4])
+    write_results(store.folder, summarise(rows[:4]), {row.doc_id: row.outcome for row in rows[:4]})
     return store.folder
 
 

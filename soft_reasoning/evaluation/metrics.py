@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from soft_reasoning.answers import MODES, Grader
 from soft_reasoning.evaluation.flops import flops
@@ -50,6 +50,13 @@ class Reading:
     candidates_parsed: tuple[bool, ...]
 
 
+class Outcome(NamedTuple):
+    """What is kept of a problem once it is counted."""
+
+    correct: bool | None
+    covered: bool
+
+
 @dataclass(frozen=True)
 class Graded:
     """One problem: whether its final answer is right (None without gold), its candidates and its cost.
@@ -73,6 +80,10 @@ class Graded:
     def covered(self, first: int | None = None) -> bool:
         """Whether any candidate (of the ``first``) is right; a verifier's own answers are none of them."""
         return any(c.correct for c in self.candidates[:first])
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(self.correct, self.covered())
 
 
 def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
@@ -120,9 +131,11 @@ def summarise(
 
 
 class Tally:
-    """The metrics of a run, counted problem by problem: none is kept, and their order changes no digit."""
+    """The metrics of a run, counted problem by problem: their order changes no digit, and all that is kept
+    of each is its outcome, by id."""
 
     def __init__(self) -> None:
+        self.outcomes: dict[str, Outcome] = {}
         self.problems = 0
         self._correct: Counter[bool] = Counter()
         self._covered: Counter[bool] = Counter()
@@ -142,6 +155,7 @@ class Tally:
     def add(self, row: Graded) -> None:
         """Count one more problem."""
         self.problems += 1
+        self.outcomes[row.doc_id] = row.outcome
         self._parsed[row.parsed] += 1
         self._ended[row.rounds] += 1
         for candidate in row.candidates:

@@ -23,7 +23,7 @@ from soft_reasoning.evaluation.files import (
     write_json,
     write_text,
 )
-from soft_reasoning.evaluation.metrics import FIRST, Graded, grade, summarise
+from soft_reasoning.evaluation.metrics import FIRST, Outcome, Tally, grade
 from soft_reasoning.evaluation.paper import NOTE, beside
 
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
@@ -36,11 +36,10 @@ EXTRACTION = (
 KINDS = ("engine", "optimiser", "method", "store")
 
 
-def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> list[str]:
+def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> list[str]:
     """Write all that is computed from a run's records; returns what could not be done, a line each."""
-    grades = {row.doc_id: {"correct": row.correct, "covered": row.covered()} for row in rows}
     write_json(folder / RESULTS, metrics)
-    write_json(folder / GRADES, dict(sorted(grades.items())))
+    write_json(folder / GRADES, {name: outcomes[name]._asdict() for name in sorted(outcomes)})
     drawn = _draw(folder, metrics) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
     write_text(folder / REPORT, report(metrics, read_manifest(folder), drawn, notes))
@@ -55,17 +54,18 @@ def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest, wanted = read_manifest(folder), read_json(folder / GRADES)
-    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
-    rows.sort(key=lambda row: row.doc_id)
-    metrics = summarise(
-        rows,
+    tally = Tally()
+    for record in read_records(folder):
+        if record["doc_id"] in wanted:
+            tally.add(grade(record, grader))
+    metrics = tally.metrics(
         seconds=read_seconds(folder),
         peaks=read_peaks(folder),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
     metrics["grader"] = asdict(grader)
-    write_results(folder, metrics, rows)
+    write_results(folder, metrics, tally.outcomes)
     return metrics
 
 

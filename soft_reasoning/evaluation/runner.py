@@ -13,7 +13,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.context import Context
 from soft_reasoning.evaluation.files import read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
-from soft_reasoning.evaluation.metrics import Graded, grade, summarise
+from soft_reasoning.evaluation.metrics import Graded, Tally, grade
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import summary_table, write_results
@@ -110,15 +110,16 @@ def run(
         watch = Progress(len(problems), enabled=progress)
         for note in store.notes:
             watch.say(note)
-        rows = _stored(store, problems, solver.grader)
-        for row in rows.values():
+        tally = Tally()
+        for row in _stored(store, problems, solver.grader):
+            tally.add(row)
             watch.count(row)
-        if rows:
-            watch.say(f"{len(rows)} of {len(problems)} problems are done; continuing in {store.folder}")
+        if watch.done:
+            watch.say(f"{watch.done} of {len(problems)} problems are done; continuing in {store.folder}")
         try:
             with watch:
-                todo = [problem for problem in problems if problem.id not in rows]
-                _solve(todo, solver, store, rows, watch)
+                todo = [problem for problem in problems if problem.id not in tally.outcomes]
+                _solve(todo, solver, store, tally, watch)
         except BaseException as error:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
             if watch.done:
@@ -127,14 +128,13 @@ def run(
                     "the same command continues"
                 )
             raise
-        metrics = summarise(
-            [rows[problem.id] for problem in problems],
+        metrics = tally.metrics(
             seconds=read_seconds(store.folder),
             peaks=read_peaks(store.folder),
             rate=solver.about.get("flops"),
             independent=solver.about["independent"],
         )
-        for note in write_results(store.folder, metrics, rows.values()):
+        for note in write_results(store.folder, metrics, tally.outcomes):
             watch.say(note)
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
@@ -151,7 +151,7 @@ def _check(problems: Sequence[Problem]) -> None:
         seen.add(problem.id)
 
 
-def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> dict[str, Graded]:
+def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> Iterator[Graded]:
     """What is stored already of ``problems``; refuses results of other questions under the same ids."""
     wanted = {problem.id: problem for problem in problems}
     for name, question in store.done.items():
@@ -160,18 +160,12 @@ def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> dict[s
                 f"{store.folder} holds an answer to another question as problem {name}: the data changed; "
                 "start over with fresh=true, or choose another folder with hydra.run.dir="
             )
-    if not store.done:
-        return {}
-    return {
-        record["doc_id"]: grade(record, grader)
-        for record in read_records(store.folder)
-        if record["doc_id"] in wanted
-    }
+    for record in read_records(store.folder):
+        if record["doc_id"] in wanted:
+            yield grade(record, grader)
 
 
-def _solve(
-    todo: Sequence[Problem], solver: Solver, store: Store, rows: dict[str, Graded], watch: Progress
-) -> None:
+def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, watch: Progress) -> None:
     """Solve ``todo``; what a tick finished is on disk before the next, and before it counts as done."""
     clock = Clock()
     recorded: dict[str, float] = {}
@@ -188,7 +182,7 @@ def _solve(
             store.add_seconds(spent, solver.peaks())
             recorded = now
         for row in finished:
-            rows[row.doc_id] = row
+            tally.add(row)
             watch.count(row)
         finished.clear()
         watch.show(clock)

@@ -29,7 +29,8 @@ def finished(folder, method, right, *, seed=0, total=20, tokens=10, gold="3", **
             rows.append(grade(record_of(Problem(f"p{i}", "q", gold), result, GRADER), GRADER))
         store.sync()
         store.add_seconds({"engine": 3.0, "total": 4.0})
-    assert write_results(folder, summarise(rows, seconds={"engine": 3.0, "total": 4.0}), rows) == []
+    outcomes = {row.doc_id: row.outcome for row in rows}
+    assert write_results(folder, summarise(rows, seconds={"engine": 3.0, "total": 4.0}), outcomes) == []
     return folder
 
 
@@ -48,7 +49,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
     with Store(tmp_path, {}):
         pass
-    [note] = write_results(tmp_path, summarise([row]), [row])
+    [note] = write_results(tmp_path, summarise([row]), {"p": row.outcome})
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))
 
