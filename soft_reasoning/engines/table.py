@@ -1,0 +1,68 @@
+"""A model's embedding table on the CPU, for engines whose backend keeps its weights to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModel
+from transformers.utils import logging
+
+CHUNK = 8192
+
+
+class EmbeddingTable:
+    """``rows`` (V, D): the embedding of every token, in the model's dtype, as its own lookup returns it."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+        self._normed: Tensor | None = None
+
+    @classmethod
+    def load(cls, name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> EmbeddingTable:
+        """From the weights of the model ``name``, without its layers: they are neither read nor kept.
+
+        ``config`` is the model's (it is changed); ``options`` go to ``from_pretrained``. The rows come from
+        the model's own lookup, so a scale that it applies (Gemma's) is in them.
+        """
+        text = config.get_text_config()
+        text.num_hidden_layers = 0
+        if getattr(text, "layer_types", None):
+            text.layer_types = []
+        if hasattr(config, "quantization_config"):
+            del config.quantization_config  # embeddings are stored as they are
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity_error()  # of the weights that are left out
+        try:
+            model = AutoModel.from_pretrained(name, config=config, dtype=dtype, **options)
+        finally:
+            logging.set_verbosity(verbosity)
+        lookup = model.get_input_embeddings()
+        with torch.inference_mode():
+            chunks = torch.arange(lookup.weight.shape[0]).split(CHUNK)
+            return cls(torch.cat([lookup(ids) for ids in chunks]))
+
+    def __len__(self) -> int:
+        return self.rows.shape[0]
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32."""
+        return self.rows[torch.tensor(list(ids), dtype=torch.long)].float()
+
+    def rms(self) -> float:
+        """Root mean square over the entries."""
+        squares = sum(float(chunk.double().square().sum()) for chunk in self.rows.split(CHUNK))
+        return (squares / self.rows.numel()) ** 0.5
+
+    def nearest(self, x: Tensor, count: int) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        if self._normed is None:
+            self._normed = torch.nn.functional.normalize(self.rows.float(), dim=-1)
+        cosines = torch.nn.functional.normalize(x.float().cpu(), dim=-1) @ self._normed.T
+        best = cosines.topk(min(count, len(self)), dim=-1)
+        return [
+            list(zip(tokens, values, strict=True))
+            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]

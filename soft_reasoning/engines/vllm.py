@@ -1,0 +1,353 @@
+"""vLLM behind the engine seam: many requests at once, soft tokens as prompt embeddings, prefixes cached.
+
+A request with soft tokens is one prompt in vLLM's mixed form: token ids with zero rows in ``prompt_embeds``
+where ``prompt_is_token_ids`` says that the id counts, and the soft rows elsewhere. vLLM's cache goes by ids
+and rows, so the candidates of a problem share the prompt before their soft tokens.
+
+Greedy completions are those of ``huggingface``, token for token in float32, and so is a first token that
+is drawn at a temperature of its own. Other samples follow a request's seed through vLLM's own generators:
+they repeat on this engine and differ from the other's. A request's neighbours may change the last bits of
+its log-probabilities and so, in low precision, how a near tie falls; on a GPU the environment variable
+VLLM_BATCH_INVARIANT=1 rules that out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoTokenizer
+
+from soft_reasoning.engines import loading
+from soft_reasoning.engines.planning import Job, job_of
+from soft_reasoning.engines.sampling import draw, draws_of, settings
+from soft_reasoning.engines.table import EmbeddingTable
+from soft_reasoning.engines.text import StopWatch, finish
+from soft_reasoning.engines.vllm_setup import check_options, eos_ids_of, import_vllm
+from soft_reasoning.types import Completion, Request, UserError, seed_for
+
+CPU_OPTIONS = {
+    "enforce_eager": True,
+    "block_size": 32,  # blocks of 128, the default there, would cache little
+    "enable_chunked_prefill": False,  # fails there beside a seed
+}
+
+MOST_NAMED = 128
+"""Most token ids whose log-probabilities vLLM tells by name."""
+
+HOTTEST = 2.0
+"""The highest temperature that vLLM draws at."""
+
+SAME = 0.1
+"""Log-probabilities after ids and after their embeddings differ by less, in bfloat16 too."""
+
+
+@dataclasses.dataclass
+class _Run:
+    """A request under way, and what it wrote so far in one turn of vLLM or more."""
+
+    ticket: int
+    job: Job
+    ids: list[int] = dataclasses.field(default_factory=list)
+    logprobs: list[float] = dataclasses.field(default_factory=list)
+    cached: int = 0
+
+
+class VLLMEngine:
+    """Runs ``path`` (a folder, a hub name, or ``demo``) with vLLM, on GPUs or the CPU.
+
+    dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
+    max_logprobs: how many of the likeliest tokens :meth:`next_token_logits` knows; -1: all.
+    options: further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``, ``pipeline_parallel_size``,
+        ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``, ``quantization``, ...
+
+    Example:
+        >>> engine = VLLMEngine("demo")
+        >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
+        >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        dtype: str = "auto",
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        max_logprobs: int = -1,
+        **options: Any,
+    ) -> None:
+        on_cpu = torch.version.cuda is None and torch.version.hip is None
+        vllm = import_vllm(on_cpu)
+        check_options(options, vllm.EngineArgs)
+        name = loading.resolve(path)
+        source = {"revision": revision, "trust_remote_code": trust_remote_code}
+        dtype = loading.dtype_of(dtype, torch.device("cpu" if on_cpu else "cuda"))
+        if on_cpu:
+            options = {**CPU_OPTIONS, **options}
+        try:
+            config = AutoConfig.from_pretrained(name, **source)
+            loading.refuse(config)
+            self.tokenizer = AutoTokenizer.from_pretrained(name, **source)
+            self.eos_ids = eos_ids_of(name, config, self.tokenizer, source)
+            self._engine = vllm.LLMEngine.from_engine_args(
+                vllm.EngineArgs(
+                    model=name,
+                    dtype=str(dtype).removeprefix("torch."),
+                    max_logprobs=-1,
+                    enable_prompt_embeds=True,
+                    enable_prefix_caching=True,
+                    generation_config="vllm",  # ours alone say how tokens are drawn
+                    disable_log_stats=True,
+                    **source,
+                    **options,
+                )
+            )
+            model = self._engine.model_config
+            self._table = EmbeddingTable.load(name, config, dtype=model.dtype, **source)
+        except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+            raise UserError(loading.why(name, error)) from error
+        self.hidden_size = self._table.rows.shape[1]
+        self.context_length = model.max_model_len
+        self.embedding_rms = self._table.rms()
+        self._dtype = model.dtype
+        self._max_logprobs = max_logprobs
+        self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
+        self._watch = StopWatch(self.tokenizer)
+        self._numbers = itertools.count()
+        self._waiting: deque[_Run] = deque()
+        self._running: dict[str, Callable[[Any], None]] = {}
+        self._done: dict[int, Completion] = {}
+        self._check_soft_tokens(config.model_type)
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
+        return self._table.embed(ids)
+
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        return self._table.nearest(x, count)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
+        tickets = self.submit(requests)
+        while not all(ticket in self._done for ticket in tickets):
+            self._step()
+        return [self._done.pop(ticket) for ticket in tickets]
+
+    def submit(self, requests: Sequence[Request]) -> list[int]:
+        """Take ``requests`` on; errors as in ``generate``, before any is taken."""
+        runs = [_Run(next(self._numbers), self._job(i, request)) for i, request in enumerate(requests)]
+        self._waiting.extend(runs)
+        return [run.ticket for run in runs]
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """Work until something submitted is complete; empty once nothing is left."""
+        while not self._done and (self._waiting or self._running):
+            self._step()
+        done, self._done = list(self._done.items()), {}
+        return done
+
+    def cancel(self) -> None:
+        """Drop everything submitted and not collected."""
+        self._engine.abort_request(list(self._running))
+        self._waiting.clear()
+        self._running.clear()
+        self._done.clear()
+
+    def next_token_logits(
+        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
+    ) -> Tensor:
+        """(len(prompts), len(ids) or vocabulary) float32: log-probabilities, which are logits as well.
+
+        Without ``ids``, a token that is not among the ``max_logprobs`` likeliest has minus infinity.
+        """
+        named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
+        wanted = {"logprobs": self._max_logprobs} if named is None else {"logprob_token_ids": named}
+        params = self._params(max_tokens=1, temperature=0.0, **wanted)
+        jobs = [self._job(row, Request(tuple(p), max_new_tokens=1)) for row, p in enumerate(prompts)]
+        logits = torch.empty(len(jobs), len(self._table))
+        left = set(range(len(jobs)))
+
+        def read(row: int, output: Any) -> None:
+            logits[row] = self._row(output)
+            left.discard(row)
+
+        for job in jobs:
+            # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
+            self._add(self._mixed(job), params, partial(read, job.index))
+        while left:
+            self._step()
+        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
+
+    def close(self) -> None:
+        """Give memory and devices back; the engine is not used afterwards."""
+        self.cancel()
+        self._engine.engine_core.shutdown()
+        del self._engine, self._table
+        gc.collect()
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        cleanup_dist_env_and_memory()
+
+    def _job(self, index: int, request: Request) -> Job:
+        job = job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
+        worst = max(request.prompt_ids, default=0)
+        if worst >= len(self._table) or min(request.prompt_ids, default=0) < 0:
+            raise ValueError(f"expected prompt ids in 0..{len(self._table) - 1}, got {worst}")
+        return job
+
+    def _step(self) -> None:
+        """Let vLLM work until its next outputs, and hand them to whom they belong."""
+        try:
+            while self._waiting and len(self._running) < self._most_at_once:
+                self._send(self._waiting.popleft())
+            for output in self._engine.step():
+                if output.finished and output.request_id in self._running:
+                    self._running.pop(output.request_id)(output)
+        except BaseException:  # interrupted, say: nobody will ask for the rest
+            self.cancel()
+            raise
+
+    def _send(self, run: _Run) -> None:
+        """Ask vLLM for the rest of ``run``; or, where it cannot draw the next token, for that one's odds."""
+        request, written = run.job.request, len(run.ids)
+        temperature, top_k, top_p = drawn = settings(request.sampling, written)
+        if temperature > HOTTEST or drawn != settings(request.sampling, written + 1):
+            likeliest = top_k or (-1 if temperature else 1)
+            odds = likeliest if likeliest < 0 else min(likeliest + len(self.eos_ids), len(self._table))
+            params = self._params(max_tokens=1, temperature=0.0, logprobs=odds)
+            receive = self._draw
+        else:
+            left = run.job.max_new_tokens - written
+            params = self._params(
+                max_tokens=left,
+                min_tokens=min(left, max(0, request.min_new_tokens - written)),
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed_for(request.seed, written) if written else request.seed,
+                stop=list(request.stop),
+                include_stop_str_in_output=True,
+                logprobs=0,
+            )
+            receive = self._receive
+        prompt = {"prompt_token_ids": [*run.job.prefix, *run.job.tail, *run.ids]}
+        prompt = prompt if run.job.soft is None else self._mixed(run.job, run.ids)
+        self._add(prompt, params, partial(receive, run))
+
+    def _receive(self, run: _Run, output: Any) -> None:
+        """Take what vLLM wrote."""
+        wrote = output.outputs[0]
+        self._continue(run, output, wrote.token_ids, wrote.logprobs.logprobs)
+
+    def _draw(self, run: _Run, output: Any) -> None:
+        """Draw one token from the log-probabilities that vLLM read, as the other engines draw it."""
+        request, step = run.job.request, len(run.ids)
+        told = self._row(output)
+        logits = told.clone()
+        if step < request.min_new_tokens:
+            logits[sorted(self.eos_ids)] = -torch.inf
+        temperature, top_k, top_p = settings(request.sampling, step)
+        if temperature:
+            u = draws_of(request)[step : step + 1]
+            [token] = draw(logits[None], u, temperature=temperature, top_k=top_k, top_p=top_p).tolist()
+        else:
+            token = int(logits.argmax())
+        self._continue(run, output, [token], [float(told[token])])
+
+    def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
+        job = run.job
+        if not run.ids:
+            run.cached = output.num_cached_tokens or 0
+        run.ids += ids
+        run.logprobs += logprobs
+        count, text, reason = finish(
+            self.tokenizer,
+            run.ids,
+            stop=job.request.stop,
+            eos=self.eos_ids,
+            min_new_tokens=job.request.min_new_tokens,
+            watch=self._watch,
+        )
+        if reason == "length" and len(run.ids) < job.max_new_tokens:
+            self._send(run)
+            return
+        self._done[run.ticket] = Completion(
+            token_ids=tuple(run.ids[:count]),
+            logprobs=tuple(run.logprobs[:count]),
+            text=text,
+            finish_reason=reason,
+            prompt_tokens=job.prompt_tokens,
+            cached_tokens=run.cached,
+        )
+
+    def _row(self, output: Any) -> Tensor:
+        """(V,) log-probabilities of the first token, minus infinity where vLLM did not tell."""
+        told = output.outputs[0].logprobs
+        row = torch.full((len(self._table),), -torch.inf)
+        row[torch.tensor(told.token_ids)] = torch.tensor(told.logprobs)
+        return row
+
+    def _mixed(self, job: Job, written: Sequence[int] = ()) -> dict[str, Any]:
+        """``job``'s prompt, and what it wrote so far, as ids and soft rows."""
+        soft = torch.empty(0, self.hidden_size) if job.soft is None else job.soft
+        soft = soft.detach().to("cpu", self._dtype)
+        before, after = list(job.prefix), [*job.tail, *written]
+        rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
+        # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
+        rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
+        return {
+            "prompt_embeds": rows,
+            "prompt_token_ids": [*before, *[0] * len(soft), *after],
+            "prompt_is_token_ids": [True] * len(before) + [False] * len(soft) + [True] * len(after),
+        }
+
+    def _params(self, **settings: Any) -> Any:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        return SamplingParams(
+            ignore_eos=True,
+            stop_token_ids=sorted(self.eos_ids),  # all of them, as the other engines have it
+            flat_logprobs=True,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            **settings,
+        )
+
+    def _add(self, prompt: dict[str, Any], params: Any, receive: Callable[[Any], None]) -> None:
+        name = str(next(self._numbers))
+        [rendered] = self._engine.renderer.render_cmpl([prompt])
+        self._engine.add_request(name, rendered, params)
+        self._running[name] = receive
+
+    def _check_soft_tokens(self, model_type: str) -> None:
+        """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
+        ids = tuple(range(min(8, len(self._table))))
+        told: list[dict[int, float]] = []
+        params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
+        for prompt in (
+            {"prompt_token_ids": list(ids)},
+            self._mixed(self._job(0, Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))),
+        ):
+
+            def read(output: Any) -> None:
+                found = output.outputs[0].logprobs
+                told.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
+
+            self._add(prompt, params, read)
+            while self._running:
+                self._step()
+        by_ids, by_rows = told
+        if any(abs(by_rows.get(token, -torch.inf) - value) > SAME for token, value in by_ids.items()):
+            raise UserError(
+                f"expected vLLM to take a token's embedding for the token, and for a model of the kind "
+                f"{model_type} it does not; use engine=hf"
+            )

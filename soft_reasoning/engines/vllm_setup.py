@@ -1,0 +1,61 @@
+"""What the vLLM engine needs before it starts: vLLM itself, new enough, and what its models do not say."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from types import SimpleNamespace
+from typing import Any
+
+from transformers import GenerationConfig
+
+from soft_reasoning.engines.huggingface import eos_ids
+from soft_reasoning.types import UserError
+
+OLDEST = "0.21"
+"""The first vLLM whose prompts mix token ids and embeddings."""
+
+ENVIRONMENT = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+ON_THE_CPU = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+}
+"""Environment variables that are set where they are not, before vLLM is imported."""
+
+
+def import_vllm(on_cpu: bool) -> Any:
+    for name, value in (ENVIRONMENT | (ON_THE_CPU if on_cpu else {})).items():
+        os.environ.setdefault(name, value)
+    mend = "pip install 'soft-reasoning[vllm]', or use engine=hf"
+    try:
+        import vllm
+        import vllm.inputs
+    except ImportError as error:
+        raise UserError(
+            f"engine=vllm: expected vLLM {OLDEST} or newer, found none ({error}); {mend}"
+        ) from error
+    if "prompt_is_token_ids" not in getattr(vllm.inputs.EmbedsPrompt, "__annotations__", {}):
+        raise UserError(f"engine=vllm: expected vLLM {OLDEST} or newer, got {vllm.__version__}; {mend}")
+    return vllm
+
+
+def check_options(options: dict[str, Any], arguments: type) -> None:
+    known = {one.name for one in dataclasses.fields(arguments)}
+    for name in options:
+        if name not in known:
+            raise UserError(
+                f"engine.{name}: expected a field of vLLM's EngineArgs, and there is none so called"
+            )
+
+
+def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
+    try:
+        generation = GenerationConfig.from_pretrained(name, revision=source["revision"])
+    except OSError:  # not every model has one
+        generation = None
+    return eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)

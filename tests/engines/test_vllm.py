@@ -1,0 +1,247 @@
+"""The vLLM engine on small random models: the contract, and agreement with the Hugging Face engine."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.engines.vllm import VLLMEngine
+from soft_reasoning.engines.vllm_setup import import_vllm
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Request, Sampling, UserError
+from tests.contracts.engine import EngineContract
+from tests.engines.models import BASE, FAMILIES
+
+HERE = find_spec("vllm") is not None
+
+
+def vllm(test):
+    """Marks a test that runs in vLLM's own environment only."""
+    skip = pytest.mark.skipif(not HERE, reason="vLLM is not installed; ./sr test-vllm runs these tests")
+    return pytest.mark.vllm(skip(test))
+
+
+ROUNDING = 1e-4
+"""vLLM's sums depend on the batch, in the last bits."""
+
+
+def saved(folder, family):
+    """A random model of ``family`` with heads of a width that vLLM knows, and the bundled tokenizer."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_FOLDER)
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 128, "head_dim": 32}
+    config = AutoConfig.for_model(family, **(BASE | FAMILIES[family] | sizes))
+    if family == "gemma2":
+        config.attn_logit_softcapping = None  # vLLM's kernel for the CPU only approximates it
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def random_ids(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(3, 200, (count,), generator=generator).tolist())
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    head = random_ids(150, 0)
+    return [head + random_ids(9, 1), random_ids(12, 2), head + random_ids(40, 3), random_ids(33, 4)]
+
+
+def assert_same(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.token_ids == other.token_ids
+        assert (one.text, one.finish_reason, one.prompt_tokens) == (
+            other.text, other.finish_reason, other.prompt_tokens,
+        )  # fmt: skip
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+
+
+@vllm
+class TestVLLM(EngineContract):
+    rounding = ROUNDING
+
+    @pytest.fixture(scope="class")
+    def engine(self, tmp_path_factory):
+        engine = VLLMEngine(saved(tmp_path_factory.mktemp("model"), "llama"))
+        yield engine
+        engine.close()
+
+    def test_candidates_share_their_prompt(self, engine):
+        """All of them, with the reading of the prompt before them and with each other."""
+        prompt = random_ids(100, 10)
+        engine.next_token_logits([prompt])
+        requests = [Request(prompt, soft=engine.embed([i]) * 1.1, max_new_tokens=3) for i in range(5)]
+        for done in engine.generate(requests) + engine.generate(requests):
+            assert 64 <= done.cached_tokens < done.prompt_tokens == 101
+
+    def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
+        """Ids and rows of the two prompts are the same; the engine tells them apart all the same."""
+        before, after = random_ids(10, 11), random_ids(60, 12)
+        tokens = engine._mixed(engine._job(0, Request((*before, 0, *after))))
+        zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
+        fresh = engine.generate([zeros])[0]
+        engine._engine.reset_prefix_cache()
+        found = []
+        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), found.append)
+        while not found:
+            engine._step()
+        again = engine.generate([zeros])[0]
+        assert self.same(fresh, again) and again.cached_tokens == 0
+
+    def test_what_is_refused_leaves_no_trace(self, engine, prompts):
+        before = self.greedy(engine, prompts[0])
+        for row in (torch.full((1, engine.hidden_size), value) for value in (torch.nan, torch.inf)):
+            with pytest.raises(ValueError, match="finite"):
+                engine.generate([Request(prompts[0]), Request(prompts[0], soft=row)])
+        assert engine.collect() == []
+        assert self.same(self.greedy(engine, prompts[0]), before)
+
+    def test_more_requests_than_are_sent_at_once(self, engine, prompts, monkeypatch):
+        requests = [Request(prompts[i % 4][: 9 + i], max_new_tokens=2 + i % 5) for i in range(9)]
+        expected = engine.generate(requests)
+        monkeypatch.setattr(engine, "_most_at_once", 2)
+        for one, other in zip(engine.generate(requests), expected, strict=True):
+            assert self.same(one, other)
+
+    def test_streamed_completions_are_those_of_one_call(self, engine, prompts):
+        requests = self.mixed(engine, prompts)
+        expected = engine.generate(requests)
+        tickets = engine.submit(requests[:40])
+        found = dict(engine.collect())
+        tickets += engine.submit(requests[40:])
+        assert self.same(engine.generate(requests[:1])[0], expected[0])  # meanwhile
+        engine.next_token_logits(prompts)
+        while some := engine.collect():
+            found.update(some)
+        assert sorted(found) == sorted(tickets)
+        assert all(self.same(found[t], e) for t, e in zip(tickets, expected, strict=True))
+
+    def test_what_is_cancelled_is_gone(self, engine, prompts):
+        engine.submit([Request(p, max_new_tokens=30) for p in prompts])
+        engine.collect()
+        engine.submit([Request(prompts[0])])
+        engine.cancel()
+        assert engine.collect() == []
+        [ticket] = engine.submit([Request(prompts[0], max_new_tokens=2)])
+        assert [t for t, _ in engine.collect()] == [ticket]
+
+    def test_few_likeliest_tokens(self, engine, prompts, monkeypatch):
+        every = engine.next_token_logits(prompts)
+        monkeypatch.setattr(engine, "_max_logprobs", 5)
+        some = engine.next_token_logits(prompts)
+        top = every.topk(5).indices
+        assert self.close(some.gather(-1, top), every.gather(-1, top))
+        assert int(torch.isfinite(some).sum()) == 5 * len(prompts)
+        named = list(range(200))  # more than vLLM reads by name
+        monkeypatch.undo()
+        assert self.close(engine.next_token_logits(prompts, named), every[:, named])
+
+
+@vllm
+class TestAgreement:
+    """The same tokens as the Hugging Face engine, in float32."""
+
+    @pytest.fixture(scope="class", params=["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
+    def pair(self, request, tmp_path_factory):
+        path = saved(tmp_path_factory.mktemp("model"), request.param)
+        engine = VLLMEngine(path)
+        yield engine, HuggingFaceEngine(path)
+        engine.close()
+
+    def test_the_embeddings(self, pair):
+        ours, theirs = pair
+        assert torch.equal(ours.embed(range(200)), theirs.embed(range(200)))
+        assert ours.embedding_rms == theirs.embedding_rms
+        assert ours.eos_ids == theirs.eos_ids and ours.context_length == theirs.context_length
+        x = torch.randn(3, ours.hidden_size, generator=torch.Generator().manual_seed(0))
+        near = [[t for t, _ in row] for row in ours.nearest_tokens(x, 4)]
+        assert near == [[t for t, _ in row] for row in theirs.nearest_tokens(x, 4)]
+
+    def test_completions(self, pair):
+        ours, theirs = pair
+        generator = torch.Generator().manual_seed(1)
+        requests = []
+        for i in range(30):
+            prompt, count = random_ids(30 + 9 * (i % 6), i % 7), (0, 1, 5)[i % 3]
+            soft = ours.embed(random_ids(count, i)) if count else None
+            if count:
+                soft = soft + 0.5 * ours.embedding_rms * torch.randn(soft.shape, generator=generator)
+            position = (None, 1, len(prompt) // 2)[i // 3 % 3] if count else None
+            requests.append(
+                Request(
+                    prompt,
+                    soft=soft,
+                    position=position,
+                    max_new_tokens=20,
+                    min_new_tokens=i % 4,
+                    stop=("e", " the")[: i % 3],
+                    seed=i,
+                    sampling=Sampling(first_temperature=30.0, first_top_k=20) if i % 5 == 0 else Sampling(),
+                )  # fmt: skip
+            )
+        assert_same(ours.generate(requests), theirs.generate(requests))
+
+    def test_logits(self, pair):
+        ours, theirs = pair
+        prompts = [random_ids(5 + 30 * i, i) for i in range(4)]
+        expected = theirs.next_token_logits(prompts).log_softmax(-1)
+        assert torch.allclose(ours.next_token_logits(prompts), expected, atol=1e-3)
+
+
+@vllm
+def test_a_search_streamed_in_ticks_and_on_the_other_engine():
+    """Whole runs on the bundled model: the same texts, points and answers, three ways."""
+
+    class Ticks:
+        """The engine as one that cannot stream."""
+
+        def __init__(self, engine):
+            self._engine = engine
+
+        def __getattr__(self, name):
+            if name == "submit":
+                raise AttributeError(name)
+            return getattr(self._engine, name)
+
+    config = compose_config(["engine=vllm", "search.rounds=2"])
+    engine = build_engine(config)
+    problems = demo_dataset("validation", name="demo", limit=10).problems(0)
+    found = []
+    for one in (engine, Ticks(engine), build_engine(compose_config())):
+        context = build_context(config, one)
+        found.append({p.id: r for p, r in drive(problems, build_method(config), context)})
+    for problem in problems:
+        streamed, ticks, theirs = (results[problem.id] for results in found)
+        for other in (ticks, theirs):
+            assert streamed.answer == other.answer
+            assert [c.text for c in streamed.candidates] == [c.text for c in other.candidates]
+    engine.close()
+
+
+@vllm
+def test_refusals(monkeypatch):
+    import vllm.inputs
+
+    with pytest.raises(UserError, match="engine.warp: expected a field of vLLM's EngineArgs"):
+        VLLMEngine("demo", warp=9)
+    with pytest.raises(UserError, match="model.path="):
+        VLLMEngine("/nowhere/model")
+    with pytest.raises(UserError, match="takes no adapters"):
+        build_engine(compose_config(["engine=vllm", "model.adapter=/nowhere"]))
+    monkeypatch.delitem(vllm.inputs.EmbedsPrompt.__annotations__, "prompt_is_token_ids")
+    with pytest.raises(UserError, match=r"expected vLLM 0.21 or newer, got 0"):
+        VLLMEngine("demo")
+
+
+@pytest.mark.skipif(HERE, reason="vLLM is installed")
+def test_without_vllm_what_to_install_is_said():
+    with pytest.raises(UserError, match=r"expected vLLM 0.21 or newer.*pip install 'soft-reasoning\[vllm\]'"):
+        import_vllm(on_cpu=True)
