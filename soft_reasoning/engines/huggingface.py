@@ -12,6 +12,7 @@ from torch import Tensor
 
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.decode import decode_batch
+from soft_reasoning.engines.onednn import with_onednn
 from soft_reasoning.engines.planning import Job, batches, job_of
 from soft_reasoning.engines.probe import choose_runner
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner
@@ -81,7 +82,7 @@ class HuggingFaceEngine:
         if max_batch_tokens is not None and max_batch_tokens < 1:
             raise UserError(f"expected engine.max_batch_tokens >= 1 or null, got {max_batch_tokens}")
         self.model, self.tokenizer = model, tokenizer
-        self._calls = ModelCalls(model)
+        self._calls = ModelCalls(with_onednn(model))
         self._runner = choose_runner(self._calls)
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from soft_reasoning.engines.kv import MASKED, OwnKeys, Part, round_up
+from soft_reasoning.engines.kv import MASKED, OwnKeys, Part
 
 
 @dataclass
@@ -71,16 +71,12 @@ class Prefill(Cache):
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
 
-    def own(self, layer: int, bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (rows, heads, L, width) that the bucket's rows have to themselves."""
-        return bucket.split(key), bucket.split(value)
-
-    def own_bias(self, bucket: Bucket, window: int | None, repeat: int) -> Tensor:
-        """(1, 1, repeat * steps, steps): causal."""
-        key = (bucket.steps, window, repeat)
+    def own_bias(self, bucket: Bucket, first: int, end: int, window: int | None, repeat: int) -> Tensor:
+        """(1, 1, repeat * (end - first), end): causal, for queries ``first`` to ``end`` of a row."""
+        key = (first, end, window, repeat)
         if key not in self._biases:
-            at = torch.arange(bucket.steps, device=bucket.positions.device)
-            back = at.view(-1, 1) - at
+            at = torch.arange(end, device=bucket.positions.device)
+            back = at[first:].view(-1, 1) - at
             seen = (back >= 0) if window is None else (back >= 0) & (back < window)
             self._biases[key] = torch.where(seen, 0.0, MASKED).repeat(repeat, 1)[None, None]
         return self._biases[key]
@@ -92,7 +88,7 @@ class Step(Cache):
     def __init__(self, bucket: Bucket, own_keys: OwnKeys) -> None:
         super().__init__(layers=[])
         self.buckets, self._own = [bucket], own_keys
-        self._end = round_up(max(own_keys.counts) + 1)
+        self._end = own_keys.capacity
         self._biases: dict[Any, Tensor | None] = {}
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
@@ -102,11 +98,11 @@ class Step(Cache):
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
 
-    def own(self, layer: int, bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`Prefill.own`: all keys so far, filled up to a multiple of ``TILE``."""
-        return self._own.keys[layer][:, :, : self._end], self._own.values[layer][:, :, : self._end]
+    def own(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values (R, heads, L, width) so far, L a multiple of ``TILE``."""
+        return self._own.keys[layer], self._own.values[layer]
 
-    def own_bias(self, bucket: Bucket, window: int | None, repeat: int) -> Tensor | None:
+    def own_bias(self, bucket: Bucket, window: int | None) -> Tensor | None:
         """(R or 1, 1, 1, L): 0 for keys that may be seen, MASKED for the rest; None if all may be."""
         if window not in self._biases:
             self._biases[window] = self._bias(window, bucket.positions.device)

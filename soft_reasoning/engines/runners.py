@@ -21,8 +21,6 @@ from soft_reasoning.engines.tree import active
 
 SHARED_KEPT = 4
 """How many run-wide prefixes stay in memory (candidates and verifier have one each)."""
-SPARE = 64
-"""Room for this many new tokens a row at first."""
 
 Read = tuple[Block, Sequence[int]]
 """A block of shared prefixes, and for each row which of them it reads (-1: none)."""
@@ -86,15 +84,14 @@ class TreeRunner:
         embedded = {id(job): self.calls.own_embeddings(job) for job in jobs}
         own = [embedded[id(job)] for job in filled]
         counts = [len(x) - 1 for x in own]
-        self._own.reserve(max(counts) + 1, min(SPARE, max(j.max_new_tokens for j in jobs)))
+        self._own.reserve(max(counts) + 1)
         self._prefill([x[:-1] for x in own], self._offset, reads, self._own)
         self._own.counts = counts
         return self._step(torch.stack([x[-1] for x in own])), cached
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed ``tokens`` (R,); logits (R, V) of the next."""
-        # Half as much room again whenever a buffer is full: few copies, little left unused.
-        self._own.reserve(1, max(self._own.counts) // 2)
+        self._own.reserve(max(self._own.counts) + 1)
         return self._step(self.calls.lookup(tokens.to(self.calls.device)))
 
     def keep(self, rows: Sequence[int]) -> list[int]:

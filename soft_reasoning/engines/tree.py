@@ -13,9 +13,10 @@ beyond which the library splits a sum by its length. Measured with torch 2.13 an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from soft_reasoning.engines.passes import Bucket, Prefill, Step
 NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
 KEY_BLOCK = 192
+QUERY_BLOCK = {"cpu": 64}
 
 _ACTIVE: ContextVar[Prefill | Step] = ContextVar("active pass")
 
@@ -71,9 +73,12 @@ def tree_attention(
         q = bucket.split(query)  # (B, Hq, T, d)
         repeat = q.shape[1] // heads
         q = q.reshape(bucket.rows, heads, repeat * bucket.steps, -1)
-        keys, values = now.own(module.layer_idx, bucket, key, value)
-        bias = now.own_bias(bucket, window, repeat)
-        out, lse = _attend_own(q, keys, values, bias, softcap, blocks=isinstance(now, Step))
+        if isinstance(now, Step):
+            keys, values = now.own(module.layer_idx)
+            out, lse = _attend_own(q, keys, values, now.own_bias(bucket, window), softcap)
+        else:
+            keys, values = bucket.split(key), bucket.split(value)
+            out, lse = _attend_causally(q, keys, values, partial(now.own_bias, bucket), window, softcap)
         for i, part in enumerate(bucket.parts):
             bias = bucket.part_bias(i, window, repeat)
             other, other_lse = _attend_part(q, part, module.layer_idx, bias, softcap)
@@ -101,16 +106,40 @@ def _window(module: Any, kwargs: dict[str, Any], bucket: Bucket) -> int | None:
 
 
 def _attend_own(
-    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None, *, blocks: bool
+    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None
 ) -> tuple[Tensor, Tensor]:
     """Output (B, H, M, dv) and log-sum-exp (B, H, M, 1) of ``q`` (B, H, M, d) over ``keys`` (B, H, L, d)."""
     rows, heads, m, _ = q.shape
-    flat = q.flatten(0, 1)
-    if rows * heads == 1:
-        flat, bias = _fill(flat, bias)
     keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-    out, lse = _attend(flat, keys, values, bias, heads, softcap, blocks=blocks)
-    return out[:, :m].view(rows, heads, m, -1), lse[:, :m].view(rows, heads, m, 1)
+    out, lse = _attend(q.flatten(0, 1), keys, values, bias, heads, softcap)
+    return out.view(rows, heads, m, -1), lse.view(rows, heads, m, 1)
+
+
+def _attend_causally(
+    q: Tensor, keys: Tensor, values: Tensor, bias: Callable[..., Tensor], window: int | None,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """As :func:`_attend_own`, for rows of T tokens (L = T, M = repeat * T) that see their earlier ones.
+
+    In blocks of queries: less than half as much to compute, and scores that fit the CPU's cache.
+    """
+    rows, heads, m, width = q.shape
+    steps = keys.shape[2]
+    repeat, lone = m // steps, rows * heads == 1
+    q = q.reshape(rows * heads, repeat, steps, width)
+    keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+    block = QUERY_BLOCK.get(q.device.type, steps)
+    done = []
+    for first in range(0, steps, block):
+        end = min(first + block, steps)
+        some, hidden = q[:, :, first:end].flatten(1, 2), bias(first, end, window, repeat)
+        tall = some.shape[1]
+        if lone:
+            some, hidden = _fill(some, hidden)
+        parts = _attend(some, keys[:, :, :end], values[:, :end], hidden, heads, softcap, whole=True)
+        done.append([x[:, :tall].view(rows * heads, repeat, end - first, -1) for x in parts])
+    out, lse = (torch.cat(parts, 2) if len(parts) > 1 else parts[0] for parts in zip(*done, strict=True))
+    return out.reshape(rows, heads, m, -1), lse.reshape(rows, heads, m, 1)
 
 
 def _attend_part(
@@ -124,7 +153,7 @@ def _attend_part(
     if tall < MIN_ROWS or len(grouped) == 1:
         grouped, bias = _fill(grouped, bias)
     keys, values = part.keys(layer), part.values(layer)
-    out, lse = _attend(grouped, keys, values, bias, heads, softcap, blocks=True)
+    out, lse = _attend(grouped, keys, values, bias, heads, softcap)
     out = out[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, -1)
     lse = lse[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, 1)
     return out, lse if part.absent is None else lse.masked_fill(part.absent.unsqueeze(-1), MASKED)
@@ -143,11 +172,12 @@ def _fill(q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
 
 def _attend(
     q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, heads: int, softcap: float | None, *,
-    blocks: bool,
+    whole: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output (G, M, dv) and log-sum-exp (G, M, 1) of ``q`` (G, M, d) over ``keys`` (G, d, L); G = B * heads.
 
-    ``bias`` (B or 1, 1, M or 1, L); softmax is taken in float32.
+    ``bias`` (B or 1, 1, M or 1, L); softmax is taken in float32. ``whole``: L does not depend on the
+    neighbours, so sums over keys need no blocks.
     """
     scores = torch.bmm(q, keys).float()
     if softcap is not None:
@@ -158,7 +188,7 @@ def _attend(
     # The largest weight is 1 / sum(exp(score - max)): the log-sum-exp without a second pass of exp.
     lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log_()
     weights = weights.to(values.dtype)
-    if not blocks or weights.shape[-1] <= KEY_BLOCK or weights.device.type != "cpu":
+    if whole or weights.shape[-1] <= KEY_BLOCK or weights.device.type != "cpu":
         return torch.bmm(weights, values), lse
     out = torch.bmm(weights[:, :, :KEY_BLOCK], values[:, :KEY_BLOCK])
     for at in range(KEY_BLOCK, weights.shape[-1], KEY_BLOCK):
