@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning import run as program
+from soft_reasoning.analysis import plots
+
 COUNT = 660
 KEPT = ("answer", "exact_match", "resps", "candidates")
 
@@ -31,12 +34,11 @@ def rows(tmp_path):
     return file
 
 
-def start(rows, folder):
-    command = [
-        sys.executable, "-m", "soft_reasoning.run", "engine=fake", "dataset=custom", f"dataset.path={rows}",
+def command(rows, folder):
+    return [
+        "soft_reasoning.run", "engine=fake", "dataset=custom", f"dataset.path={rows}",
         "dataset.answer_type=latex", "method=cot", "max_live=8", "progress=false", f"hydra.run.dir={folder}",
     ]  # fmt: skip
-    return subprocess.Popen(command, cwd=rows.parent, stdout=subprocess.DEVNULL)
 
 
 def records(folder):
@@ -69,9 +71,9 @@ def kept(folder):
     return {record["doc_id"]: json.dumps([record[key] for key in KEPT]) for record in records(folder)}
 
 
-def test_killed_twice_and_continued_loses_nothing(rows, tmp_path):
+def test_killed_twice_and_continued_loses_nothing(rows, tmp_path, monkeypatch):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
-    process = start(rows, broken)
+    process = subprocess.Popen([sys.executable, "-m", *command(rows, broken)], cwd=tmp_path)
     first = wait_until(process, lambda: len(records(broken)) >= 50 and worker_of(process))
     os.kill(first, signal.SIGKILL)
     wait_until(process, lambda: worker_of(process) not in (None, first))
@@ -82,7 +84,10 @@ def test_killed_twice_and_continued_loses_nothing(rows, tmp_path):
     before = kept(broken)
     assert 100 <= len(before) < COUNT
 
-    assert start(rows, broken).wait() == 0 and start(rows, whole).wait() == 0
+    monkeypatch.setattr(plots, "available", lambda: False)
+    for folder in (broken, whole):
+        monkeypatch.setattr(sys, "argv", command(rows, folder))
+        program.main()
     assert len(records(broken)) == COUNT and kept(broken) == kept(whole)
     assert before.items() <= kept(broken).items()
     results = [json.loads((folder / "results.json").read_text()) for folder in (broken, whole)]

@@ -1,8 +1,6 @@
 """python -m soft_reasoning.regrade: a finished run graded again, without a model."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -109,8 +107,7 @@ def test_no_run_and_an_unfinished_one_are_refused(tmp_path, capsys):
     assert code == 2 and "expected a finished run's grades.json" in err and len(err.splitlines()) == 1
 
 
-def test_help(tmp_path):
-    command = [sys.executable, "-m", "soft_reasoning.regrade", "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0
-    assert all(word in done.stdout for word in ("grader.extraction=strict", "nothing is generated", "RUN"))
+def test_help(capsys):
+    code, out, _ = call(capsys, "--help")
+    assert code == 0
+    assert all(word in out for word in ("grader.extraction=strict", "nothing is generated", "RUN"))
