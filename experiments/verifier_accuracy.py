@@ -23,12 +23,13 @@ from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Candidate, Problem, Result
+from soft_reasoning.types import Candidate, Completion, Problem, Request, Result
 
 FIVE = ("verifier.samples=5", "verifier.temperature=0.7")
 VERIFIERS: dict[str, tuple[str, ...]] = {
     "multi_generate": (),
     "multi_generate, answers alone": ("verifier.show=answer",),
+    "multi_generate, answers alone, 5 samples": ("verifier.show=answer", *FIVE),
     "multi_generate, mean_prob": ("verifier.confidence=mean_prob",),
     "multi_generate, sequence_prob": ("verifier.confidence=sequence_prob",),
     "multi_generate, 5 samples": FIVE,
@@ -41,6 +42,8 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
     "multi_judge": (),
     "multi_judge, 5 samples": FIVE,
     "single_judge": (),
+    "fresh": (),
+    "fresh, 5 samples": FIVE,
     "oracle": (),
     "none": (),
 }
@@ -51,7 +54,21 @@ mean over the problems that have both; it needs no threshold. "Own answer" is th
 verifier wrote, weighted by its confidence; a judge writes none, and then it is the answer of the candidate of
 the highest reward. "Contested" are the problems where the candidates' majority is wrong and one of them
 right. "Vote" is the final answer that one round gives: a vote over candidates and verifier. All in percent,
-± one standard error over problems. "none" judges by coherence alone."""
+± one standard error over problems. "fresh" does not see the candidates, "none" judges by coherence alone."""
+
+
+class Remembering:
+    """Generates a request once: verifiers that differ in how they weigh what was written share it."""
+
+    def __init__(self, engine):
+        self._engine = engine
+        self._known: dict[tuple, Completion] = {}
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        keys = [(r.prompt_ids, r.sampling, r.seed if r.sampling.temperature else 0) for r in requests]
+        new = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._known}
+        self._known.update(zip(new, self._engine.generate(list(new.values())), strict=True))
+        return [self._known[key] for key in keys]
 
 
 @dataclass(frozen=True)
@@ -161,12 +178,12 @@ def measure(overrides: Sequence[str], problems: int, verifiers: Mapping[str, tup
     grader = context.grader
     first = {p.id: r.candidates for p, r in drive(chosen, build_method(config), context)}
     held = [(p, first[p.id]) for p in chosen]
-    rows = []
+    rows, remembering = [], Remembering(engine)
     for label, changes in verifiers.items():
         name = label.partition(",")[0]
         method = build_method(compose_config([*base, f"verifier={name}", *changes]))
         review = Review(method.verifier, method.reward, first)
-        results = dict((p.id, (p, r)) for p, r in drive(chosen, review, context))
+        results = dict((p.id, (p, r)) for p, r in drive(chosen, review, context, engine=remembering))
         rows.append([label, *row([results[p.id] for p in chosen], grader)])
         print(" | ".join(rows[-1]), flush=True)
     right = [bool(grader.correct(c.answer, p)) for p, cs in held for c in cs]

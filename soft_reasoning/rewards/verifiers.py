@@ -20,6 +20,7 @@ from soft_reasoning.types import (
     Completion,
     Generate,
     Problem,
+    Prompt,
     Request,
     Sampling,
     UserError,
@@ -119,12 +120,7 @@ class ModelVerifier:
     def _requests(
         self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
     ) -> list[Request]:
-        brief = self.show == "answer"
-        texts = [*self._recalled(earlier), *(f"Answer: {c.answer}" if brief else c.text for c in shown)]
-        prompt = context.prompts.review(
-            self.name, problem, texts, shots=self.shots, brief=brief,
-            room=context.engine.context_length - self.max_new_tokens,
-        )  # fmt: skip
+        prompt = self._prompt(problem, shown, context, earlier)
         base = Request(
             prompt_ids=prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens,
             stop=context.prompts.stop, role="verifier",
@@ -163,6 +159,16 @@ class ModelVerifier:
         return Verdict(
             tuple(scores), tuple(answers), tuple(c.text for c in completions), tuple(weights[: len(answers)])
         )
+
+    def _prompt(
+        self, problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Prompt:
+        brief = self.show == "answer"
+        texts = [*self._recalled(earlier), *(f"Answer: {c.answer}" if brief else c.text for c in shown)]
+        return context.prompts.review(
+            self.name, problem, texts, shots=self.shots, brief=brief,
+            room=context.engine.context_length - self.max_new_tokens,
+        )  # fmt: skip
 
     def _recalled(self, earlier: Sequence[Verdict]) -> Sequence[str]:
         """What of earlier rounds precedes the candidates in the prompt: nothing."""
@@ -255,3 +261,17 @@ class SingleJudge(_Single, _Judge, ModelVerifier):
     """1 for a right candidate, 0 or None for a wrong one."""
 
     name: str = "single_judge"
+
+
+@dataclass(frozen=True)
+class Fresh(_Multi, _Generate, ModelVerifier):
+    """A solution written without sight of the candidates: what reading them adds is the others' gain on it.
+
+    Greedy, it says the same in every round; with ``samples`` at a temperature each round draws its own, and
+    their vote with the candidates is self-consistency.
+    """
+
+    name: str = "fresh"
+
+    def _prompt(self, problem, shown, context, earlier):
+        return context.prompts.solve(problem)

@@ -7,6 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards.verifiers import (
+    Fresh,
     MultiGenerate,
     MultiJudge,
     NoVerifier,
@@ -28,6 +29,11 @@ CANDIDATES = [
 
 class Prompts:
     stop = ("Question:",)
+
+    def solve(self, problem):
+        assert problem.gold is None
+        self.asked.append(("solve", []))
+        return Prompt(ids=(1, 2))
 
     def __init__(self):
         self.asked = []
@@ -113,6 +119,12 @@ def test_single_generate_asks_once_a_candidate():
     verdict, asked, _ = run(SingleGenerate(), "Answer: 18", "Answer: 18", "Answer: 7")
     assert [len(shown) for _, shown in asked] == [1, 1, 1]
     assert verdict.scores == (1.0, 0.0, 0.0, 0.0) and verdict.answers == ("18", "18", "7")
+
+
+def test_fresh_does_not_see_the_candidates():
+    verdict, asked, requests = run(Fresh(), "Answer: 9")
+    assert asked == [("solve", [])] and requests[0].role == "verifier"
+    assert verdict.scores == (0.0, 0.0, 1.0, 0.0) and verdict.answers == ("9",)
 
 
 def test_multi_judge_names_numbers_of_what_it_was_shown():
