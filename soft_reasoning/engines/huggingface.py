@@ -90,7 +90,7 @@ class HuggingFaceEngine:
         self.hidden_size = int(self.embed([0]).shape[1])
         self.context_length = context_length(model.config)
         self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
-        self._normed: Tensor | None = None
+        self._norms: Tensor | None = None
         self.embedding_rms = self._rms()
 
     @torch.inference_mode()
@@ -134,20 +134,35 @@ class HuggingFaceEngine:
     @torch.inference_mode()
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        if self._normed is None:
-            self._normed = torch.nn.functional.normalize(self.embed(range(self._vocabulary)), dim=-1)
-        cosines = torch.nn.functional.normalize(x.float().cpu(), dim=-1) @ self._normed.T
+        # On the model's device, in parts: a table of 128,000 tokens is gigabytes in float32. A scale that the
+        # lookup applies to all tokens cancels out.
+        table = self._calls.lookup.weight.split(LOOKUP_CHUNK)
+        if self._norms is None:
+            self._norms = torch.cat([some.float().norm(dim=-1) for some in table]).clamp_min(1e-12)
+        x = torch.nn.functional.normalize(x.float().to(self._calls.device), dim=-1)
+        cosines = torch.cat([x @ some.float().T for some in table], dim=-1) / self._norms
         best = cosines.topk(min(count, self._vocabulary), dim=-1)
         return [
             list(zip(tokens, values, strict=True))
             for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
+    @property
+    def peak_bytes(self) -> dict[str, int]:
+        """Most bytes held so far: ``kv`` for keys and values (unknown where the model keeps them itself), and
+        on a GPU ``activations`` for all else but the weights, as PyTorch's allocator counts it."""
+        kv = getattr(self._runner, "peak_kv_bytes", None)
+        peaks = {} if kv is None else {"kv": kv}
+        if kv is not None and self._calls.device.type == "cuda":
+            held = torch.cuda.max_memory_allocated(self._calls.device)
+            peaks["activations"] = max(0, held - kv - self.model.get_memory_footprint())
+        return peaks
+
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         self._runner.forget()
         del self.model, self._calls, self._runner
-        self._normed = None
+        self._norms = None
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
