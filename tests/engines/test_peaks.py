@@ -1,0 +1,26 @@
+"""What the Hugging Face engine says of the memory it held."""
+
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import Request
+from tests.engines.models import BASE, tiny
+
+PROMPTS, LENGTH, NEW = 64, 40, 70
+POSITION = 4 * 2 * BASE["num_hidden_layers"] * BASE["num_key_value_heads"] * 16
+"""Bytes of a position's keys and values, in float32 with heads of width 16."""
+
+
+def test_keys_and_values_are_those_of_all_rows_and_little_more():
+    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    before = engine.peak_bytes["kv"]
+    prompts = [tuple(3 + (i * 7 + j) % 90 for j in range(LENGTH)) for i in range(PROMPTS)]
+    engine.generate([Request(p, max_new_tokens=NEW, min_new_tokens=NEW) for p in prompts])
+    needed = PROMPTS * (LENGTH + NEW - 1) * POSITION
+    peak = engine.peak_bytes["kv"]
+    assert before < needed <= peak < 1.6 * needed
+    engine.generate([Request(prompts[0], max_new_tokens=2)])
+    assert engine.peak_bytes == {"kv": peak}  # on the CPU nobody counts activations
+
+
+def test_a_model_that_keeps_its_own_cache_does_not_say():
+    assert HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer()).peak_bytes == {}
