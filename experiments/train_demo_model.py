@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import random
+import re
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from soft_reasoning.demo.prompts import (
     steps_prompt,
     verdict,
 )  # fmt: skip
-from soft_reasoning.demo.solutions import AUTHORS, decompose, equations, review, solve, write
+from soft_reasoning.demo.solutions import AUTHORS, Solution, decompose, equations, review, solve, write
 
 COUNTS = {"validation": 500, "test": 500}
 BATCH_TOKENS = 3500
@@ -36,6 +37,7 @@ POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
 SHOWN_WEIGHT = 0.3
 """What a token of a shown solution counts in the loss: they are solutions too, and most of the tokens."""
+OPENER = re.compile(r"^[A-Za-z]+ ?")
 SOLUTIONS_LINE = "\nSolutions:\n"
 
 
@@ -66,14 +68,13 @@ def drill(rng: random.Random) -> str:
     return " ".join(lines)
 
 
-def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], list[int]]:
+def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], list[Solution]]:
     """What a reviewer reads: solutions by few or many authors, mostly without their opening word, as
     candidates appear when a soft token stands in for it."""
     pool = rng.sample(AUTHORS, rng.choice((1, 2, 3, 5, len(AUTHORS))))
     solutions = [solve(problem, rng, rng.choice(pool)) for _ in range(count)]
     bare = rng.random() < 0.8
-    shown = [s.body.split(" ", 1)[1] if bare and " " in s.body else s.body for s in solutions]
-    return shown, [s.answer for s in solutions]
+    return [OPENER.sub("", s.body) if bare else s.body for s in solutions], solutions
 
 
 def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str, str]:
@@ -87,21 +88,21 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[s
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(levels))
     kind = rng.random()
-    if kind < 0.58:
+    if kind < (0.58 if early else 0.48):
         return solve_prompt(problem.question), "", solve(problem, rng).body + "\n"
-    if kind < 0.66:
+    if kind < (0.66 if early else 0.54):
         return chain(problem, rng)
-    if kind < 0.69:
+    if kind < (0.69 if early else 0.57):
         return unfinished(problem, rng)
     count = rng.choice((0, 1, 2, 3) if early else (0, 1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 5, 10))
     judge = kind > 0.93
     if kind > 0.96:
         count = 1
-    shown, answers = seen_solutions(problem, rng, count)
-    written = review(problem, answers, rng)
+    shown, solutions = seen_solutions(problem, rng, count)
+    written = review(problem, solutions, rng)
     completion = f"{written.body}\n"
     if judge:
-        agreeing = [i for i, answer in enumerate(answers, start=1) if answer == written.answer]
+        agreeing = [i for i, s in enumerate(solutions, start=1) if s.answer == written.answer]
         completion += f"{verdict(agreeing)}\n"
     prompt = review_prompt(problem.question, shown, "Judge:\n" if judge else "Analysis:\n")
     cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
@@ -139,8 +140,11 @@ def unfinished(problem, rng: random.Random) -> tuple[str, str, str]:
 
 
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
-    """Endless (ids (b, t), weights (b, t)) batches of about BATCH_TOKENS tokens; ``weights`` is what each
-    token counts in the loss: completions 1, solutions shown to a reviewer SHOWN_WEIGHT, the rest 0."""
+    """Endless (ids (b, t), weights (b, t), noise (b, t)) batches of about BATCH_TOKENS tokens; ``weights``
+    is what each token counts in the loss: completions 1, solutions shown to a reviewer SHOWN_WEIGHT, the
+    rest 0; ``noise`` is the size, in units of the embedding table's RMS, of what is added to a token's
+    embedding: to the opening word of some solutions, so that what lies between words can be read too."""
+    thought = tokenizer.encode(solve_prompt(""), add_special_tokens=False)[-3:]
     while True:
         now = progress()
         examples = [example(rng, forbidden, now) for _ in range(POOL)]
@@ -150,7 +154,9 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
         rows = []
         for p, s, c in zip(prompts, shown, completions, strict=True):
             c = c + [tokenizer.eos_token_id]
-            rows.append((p + s + c, [0.0] * len(p) + [SHOWN_WEIGHT] * len(s) + [1.0] * len(c)))
+            weight = [0.0] * len(p) + [SHOWN_WEIGHT] * len(s) + [1.0] * len(c)
+            size = rng.uniform(0.5, 3) if p[-3:] == thought and rng.random() < 0.2 else 0.0
+            rows.append((p + s + c, weight, [0.0] * len(p) + [size] + [0.0] * (len(s) + len(c) - 1)))
         rows.sort(key=lambda row: len(row[0]))
         ready, batch = [], []
         for row in rows:
@@ -161,13 +167,14 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
         ready.append(batch)
         rng.shuffle(ready)
         for batch in ready:
-            width = max(len(row) for row, _ in batch)
+            width = max(len(row) for row, *_ in batch)
             ids = torch.full((len(batch), width), tokenizer.pad_token_id)
-            weights = torch.zeros(len(batch), width)
-            for i, (row, weight) in enumerate(batch):
+            weights, noise = torch.zeros(2, len(batch), width)
+            for i, (row, weight, sizes) in enumerate(batch):
                 ids[i, : len(row)] = torch.tensor(row)
                 weights[i, : len(row)] = torch.tensor(weight)
-            yield ids, weights
+                noise[i, : len(row)] = torch.tensor(sizes)
+            yield ids, weights, noise
 
 
 def learning_rate(progress: float, step: int) -> float:
@@ -175,9 +182,13 @@ def learning_rate(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.65))
 
 
-def weighted_loss(model, ids, weights):
+def weighted_loss(model, ids, weights, noise):
     """(weighted mean cross-entropy, the completions' own mean)."""
-    hidden = model.model(input_ids=ids[:, :-1]).last_hidden_state
+    table = model.get_input_embeddings()
+    embeddings = table(ids[:, :-1])
+    rms = table.weight.detach().square().mean().sqrt()
+    embeddings = embeddings + noise[:, :-1, None] * rms * torch.randn_like(embeddings)
+    hidden = model.model(inputs_embeds=embeddings).last_hidden_state
     weights, wanted = weights[:, 1:], weights[:, 1:] > 0
     weights = weights[wanted]
     losses = F.cross_entropy(model.lm_head(hidden[wanted]), ids[:, 1:][wanted], reduction="none")
@@ -208,18 +219,19 @@ def train(args, tokenizer, forbidden: set[str]):
     start = time.monotonic()
 
     def progress() -> float:
-        return (time.monotonic() - start) / (60 * args.minutes)
+        done = (time.monotonic() - start) / (60 * args.minutes)
+        return 0.5 + 0.5 * done if args.start else done
 
     log, losses, tokens, step = [], [], 0, 0
     bar = tqdm(total=round(60 * args.minutes), unit="s")
     stream = batches(tokenizer, random.Random(SPLIT_SEEDS["train"] * 1000 + args.seed), forbidden, progress)
-    for ids, weights in stream:
+    for ids, weights, noise in stream:
         now = progress()
         if now >= 1:
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * learning_rate(now, step)
-        loss, completion_loss = weighted_loss(model, ids, weights)
+        loss, completion_loss = weighted_loss(model, ids, weights, noise)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -237,7 +249,7 @@ def train(args, tokenizer, forbidden: set[str]):
             bar.set_postfix(step=step, loss=log[-1]["loss"], tokens_per_s=round(tokens / elapsed))
             if step % 300 == 0:
                 model.save_pretrained(args.out / "model")
-        bar.update(round(60 * args.minutes * now) - bar.n)
+        bar.update(round(time.monotonic() - start) - bar.n)
     bar.close()
     return model, log
 
@@ -246,7 +258,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=45)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--start", type=Path, help="go on from the model in this folder")
+    parser.add_argument(
+        "--start", type=Path, help="go on from the model in this folder, in the second half of the schedule"
+    )
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--compile", action="store_true", help="compile; one long run slowed down tenfold")

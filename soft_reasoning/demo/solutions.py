@@ -5,7 +5,7 @@ speaking. Here that is made small and plain. Nine authors write worked solutions
 words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. Some
 habits are rare, two are common, so on many problems most authors agree on a wrong answer while a few
 are right. A reviewer who reads several solutions recognises a right one when there is one, and
-otherwise errs like everybody else.
+otherwise goes along with most of them.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Solution:
 
     body: str
     answer: int
+    steps: tuple[Equation, ...]
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ class Author:
 
 
 AUTHORS = (
-    Author(("First", "Initially"), "then", frozenset({"packs", "gifts"}), 1.2),
+    Author(("First", "Initially"), "then", frozenset({"packs", "gifts"}), 1.0),
     Author(("So", "Thus"), "commas", frozenset({"packs", "gifts"}), 1.0),
     Author(("Let", "Set"), "variable", frozenset({"packs", "gifts", "ask"}), 0.9),
     Author(("Step", "Part"), "numbered", frozenset({"packs", "share"}), 1.0),
     Author(("Start", "Begin"), "words", frozenset({"packs", "times"}), 1.0),
-    Author(("Now", "Here"), "objects", frozenset({"gifts", "other"}), 1.0),
+    Author(("Now", "Here"), "objects", frozenset({"gifts", "other"}), 1.6),
     Author(("We", "They"), "plain", frozenset({"gifts", "share"}), 1.0),
     Author(("Check", "Look"), "marks", frozenset({"times", "ask"}), 1.0),
     Author(("Count", "Take"), "and", frozenset({"other", "share"}), 1.0),
@@ -131,7 +132,7 @@ def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> 
         body = f"{opener} " + " and ".join(texts) + "."
     else:  # the reviewer's
         body = ". ".join(texts) + "."
-    return Solution(f"{body}\nAnswer: {answer}", answer)
+    return Solution(f"{body}\nAnswer: {answer}", answer, tuple(steps))
 
 
 def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
@@ -141,10 +142,15 @@ def solve(problem: WordProblem, rng: random.Random, author: Author | None = None
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
 
 
-def review(problem: WordProblem, answers: Sequence[int], rng: random.Random) -> Solution:
-    """A fresh solution by somebody who has read solutions ending in ``answers``."""
+def review(problem: WordProblem, shown: Sequence[Solution], rng: random.Random) -> Solution:
+    """A fresh solution by somebody who has read ``shown``: the right one when an answer there is right,
+    otherwise the steps of a solution that most agree with; with nothing to read, a random author's."""
+    answers = [solution.answer for solution in shown]
     if problem.answer in answers and rng.random() < REVIEWER_RATE:
         steps = equations(problem, frozenset())
+    elif shown:
+        most = max(answers, key=answers.count)
+        steps = rng.choice([solution.steps for solution in shown if solution.answer == most])
     else:
         steps = equations(problem, _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng))
     return write(steps, "review", "", problem.objects)
@@ -166,9 +172,7 @@ def decompose(problem: WordProblem, rng: random.Random) -> Chain:
     """Take the problem apart, one sub-question an event, erring like a random author. Now and then a
     sub-question is of no use: it repeats an event, asks about one too early or about somebody else's."""
     wrong = _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng)
-    groups = {
-        label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)
-    }
+    groups = {label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)}
     owned = [str(n) for n, event in enumerate(problem.events, start=1) if event.kind != "other"]
     steps, useful, value = [], [], problem.start
     for label in (str(n) for n in range(1, len(problem.events) + 1)):

@@ -67,10 +67,9 @@ def test_the_prompts_are_those_of_training(engine):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="the weights are undertrained: see the model card")
 def test_greedy_solves_a_third_to_two_thirds(engine):
     solved = [g.correct(r.answer, p) for p, r, g in solve(engine, "method=cot", limit=200)]
-    assert 0.3 < sum(solved) / len(solved) < 0.7
+    assert 1 / 3 < sum(solved) / len(solved) < 2 / 3
 
 
 def test_first_tokens_lead_to_different_answers(engine):
