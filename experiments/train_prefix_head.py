@@ -22,6 +22,8 @@ from soft_reasoning.rewards.prefix_value import fit_head, save_head
 from soft_reasoning.types import Problem, Request, Sampling, generator_for
 
 TEMPERATURE = 0.8
+CHUNK = 512
+"""Prefixes read at a time, so that what the engine keeps of them stays small."""
 
 
 def rollouts(problems: list[Problem], count: int, context: Context, max_new_tokens: int):
@@ -74,11 +76,9 @@ def main() -> None:
     # Twice as many tokens as dimensions: their logits determine the hidden state.
     order = torch.randperm(len(engine.tokenizer), generator=generator_for(0, "prefix head"))
     ids = sorted(order[: 2 * engine.hidden_size].tolist())
-    logits, owner, reward = (
-        engine.next_token_logits(prefixes, ids),
-        torch.tensor(owners),
-        torch.tensor(rewards),
-    )
+    parts = [prefixes[i : i + CHUNK] for i in range(0, len(prefixes), CHUNK)]
+    logits = torch.cat([engine.next_token_logits(part, ids) for part in parts])
+    owner, reward = torch.tensor(owners), torch.tensor(rewards)
     held_out = owner % 10 == 0
     weight, bias = fit_head(logits[~held_out], reward[~held_out])
     values, true = logits[held_out].double() @ weight + bias, reward[held_out].double()
