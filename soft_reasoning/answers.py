@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 from soft_reasoning import latex, numerals
 from soft_reasoning.types import Problem, UserError
@@ -125,12 +125,17 @@ def equal(
     if answer_type in ("number", "latex"):
         x, y = numerals.whole_value(a), numerals.whole_value(b)
         if x is not None and y is not None:
-            bound = max(Fraction(str(absolute)), Fraction(str(relative)) * max(abs(x), abs(y)))
-            return abs(x - y) <= bound
+            return x == y or abs(x - y) <= max(_exact(absolute), _exact(relative) * max(abs(x), abs(y)))
         return latex.equivalent(a, b) if answer_type == "latex" else a.strip() == b.strip()
     if answer_type == "text":
         return _plain_words(a) == _plain_words(b)
     return (_READERS[answer_type](a) or a.strip()) == (_READERS[answer_type](b) or b.strip())
+
+
+@lru_cache(maxsize=64)
+def _exact(tolerance: float) -> Fraction:
+    """The decimal fraction that a tolerance was written as."""
+    return Fraction(str(tolerance))
 
 
 def vote(

@@ -8,7 +8,7 @@ keeps its exact value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from soft_reasoning.answers import MODES, Grader
@@ -35,9 +35,7 @@ def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
-    fields = asdict(candidate)
-    del fields["text"]
-    return fields
+    return {field.name: getattr(candidate, field.name) for field in fields(candidate) if field.name != "text"}
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:
