@@ -78,10 +78,11 @@ class Part:
 
     The rows of one prefix are the queries of one matrix product: ``take`` arranges the rows' queries by
     prefix, ``back`` undoes it, ``width`` is the largest number of rows a prefix has, ``absent``
-    (R, 1, 1) marks rows without a prefix (``None`` where there are none).
+    (R, 1, 1, 1) marks rows without a prefix (``None`` where there are none). ``filling`` rows follow, whose
+    results do not matter; they get another row's.
     """
 
-    def __init__(self, block: Block, groups: Sequence[int], device: torch.device) -> None:
+    def __init__(self, block: Block, groups: Sequence[int], filling: int, device: torch.device) -> None:
         used = [g for g in groups if g >= 0]
         self.block, self.groups, self.device = block, list(groups), device
         self.first, self.end = min(used), max(used) + 1
@@ -93,14 +94,14 @@ class Part:
             if group >= 0:
                 members[group - self.first].append(row)
         self.width = max(map(len, members))
-        places = [0] * len(groups)
+        places = [0] * (len(groups) + filling)
         for group, rows in enumerate(members):
             for place, row in enumerate(rows):
                 places[row] = group * self.width + place
         self._places = torch.tensor(places, device=device)
         self._slots = torch.tensor([m + [0] * (self.width - len(m)) for m in members], device=device)
-        absent = torch.tensor([g < 0 for g in groups], device=device)
-        self.absent = absent.view(-1, 1, 1) if len(used) < len(groups) else None
+        absent = torch.tensor([g < 0 for g in groups] + [False] * filling, device=device)
+        self.absent = absent.view(-1, 1, 1, 1) if len(used) < len(groups) else None
         self._indices: dict[int, tuple[Tensor, Tensor]] = {}
         self._bias: Tensor | None = None
 
@@ -142,8 +143,9 @@ class Part:
         here = here.expand(-1, -1, repeat, -1).reshape(self.count, 1, -1, 1)
         return torch.where(seen & (here - starts.view(-1, 1, 1, 1) - j < window), 0.0, MASKED)
 
-    def keep(self, rows: Sequence[int]) -> Part | None:
-        """As ``rows`` alone read it; the block is packed once at least half of it is unread."""
+    def keep(self, rows: Sequence[int], filling: int) -> Part | None:
+        """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once at least half
+        of it is unread."""
         groups = [self.groups[r] for r in rows]
         used = sorted({g for g in groups if g >= 0})
         if not used:
@@ -152,7 +154,7 @@ class Part:
         if len(used) * 2 <= len(block.lengths):
             block = block.select(used)
             groups = [used.index(g) if g >= 0 else -1 for g in groups]
-        return Part(block, groups, self.device)
+        return Part(block, groups, filling, self.device)
 
 
 class OwnKeys:

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.kv import TILE, Block, OwnKeys, Part, join, round_up
+from soft_reasoning.engines.kv import Block, OwnKeys, Part, join, round_up
 from soft_reasoning.engines.passes import Bucket, Prefill, Step
 from soft_reasoning.engines.planning import Job, packs
 from soft_reasoning.engines.tree import active
 
+ROWS = 8
+"""On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
 SHARED_KEPT = 4
 """How many run-wide prefixes stay in memory (candidates and verifier have one each)."""
 
@@ -38,7 +40,7 @@ class ModelCalls:
         self.lookup = model.get_input_embeddings()
         weight = self.lookup.weight
         self.device, self.dtype = weight.device, weight.dtype
-        self.rows = TILE if self.device.type == "cpu" else 1
+        self.rows = ROWS if self.device.type == "cpu" else 1
         self.accepts = set(inspect.signature(model.forward).parameters)
 
     def embed(self, ids: Sequence[int]) -> Tensor:
@@ -77,15 +79,15 @@ class TreeRunner:
         jobs = list(jobs)
         cached = _cached_counts(jobs, set(self._shared))
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
-        reads = self._reads(filled)
-        self._parts = _parts(reads, range(len(filled)), self.calls.device)
+        reads = self._reads(jobs)
+        self._parts = _parts(reads, range(len(jobs)), len(filled) - len(jobs), self.calls.device)
         self._own = OwnKeys(len(filled), self.calls.device)
         self._offset = [len(job.prefix) for job in filled]
         embedded = {id(job): self.calls.own_embeddings(job) for job in jobs}
         own = [embedded[id(job)] for job in filled]
         counts = [len(x) - 1 for x in own]
         self._own.reserve(max(counts) + 1)
-        self._prefill([x[:-1] for x in own], self._offset, reads, self._own)
+        self._prefill([x[:-1] for x in own[: len(jobs)]], self._offset, reads, self._own)
         self._own.counts = counts
         return self._step(torch.stack([x[-1] for x in own])), cached
 
@@ -96,10 +98,11 @@ class TreeRunner:
 
     def keep(self, rows: Sequence[int]) -> list[int]:
         """Go on with ``rows``, filled up; returns the rows as they now are."""
-        rows = list(rows)
-        rows += [rows[-1]] * (round_up(len(rows), self.calls.rows) - len(rows))
+        filling = round_up(len(rows), self.calls.rows) - len(rows)
+        parts = [part.keep(rows, filling) for part in self._parts]
+        self._parts = [part for part in parts if part is not None]
+        rows = [*rows, *[rows[-1]] * filling]
         self._own.keep(rows)
-        self._parts = [kept for part in self._parts if (kept := part.keep(rows)) is not None]
         self._offset = [self._offset[r] for r in rows]
         return rows
 
@@ -151,7 +154,7 @@ class TreeRunner:
             for n, which in some:
                 here = torch.tensor([starts[r] for r in which], device=self.calls.device).view(-1, 1)
                 here = here + torch.arange(n, device=self.calls.device)
-                parts = _parts(reads, which, self.calls.device)
+                parts = _parts(reads, which, 0, self.calls.device)
                 buckets.append(Bucket(first, len(which), n, parts, here, max(starts[r] for r in which) + n))
                 targets.append(torch.tensor(which, device=self.calls.device))
                 positions[buckets[-1].tokens] = here.flatten()
@@ -187,10 +190,10 @@ class TreeRunner:
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
 
-def _parts(reads: Sequence[Read], rows: Sequence[int], device: torch.device) -> list[Part]:
+def _parts(reads: Sequence[Read], rows: Sequence[int], filling: int, device: torch.device) -> list[Part]:
     """What ``rows`` read of each block, blocks that none of them reads left out."""
     chosen = [(block, [groups[r] for r in rows]) for block, groups in reads]
-    return [Part(block, groups, device) for block, groups in chosen if max(groups) >= 0]
+    return [Part(block, groups, filling, device) for block, groups in chosen if max(groups) >= 0]
 
 
 def _cached_counts(jobs: Sequence[Job], known: set[tuple[int, ...]]) -> list[int]:

@@ -30,7 +30,8 @@ from soft_reasoning.engines.passes import Bucket, Prefill, Step
 NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
 KEY_BLOCK = 192
-QUERY_BLOCK = {"cpu": 64}
+QUERIES = {"cpu": (64, 256), "cuda": (1024, 4096)}
+"""Queries at a time, among a row's own tokens and over a shared block: their scores fit a cache, or memory."""
 
 _ACTIVE: ContextVar[Prefill | Step] = ContextVar("active pass")
 
@@ -128,7 +129,7 @@ def _attend_causally(
     repeat, lone = m // steps, rows * heads == 1
     q = q.reshape(rows * heads, repeat, steps, width)
     keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-    block = QUERY_BLOCK.get(q.device.type, steps)
+    block = QUERIES.get(q.device.type, QUERIES["cuda"])[0]
     done = []
     for first in range(0, steps, block):
         end = min(first + block, steps)
@@ -153,10 +154,16 @@ def _attend_part(
     if tall < MIN_ROWS or len(grouped) == 1:
         grouped, bias = _fill(grouped, bias)
     keys, values = part.keys(layer), part.values(layer)
-    out, lse = _attend(grouped, keys, values, bias, heads, softcap)
+    done = []
+    block = QUERIES.get(q.device.type, QUERIES["cuda"])[1]
+    for first in range(0, grouped.shape[1], block):
+        some = slice(first, first + block)
+        hidden = bias if bias is None or bias.shape[2] == 1 else bias[:, :, some]
+        done.append(_attend(grouped[:, some], keys, values, hidden, heads, softcap))
+    out, lse = (torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in zip(*done, strict=True))
     out = out[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, -1)
     lse = lse[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, 1)
-    return out, lse if part.absent is None else lse.masked_fill(part.absent.unsqueeze(-1), MASKED)
+    return out, lse if part.absent is None else lse.masked_fill(part.absent, MASKED)
 
 
 def _fill(q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
