@@ -14,7 +14,7 @@ from soft_reasoning.engines.sampling import Chooser
 from soft_reasoning.engines.text import StopWatch, finish
 from soft_reasoning.types import Completion
 
-COMPACT_BELOW = 0.75
+COMPACT_BELOW = 0.9
 """Rows are packed once fewer than this share of them is unfinished."""
 
 
@@ -23,7 +23,7 @@ class Runner(Protocol):
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]: ...
     def step(self, tokens: Tensor) -> Tensor: ...
-    def keep(self, rows: Sequence[int]) -> list[int]: ...
+    def keep(self, rows: Sequence[int], filling: int) -> None: ...
 
 
 @torch.inference_mode()
@@ -37,39 +37,49 @@ def decode_batch(
     logprobs: list[list[float]] = [[] for _ in jobs]
     # Row i of the batch belongs to job rows[i]; rows that only fill up the batch repeat a job.
     rows = [min(i, len(jobs) - 1) for i in range(len(logits))]
-    alive = [i < len(jobs) for i in range(len(logits))]
+    live = list(range(len(jobs)))
     step = 0
     while True:
         tokens = chooser.choose(logits, step, rows)
-        scores = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-        for i, (token, score) in enumerate(zip(tokens.tolist(), scores.tolist(), strict=True)):
-            if alive[i]:
-                row = rows[i]
-                ids[row].append(token)
-                logprobs[row].append(score)
-                alive[i] = not _over(jobs[row], ids[row], eos, watch)
+        scores = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)).tolist()
+        chosen = tokens.tolist()
+        left = []
+        for i in live:
+            row = rows[i]
+            ids[row].append(chosen[i])
+            logprobs[row].append(scores[i])
+            if not _over(jobs[row], ids[row], eos, watch):
+                left.append(i)
+        live = left
         step += 1
-        left = [i for i, lives in enumerate(alive) if lives]
-        if not left:
+        if not live:
             break
-        if round_up(len(left), runner.granularity) < COMPACT_BELOW * len(rows):
-            kept = runner.keep(left)
+        total = round_up(len(live), runner.granularity)
+        if total < COMPACT_BELOW * len(rows):
+            kept = packed(live, total)
+            runner.keep(kept, total - len(live))
             tokens = tokens[torch.tensor(kept, device=tokens.device)]
-            rows = [rows[i] for i in kept]
-            alive = [i < len(left) for i in range(len(kept))]
+            rows, live = [rows[i] for i in kept], list(range(len(live)))
         logits = runner.step(tokens)
     return [
         _completion(job, ids[i], logprobs[i], cached[i], tokenizer, eos, watch) for i, job in enumerate(jobs)
     ]
 
 
+def packed(live: Sequence[int], total: int) -> list[int]:
+    """Which row comes to each of ``total`` places: a live one in the first, and as few as may be move."""
+    ahead = {i for i in live if i < len(live)}
+    behind = iter([i for i in live if i >= len(live)])
+    return [i if i in ahead or i >= len(live) else next(behind) for i in range(total)]
+
+
 def _over(job: Job, ids: list[int], eos: frozenset[int], watch: StopWatch) -> bool:
-    if len(ids) >= job.max_new_tokens:
+    count, request = len(ids), job.request
+    if count >= job.max_new_tokens:
         return True
-    if len(ids) < job.request.min_new_tokens:
+    if count < request.min_new_tokens:
         return False
-    ended = ids[-1] in eos and len(ids) > job.request.min_new_tokens
-    return ended or watch.hit(ids, job.request.stop)
+    return (ids[-1] in eos and count > request.min_new_tokens) or watch.hit(ids, request.stop)
 
 
 def _completion(

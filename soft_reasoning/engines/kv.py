@@ -144,14 +144,14 @@ class Part:
         return torch.where(seen & (here - starts.view(-1, 1, 1, 1) - j < window), 0.0, MASKED)
 
     def keep(self, rows: Sequence[int], filling: int) -> Part | None:
-        """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once at least half
-        of it is unread."""
+        """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once a quarter of
+        it is unread."""
         groups = [self.groups[r] for r in rows]
         used = sorted({g for g in groups if g >= 0})
         if not used:
             return None
         block = self.block
-        if len(used) * 2 <= len(block.lengths):
+        if len(used) <= 0.75 * len(block.lengths):
             block = block.select(used)
             groups = [used.index(g) if g >= 0 else -1 for g in groups]
         return Part(block, groups, filling, self.device)
@@ -205,11 +205,13 @@ class OwnKeys:
         return like.new_zeros(len(self.counts), like.shape[1], self.capacity, like.shape[3])
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with ``rows`` only, in that order (a row may be named twice)."""
-        index = torch.tensor(list(rows), device=self._device)
+        """Go on with ``rows`` only; as in ``decode.packed``, row i is the old i or one beyond the new."""
+        moved = [(old, new) for new, old in enumerate(rows) if old != new]
+        source, target = torch.tensor(moved, dtype=torch.long, device=self._device).view(-1, 2).unbind(1)
         for buffers in (self.keys, self.values):
             for layer, buffer in enumerate(buffers):
-                buffers[layer] = buffer[index]
+                buffer[target] = buffer[source]
+                buffers[layer] = buffer[: len(rows)]
         self.counts = [self.counts[r] for r in rows]
 
     @property

@@ -72,6 +72,7 @@ class TreeRunner:
         self._parts: list[Part] = []
         self._own = OwnKeys(0, calls.device)
         self._offset: list[int] = []
+        self._most = 0
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
         """Logits (R, V) of the rows, the first ``len(jobs)`` of which are the jobs (the rest fills up the
@@ -83,6 +84,8 @@ class TreeRunner:
         self._parts = _parts(reads, range(len(jobs)), len(filled) - len(jobs), self.calls.device)
         self._own = OwnKeys(len(filled), self.calls.device)
         self._offset = [len(job.prefix) for job in filled]
+        # Rows that are over go on until they are dropped, and must not run out of the model's positions.
+        self._most = max(job.prompt_tokens + job.max_new_tokens for job in jobs) - 1
         embedded = {id(job): self.calls.own_embeddings(job) for job in jobs}
         own = [embedded[id(job)] for job in filled]
         counts = [len(x) - 1 for x in own]
@@ -96,15 +99,12 @@ class TreeRunner:
         self._own.reserve(max(self._own.counts) + 1)
         return self._step(self.calls.lookup(tokens.to(self.calls.device)))
 
-    def keep(self, rows: Sequence[int]) -> list[int]:
-        """Go on with ``rows``, filled up; returns the rows as they now are."""
-        filling = round_up(len(rows), self.calls.rows) - len(rows)
-        parts = [part.keep(rows, filling) for part in self._parts]
+    def keep(self, rows: Sequence[int], filling: int) -> None:
+        """Go on with ``rows``, chosen by ``decode.packed``; the last ``filling`` of them do not matter."""
+        parts = [part.keep(rows[: len(rows) - filling], filling) for part in self._parts]
         self._parts = [part for part in parts if part is not None]
-        rows = [*rows, *[rows[-1]] * filling]
         self._own.keep(rows)
         self._offset = [self._offset[r] for r in rows]
-        return rows
 
     def forget(self) -> None:
         """Drop what is kept between batches."""
@@ -164,7 +164,7 @@ class TreeRunner:
             self._forward(Prefill(buckets, targets, kept), embeddings, positions, last=True)
 
     def _step(self, embeddings: Tensor) -> Tensor:
-        starts = [offset + own for offset, own in zip(self._offset, self._own.counts, strict=True)]
+        starts = [min(o + n, self._most) for o, n in zip(self._offset, self._own.counts, strict=True)]
         positions = torch.tensor(starts, device=self.calls.device)
         bucket = Bucket(0, len(starts), 1, self._parts, positions.view(-1, 1), max(starts) + 1)
         logits = self._forward(Step(bucket, self._own), embeddings, positions)
@@ -233,13 +233,10 @@ class PlainRunner:
     def step(self, tokens: Tensor) -> Tensor:
         return self._forward(input_ids=tokens.to(self.calls.device).unsqueeze(1))
 
-    def keep(self, rows: Sequence[int]) -> list[int]:
-        rows = list(rows)
-        rows += [rows[-1]] * (round_up(len(rows), self.calls.rows) - len(rows))
-        index = torch.tensor(rows, device=self.calls.device)
+    def keep(self, rows: Sequence[int], filling: int) -> None:
+        index = torch.tensor(list(rows), device=self.calls.device)
         for cache in self._cache.values():
             cache.reorder_cache(index)
-        return rows
 
     def forget(self) -> None:
         self._cache = {}

@@ -20,16 +20,20 @@ class Chooser:
 
     def __init__(self, requests: Sequence[Request], eos: Sequence[int], vocabulary: int) -> None:
         self._requests = list(requests)
+        self._least = [r.min_new_tokens for r in requests]
         self._eos = [token for token in eos if token < vocabulary]
         self._draws = [draws_of(r) if is_sampled(r.sampling) else None for r in requests]
+        self._sampled = any(draws is not None for draws in self._draws)
 
     def choose(self, logits: Tensor, step: int, rows: Sequence[int]) -> Tensor:
         """(R,) token ids for ``logits`` (R, V) float32; ``rows[i]`` is the request of row i."""
-        forced = [i for i, r in enumerate(rows) if step < self._requests[r].min_new_tokens]
-        if forced and self._eos:
+        if self._eos and step < max(self._least):
+            forced = [i for i, r in enumerate(rows) if step < self._least[r]]
             logits = logits.clone()
             logits[torch.tensor(forced).unsqueeze(1), torch.tensor(self._eos)] = -torch.inf
         tokens = logits.argmax(-1)
+        if not self._sampled:
+            return tokens
         sampled: dict[tuple[float, int, float], list[int]] = {}
         for i, r in enumerate(rows):
             if self._draws[r] is not None:

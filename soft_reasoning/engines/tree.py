@@ -31,7 +31,7 @@ NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
 KEY_BLOCK = 192
 QUERIES = {"cpu": (64, 256), "cuda": (1024, 4096)}
-"""Queries at a time, among a row's own tokens and over a shared block: their scores fit a cache, or memory."""
+"""Queries at a time, among a row's own tokens and over a shared block: their scores fit a cache or memory."""
 
 _ACTIVE: ContextVar[Prefill | Step] = ContextVar("active pass")
 
