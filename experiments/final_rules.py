@@ -1,7 +1,8 @@
 """Every final-answer rule on finished runs: python experiments/final_rules.py RUN [RUN ...]
 
 Reads each run's samples.jsonl, fits the run's own surrogate to its rewards where a rule asks for posterior
-means, and prints a run's accuracy (%) under each rule, with and without the verifier's answers in votes.
+means, and prints a run's accuracy (%) under each rule, votes with several weights of the verifier's answers
+(0: candidates alone; 5: as much as a round's candidates).
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from soft_reasoning.evaluation.files import read_manifest, read_records
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Problem
+
+
+WEIGHTS = (0.0, 1.0, 2.0, 5.0)
 
 
 def read(record) -> tuple[Problem, list[Candidate], list[Verdict]]:
@@ -51,8 +55,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
     runs = parser.parse_args().runs
-    rules = [(r, w) for r in RULES for w in ((1.0, 0.0) if r.endswith("vote") else (1.0,))]
-    names = [r if w else f"{r}, candidates alone" for r, w in rules]
+    rules = [(r, w) for r in RULES for w in (WEIGHTS if r.endswith("vote") else (1.0,))]
+    names = [f"{r}, verifier_weight={w:g}" if r.endswith("vote") else r for r, w in rules]
     columns = [accuracies(run, rules) for run in runs]
     rows = [(name, *(f"{c[i]:.1f}" for c in columns)) for i, name in enumerate(names)]
     print(Table(("final rule", *(run.name for run in runs)), rows).markdown())
