@@ -87,8 +87,10 @@ def _completion(
     watch: StopWatch,
 ) -> Completion:  # fmt: skip
     request = job.request
+    # Nothing ended it before its last token, so only that one is looked at.
+    least = max(request.min_new_tokens, len(ids) - 1)
     count, text, reason = finish(
-        tokenizer, ids, stop=request.stop, eos=eos, min_new_tokens=request.min_new_tokens, watch=watch
+        tokenizer, ids, stop=request.stop, eos=eos, min_new_tokens=least, watch=watch
     )
     return Completion(
         token_ids=tuple(ids[:count]),

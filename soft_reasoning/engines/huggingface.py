@@ -83,6 +83,8 @@ class HuggingFaceEngine:
             raise UserError(f"expected engine.max_batch_tokens >= 1 or null, got {max_batch_tokens}")
         self.model, self.tokenizer = model, tokenizer
         self._calls = ModelCalls(with_onednn(model))
+        on_gpu = self._calls.device.type == "cuda"
+        self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
         self._runner = choose_runner(self._calls)
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)
@@ -92,6 +94,16 @@ class HuggingFaceEngine:
         self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
         self._norms: Tensor | None = None
         self.embedding_rms = self._rms()
+
+    @property
+    def peak_bytes(self) -> dict[str, int]:
+        """Most bytes held so far: by ``kv``, all keys and values at once, and on a GPU by ``activations``,
+        whatever else than these and the weights; on the CPU, where nobody counts them, that is left out."""
+        peak = {"kv": self._runner.peak_kv_bytes}
+        if self._calls.device.type == "cuda":
+            most = torch.cuda.max_memory_allocated(self._calls.device)
+            peak["activations"] = max(0, most - self._loaded_bytes - peak["kv"])
+        return peak
 
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:

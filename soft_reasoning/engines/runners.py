@@ -169,7 +169,7 @@ class TreeRunner:
         bucket = Bucket(0, len(starts), 1, self._parts, positions.view(-1, 1), max(starts) + 1)
         logits = self._forward(Step(bucket, self._own), embeddings, positions)
         self._own.counts = [count + 1 for count in self._own.counts]
-        self._note()
+        self._count()
         return logits
 
     def _forward(
@@ -182,11 +182,9 @@ class TreeRunner:
                 past_key_values=now,
             )[0][0]  # fmt: skip
 
-    def _note(self) -> None:
-        blocks = {id(part.block): part.block for part in self._parts}
-        held = self._own.bytes + sum(
-            b.bytes for b in {**blocks, **{id(b): b for b in self._shared.values()}}.values()
-        )
+    def _count(self) -> None:
+        blocks = {id(b): b for b in (*(part.block for part in self._parts), *self._shared.values())}
+        held = self._own.bytes + sum(block.bytes for block in blocks.values())
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
 
@@ -216,6 +214,7 @@ class PlainRunner:
     def __init__(self, calls: ModelCalls) -> None:
         self.calls = calls
         self.granularity = calls.rows
+        self.peak_kv_bytes = 0
         self._cache: dict[str, Any] = {}
         self._position = 0
 
@@ -251,4 +250,8 @@ class PlainRunner:
         for name in ("past_key_values", "cache_params"):
             if getattr(out, name, None) is not None:
                 self._cache = {name: getattr(out, name)}
+        layers = [layer for cache in self._cache.values() for layer in getattr(cache, "layers", ())]
+        tensors = [t for layer in layers for t in vars(layer).values() if isinstance(t, Tensor)]
+        held = sum(t.numel() * t.element_size() for t in tensors)
+        self.peak_kv_bytes = max(self.peak_kv_bytes, held)
         return logits[:, 0]
