@@ -109,6 +109,7 @@ def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int,
     return next(i for i in reversed(_cuts(text, start, end)) if gives(i, end)), end
 
 
+@lru_cache(maxsize=4096)  # a problem's votes and grades compare the same few answers over and over
 def equal(
     a: str | None, b: str | None, answer_type: str, *, absolute: float = 1e-3, relative: float = 1e-6
 ) -> bool:
