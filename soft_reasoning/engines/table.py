@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -18,15 +19,16 @@ class EmbeddingTable:
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
-        self._normed: Tensor | None = None
+        self._norms = torch.cat([some.float().norm(dim=-1) for some in rows.split(CHUNK)]).clamp_min(1e-12)
 
     @classmethod
     def load(cls, name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> EmbeddingTable:
         """From the weights of the model ``name``, without its layers: they are neither read nor kept.
 
-        ``config`` is the model's (it is changed); ``options`` go to ``from_pretrained``. The rows come from
-        the model's own lookup, so a scale that it applies (Gemma's) is in them.
+        ``config`` is the model's; ``options`` go to ``from_pretrained``. The rows come from the model's own
+        lookup, so a scale that it applies (Gemma's) is in them.
         """
+        config = deepcopy(config)
         text = config.get_text_config()
         text.num_hidden_layers = 0
         if getattr(text, "layer_types", None):
@@ -58,9 +60,8 @@ class EmbeddingTable:
 
     def nearest(self, x: Tensor, count: int) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        if self._normed is None:
-            self._normed = torch.nn.functional.normalize(self.rows.float(), dim=-1)
-        cosines = torch.nn.functional.normalize(x.float().cpu(), dim=-1) @ self._normed.T
+        x = torch.nn.functional.normalize(x.float().cpu(), dim=-1)
+        cosines = torch.cat([x @ some.float().T for some in self.rows.split(CHUNK)], dim=-1) / self._norms
         best = cosines.topk(min(count, len(self)), dim=-1)
         return [
             list(zip(tokens, values, strict=True))

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.planning import Job, job_of
@@ -68,6 +68,8 @@ class VLLMEngine:
     options: further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``, ``pipeline_parallel_size``,
         ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``, ``quantization``, ...
 
+    ``model`` is the model without its weights, which shows how much a run computes.
+
     Example:
         >>> engine = VLLMEngine("demo")
         >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
@@ -84,12 +86,13 @@ class VLLMEngine:
         max_logprobs: int = -1,
         **options: Any,
     ) -> None:
-        on_cpu = torch.version.cuda is None and torch.version.hip is None
+        on_cpu = torch.cuda.device_count() == 0
         vllm = import_vllm(on_cpu)
         check_options(options, vllm.EngineArgs)
         name = loading.resolve(path)
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
-        dtype = loading.dtype_of(dtype, torch.device("cpu" if on_cpu else "cuda"))
+        self.device = torch.device("cpu" if on_cpu else "cuda")
+        dtype = loading.dtype_of(dtype, self.device)
         if on_cpu:
             options = {**CPU_OPTIONS, **options}
         try:
@@ -112,6 +115,10 @@ class VLLMEngine:
             )
             model = self._engine.model_config
             self._table = EmbeddingTable.load(name, config, dtype=model.dtype, **source)
+            with torch.device("meta"):
+                self.model = AutoModelForCausalLM.from_config(
+                    config, dtype=model.dtype, trust_remote_code=trust_remote_code
+                )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             raise UserError(loading.why(name, error)) from error
         self.hidden_size = self._table.rows.shape[1]
@@ -125,7 +132,11 @@ class VLLMEngine:
         self._waiting: deque[_Run] = deque()
         self._running: dict[str, Callable[[Any], None]] = {}
         self._done: dict[int, Completion] = {}
-        self._check_soft_tokens(config.model_type)
+        try:
+            self._check_soft_tokens(config.model_type)
+        except BaseException:
+            self.close()
+            raise
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
@@ -217,19 +228,19 @@ class VLLMEngine:
             raise
 
     def _send(self, run: _Run) -> None:
-        """Ask vLLM for the rest of ``run``; or, where it cannot draw the next token, for that one's odds."""
+        """Ask vLLM for the rest of ``run``; or, where it draws otherwise, for the next token's odds."""
         request, written = run.job.request, len(run.ids)
         temperature, top_k, top_p = drawn = settings(request.sampling, written)
-        if temperature > HOTTEST or drawn != settings(request.sampling, written + 1):
+        alone = drawn != settings(request.sampling, written + 1)
+        # Before min_tokens vLLM bars the tokenizer's end token too, which need not be one of the model's.
+        if alone or temperature > HOTTEST or written < request.min_new_tokens:
             likeliest = top_k or (-1 if temperature else 1)
             odds = likeliest if likeliest < 0 else min(likeliest + len(self.eos_ids), len(self._table))
             params = self._params(max_tokens=1, temperature=0.0, logprobs=odds)
             receive = self._draw
         else:
-            left = run.job.max_new_tokens - written
             params = self._params(
-                max_tokens=left,
-                min_tokens=min(left, max(0, request.min_new_tokens - written)),
+                max_tokens=run.job.max_new_tokens - written,
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,

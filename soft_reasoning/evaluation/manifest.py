@@ -115,6 +115,6 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "revision": getattr(config, "_commit_hash", None),
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
-        "device": None if parameter is None else str(parameter.device),
+        "device": None if parameter is None else str(getattr(engine, "device", parameter.device)),
         "flops": rates(model),
     }

@@ -1,0 +1,206 @@
+"""vLLM against the other engine, and against itself bare: python experiments/bench_vllm.py [--problems 200]
+
+Runs where vLLM is installed. On the bundled model in float32, Soft Reasoning with its defaults:
+
+- All that a whole run asks of the Hugging Face engine is asked of vLLM in one call: the same tokens? For
+  every placement with one and five soft tokens, and with sigma = 0 against the model's greedy continuation.
+- The whole run on vLLM: the same texts, answers and cached prompts? And how long, against a bare engine that
+  is given the same requests in one call? Seconds of the processor, as a busy machine does not change them
+  much, and by the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from vllm import LLM, SamplingParams
+
+from soft_reasoning.analysis.tables import Table
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
+from soft_reasoning.scheduler import Clock, drive
+from soft_reasoning.types import Completion, Request
+
+PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]
+COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
+
+
+class Recorder:
+    """An engine that remembers what was asked of it and, by the wish, what it answered."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.wishes: list[list[Request]] = []
+        self.tickets: list[list[int]] = []
+        self.answers: dict[int, Completion] = {}
+        self.prompts: list[tuple[int, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def next_token_logits(self, prompts: Sequence[tuple[int, ...]], ids: Any = None) -> torch.Tensor:
+        self.prompts += prompts
+        return self._engine.next_token_logits(prompts, ids)
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for wish in self.wishes for request in wish]
+
+    @property
+    def completions(self) -> list[Completion]:
+        return [self.answers[ticket] for wish in self.tickets for ticket in wish]
+
+
+class Ticks(Recorder):
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        done = self._engine.generate(requests)
+        self.wishes.append(list(requests))
+        self.tickets.append([len(self.answers) + i for i in range(len(done))])
+        self.answers.update(zip(self.tickets[-1], done, strict=True))
+        return done
+
+
+class Streams(Recorder):
+    def submit(self, requests: Sequence[Request]) -> list[int]:
+        self.wishes.append(list(requests))
+        self.tickets.append(self._engine.submit(requests))
+        return self.tickets[-1]
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        done = self._engine.collect()
+        self.answers.update(done)
+        return done
+
+
+def solve(
+    engine: Any, problems: Sequence[Any], *overrides: str, clock: Clock | None = None
+) -> dict[str, Any]:
+    config = compose_config(overrides)
+    driven = drive(problems, build_method(config), build_context(config, engine), clock=clock)
+    return {problem.id: result for problem, result in driven}
+
+
+def compared(ours: Sequence[Completion], theirs: Sequence[Completion]) -> tuple[str, str, str]:
+    """How many pairs there are, how many have the same tokens, and how far apart those are."""
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.token_ids == b.token_ids]
+    apart = max(abs(x - y) for a, b in pairs for x, y in zip(a.logprobs, b.logprobs, strict=True))
+    return f"{len(ours):,}", f"{len(pairs):,}", f"{apart:.0e}"
+
+
+def agreement(ours: VLLMEngine, theirs: Any, problems: Sequence[Any]) -> list[tuple[str, ...]]:
+    rows = []
+    for place, scope in PLACES:
+        recorder = Ticks(theirs)
+        solve(recorder, problems, f"method.placement={place}", f"method.scope={scope}")
+        row = compared(ours.generate(recorder.requests), recorder.completions)
+        rows.append((f"whole run, {place}, m = {scope}", *row))
+        print(rows[-1], flush=True)
+    prompts = build_context(compose_config(), theirs).prompts
+    ids, stop = [prompts.solve(problem).ids for problem in problems], prompts.stop
+    for scope in (1, 5):
+        whole = theirs.generate(
+            [Request(p, max_new_tokens=300, min_new_tokens=scope, stop=stop) for p in ids]
+        )
+        soft = [ours.embed(done.token_ids[:scope]) for done in whole]
+        made = ours.generate(
+            [Request(p, x, max_new_tokens=300 - scope, stop=stop) for p, x in zip(ids, soft, strict=True)]
+        )
+        rest = [
+            Completion(d.token_ids[scope:], d.logprobs[scope:], d.text, d.finish_reason, d.prompt_tokens)
+            for d in whole
+        ]
+        rows.append((f"sigma = 0, last, m = {scope}", *compared(made, rest)))
+        print(rows[-1], flush=True)
+    return rows
+
+
+def prompt_of(engine: VLLMEngine, request: Request) -> dict[str, Any]:
+    """As vLLM takes it: ids alone, or with the rows of the soft tokens."""
+    ids = list(request.prompt_ids)
+    if request.soft is None:
+        return {"prompt_token_ids": ids}
+    at, count = len(ids) if request.position is None else request.position, len(request.soft)
+    rows = torch.zeros(len(ids) + count, engine.hidden_size)
+    rows[at : at + count] = request.soft
+    return {
+        "prompt_embeds": rows,
+        "prompt_token_ids": [*ids[:at], *[0] * count, *ids[at:]],
+        "prompt_is_token_ids": [not at <= i < at + count for i in range(len(rows))],
+    }
+
+
+def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
+    """All that ``asked`` remembers, for one call of vLLM's own ``generate``, on an engine like ``engine``."""
+    common = {"temperature": 0.0, "ignore_eos": True, "stop_token_ids": sorted(engine.eos_ids)}
+    prompts = [{"prompt_token_ids": list(prompt)} for prompt in asked.prompts]
+    params = [SamplingParams(max_tokens=1, logprobs=-1, flat_logprobs=True, **common)] * len(prompts)
+    for request in asked.requests:
+        prompts.append(prompt_of(engine, request))
+        room = min(request.max_new_tokens, engine.context_length - len(prompts[-1]["prompt_token_ids"]))
+        own = SamplingParams(
+            max_tokens=room, stop=list(request.stop), logprobs=0, flat_logprobs=True, **common
+        )
+        params.append(own)
+    engine.close()
+    llm = LLM(
+        str(DEMO_FOLDER), dtype="float32", enable_prompt_embeds=True, enable_prefix_caching=True,
+        max_logprobs=-1, generation_config="vllm", **CPU_OPTIONS,
+    )  # fmt: skip
+    llm.generate(prompts[:8], params[:8], use_tqdm=False)  # warm up
+    llm.reset_prefix_cache()
+    return lambda: llm.generate(prompts, params, use_tqdm=False)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = work()
+    return time.process_time() - cpu, time.perf_counter() - wall, result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", type=int, default=200)
+    problems = demo_dataset("test", name="demo", limit=parser.parse_args().problems).problems(0)
+    ours, theirs = build_engine(compose_config(["engine=vllm"])), build_engine(compose_config())
+    print(Table(COLUMNS, agreement(ours, theirs, problems)).markdown(), "\n", flush=True)
+
+    expected = solve(theirs, problems)
+    ours._engine.reset_prefix_cache()
+    asked, clock = Streams(ours), Clock()
+    cpu, wall, results = timed(lambda: solve(asked, problems, clock=clock))
+    texts = [
+        [c.text for c in results[p.id].candidates] == [c.text for c in expected[p.id].candidates]
+        for p in problems
+    ]
+    answers = [results[p.id].answer == expected[p.id].answer for p in problems]
+    print(
+        f"whole runs: the same texts for {sum(texts)} of {len(problems)} problems, answers for {sum(answers)}"
+    )
+    rounds = [
+        [asked.answers[ticket] for ticket in tickets]
+        for wish, tickets in zip(asked.wishes, asked.tickets, strict=True)
+        if wish and wish[0].soft is not None
+    ]
+    for name, some in (("first", [r[0] for r in rounds]), ("others", [c for r in rounds for c in r[1:]])):
+        share = sum(c.cached_tokens for c in some) / sum(c.prompt_tokens for c in some)
+        found = sum(c.cached_tokens > 0 for c in some)
+        print(f"cached prompts of a round's {name}: {found:,} of {len(some):,}, {share:.0%} of their tokens")
+    least_cpu, least_wall, _ = timed(bare(asked, ours))
+    kinds = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in clock.seconds.items())
+    rows = [
+        ("whole run", f"{cpu:.1f}", f"{wall:.1f}"),
+        ("bare engine, one call", f"{least_cpu:.1f}", f"{least_wall:.1f}"),
+        ("ratio", f"{cpu / least_cpu:.2f}", f"{wall / least_wall:.2f}"),
+    ]
+    print(Table((f"{len(problems)} problems", "processor s", "clock s"), rows).markdown(), f"\n\n({kinds})")
+
+
+if __name__ == "__main__":
+    main()
