@@ -19,7 +19,6 @@ from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Problem
 
-
 WEIGHTS = (0.0, 1.0, 2.0, 5.0)
 
 
