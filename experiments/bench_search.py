@@ -1,7 +1,8 @@
 """Search rules on black boxes of known truth: success by round, coverage, regret, against random search.
 
-    python experiments/bench_search.py             # presets, acquisitions x batch rules, single changes
-    python experiments/bench_search.py --quick     # the presets and the controls alone
+    python experiments/bench_search.py                   # presets x acquisitions x batch rules, changes
+    python experiments/bench_search.py --grid            # the presets and the controls alone
+    python experiments/bench_search.py --grid default    # every rule for one preset
 
 The boxes (SPEC 16) take u in R^d, d that of the preset (50, or 10 in the informed subspace), and look like
 ours to the optimiser: five points u ~ N(0, I), then three rounds of five; reward = a verifier's bit, wrong
@@ -22,7 +23,7 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,24 +148,23 @@ def rule(name: str, *overrides: str) -> Rule:
     return Rule(name, instantiate(config.search.optimiser), config.embedding.dim)
 
 
-def rules(quick: bool) -> Iterator[Rule]:
-    """The controls, the presets, then for each preset every acquisition x batch rule, then single changes."""
+def rules(grid: Sequence[str]) -> Iterator[Rule]:
+    """The controls, the presets, then for each preset of ``grid`` every acquisition x batch rule, then single
+    changes of the default where it is among them."""
     dims = [rule("", f"preset={preset}").d for preset in PRESETS]
     for d in sorted(set(dims), reverse=True):
         yield Rule(f"random, d = {d}", RandomOptimiser(), d)
         yield Rule(f"sobol, d = {d}", SobolOptimiser(), d)
     for preset in PRESETS:
         yield rule(preset, f"preset={preset}")
-    if quick:
-        return
-    for preset in PRESETS:
+    for preset in grid:
         for name, acquisition in ACQUISITIONS.items():
             for batch in (
                 ("top_k", "fantasy") if name != "thompson" else ("top_k",)
             ):  # its draws differ already
                 yield rule(f"{preset}, {name}, {batch}", f"preset={preset}", *acquisition, *BATCHES[batch])
         yield rule(f"{preset}, q_log_ei", f"preset={preset}", *BATCHES["q_log_ei"])
-    for change in CHANGES:
+    for change in CHANGES if "default" in grid else ():
         yield rule(f"default, {change}", change)
 
 
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="sets of problems, pooled")
     parser.add_argument("--first-seed", type=int, default=10, help="the default was chosen on 0, 1 and 2")
     parser.add_argument("--boxes", nargs="+", choices=BOXES, default=list(BOXES), metavar="BOX")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--grid", nargs="*", choices=PRESETS, default=PRESETS, metavar="PRESET")
     parser.add_argument("--out", type=Path, help="write the table here as well")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -210,7 +210,7 @@ def main() -> None:
     print("\n".join(lines), flush=True)
     control: dict[tuple[str, int], Tensor] = {}
     worlds: dict[tuple[str, int, int], object] = {}
-    for rule in rules(args.quick):
+    for rule in rules(args.grid):
         start, cells = time.process_time(), []
         for title in args.boxes:
             histories = []
