@@ -114,9 +114,8 @@ class _Runner:
         self._rows = [row + (token,) for row, token in zip(self._rows, tokens.tolist(), strict=True)]
         return self._logits()
 
-    def keep(self, rows: Sequence[int]) -> list[int]:
+    def keep(self, rows: Sequence[int], filling: int) -> None:
         self._rows = [self._rows[r] for r in rows]
-        return list(rows)
 
     def _logits(self) -> Tensor:
         return torch.stack([self._model.logits(row) for row in self._rows])
