@@ -95,16 +95,6 @@ class HuggingFaceEngine:
         self._norms: Tensor | None = None
         self.embedding_rms = self._rms()
 
-    @property
-    def peak_bytes(self) -> dict[str, int]:
-        """Most bytes held so far: by ``kv``, all keys and values at once, and on a GPU by ``activations``,
-        whatever else than these and the weights; on the CPU, where nobody counts them, that is left out."""
-        peak = {"kv": self._runner.peak_kv_bytes}
-        if self._calls.device.type == "cuda":
-            most = torch.cuda.max_memory_allocated(self._calls.device)
-            peak["activations"] = max(0, most - self._loaded_bytes - peak["kv"])
-        return peak
-
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
@@ -161,13 +151,12 @@ class HuggingFaceEngine:
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """Most bytes held so far: ``kv`` for keys and values (unknown where the model keeps them itself), and
-        on a GPU ``activations`` for all else but the weights, as PyTorch's allocator counts it."""
-        kv = getattr(self._runner, "peak_kv_bytes", None)
-        peaks = {} if kv is None else {"kv": kv}
-        if kv is not None and self._calls.device.type == "cuda":
+        """Most bytes held so far: ``kv`` for all keys and values at once, and on a GPU ``activations`` for all
+        else but the weights, as PyTorch's allocator counts it (on the CPU nobody does)."""
+        peaks = {"kv": self._runner.peak_kv_bytes}
+        if self._calls.device.type == "cuda":
             held = torch.cuda.max_memory_allocated(self._calls.device)
-            peaks["activations"] = max(0, held - kv - self.model.get_memory_footprint())
+            peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
 
     def close(self) -> None:

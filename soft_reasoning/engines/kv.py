@@ -193,16 +193,16 @@ class OwnKeys:
             buffer.view(-1, new.shape[2]).index_copy_(0, self._targets[heads], new.flatten(0, 1))
 
     def _room(self, buffers: list[Tensor], layer: int, like: Tensor) -> Tensor:
-        if layer == len(buffers):
-            buffers.append(self._buffer(like))
-        elif buffers[layer].shape[2] < self.capacity:
-            grown = self._buffer(like)
-            grown[:, :, : buffers[layer].shape[2]] = buffers[layer]
-            buffers[layer] = grown
+        have = buffers[layer].shape[2] if layer < len(buffers) else 0
+        if have < self.capacity:
+            grown = like.new_empty(len(self.counts), like.shape[1], self.capacity, like.shape[3])
+            grown[:, :, have:] = 0
+            if have:
+                grown[:, :, :have] = buffers[layer]
+                buffers[layer] = grown
+            else:
+                buffers.append(grown)
         return buffers[layer]
-
-    def _buffer(self, like: Tensor) -> Tensor:
-        return like.new_zeros(len(self.counts), like.shape[1], self.capacity, like.shape[3])
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with ``rows`` only; as in ``decode.packed``, row i is the old i or one beyond the new."""
