@@ -151,8 +151,8 @@ class HuggingFaceEngine:
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """Most bytes held so far: ``kv`` for all keys and values at once, and on a GPU ``activations`` for all
-        else but the weights, as PyTorch's allocator counts it (on the CPU nobody does)."""
+        """Most bytes held so far: ``kv`` for all keys and values at once, and on a GPU ``activations`` for
+        all else but the weights, as PyTorch's allocator counts it (on the CPU nobody does)."""
         peaks = {"kv": self._runner.peak_kv_bytes}
         if self._calls.device.type == "cuda":
             held = torch.cuda.max_memory_allocated(self._calls.device)

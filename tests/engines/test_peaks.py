@@ -22,5 +22,8 @@ def test_keys_and_values_are_those_of_all_rows_and_little_more():
     assert engine.peak_bytes == {"kv": peak}  # on the CPU nobody counts activations
 
 
-def test_a_model_that_keeps_its_own_cache_does_not_say():
-    assert HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer()).peak_bytes == {}
+def test_a_model_that_keeps_its_own_cache():
+    engine = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
+    engine.generate([Request((5,) * LENGTH, max_new_tokens=NEW, min_new_tokens=NEW)] * 8)
+    width = 2 * 4 * BASE["num_hidden_layers"] * BASE["hidden_size"]
+    assert engine.peak_bytes == {"kv": 8 * (LENGTH + NEW - 1) * width}
