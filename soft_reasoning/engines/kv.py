@@ -77,9 +77,9 @@ class Part:
     """A block as some rows read it: ``groups[r]`` is the prefix of row r, or -1 for none.
 
     The rows of one prefix are the queries of one matrix product: ``take`` arranges the rows' queries by
-    prefix, ``back`` undoes it, ``width`` is the largest number of rows a prefix has, ``absent``
-    (R, 1, 1, 1) marks rows without a prefix (``None`` where there are none). ``filling`` rows follow, whose
-    results do not matter; they get another row's.
+    prefix, ``back`` undoes it, ``width`` is the largest number of rows a prefix has, ``absent`` marks rows
+    without a prefix (``None`` where there are none). ``filling`` rows follow, whose results do not matter;
+    they get another row's.
     """
 
     def __init__(self, block: Block, groups: Sequence[int], filling: int, device: torch.device) -> None:
@@ -101,26 +101,36 @@ class Part:
         self._places = torch.tensor(places, device=device)
         self._slots = torch.tensor([m + [0] * (self.width - len(m)) for m in members], device=device)
         absent = torch.tensor([g < 0 for g in groups] + [False] * filling, device=device)
-        self.absent = absent.view(-1, 1, 1, 1) if len(used) < len(groups) else None
-        self._indices: dict[int, tuple[Tensor, Tensor]] = {}
+        self._absent = absent.view(-1, 1, 1) if len(used) < len(groups) else None
+        self._indices: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
+        self._keys: dict[int, Tensor] = {}
+        self._values: dict[int, Tensor] = {}
         self._bias: Tensor | None = None
 
     def keys(self, layer: int) -> Tensor:
         """(S * heads, width, L)."""
-        return self.block.keys[layer][self.first : self.end, :, :, : self.room].flatten(0, 1)
+        if layer not in self._keys:
+            keys = self.block.keys[layer][self.first : self.end, :, :, : self.room]
+            self._keys[layer] = keys.flatten(0, 1)
+        return self._keys[layer]
 
     def values(self, layer: int) -> Tensor:
         """(S * heads, L, width)."""
-        return self.block.values[layer][self.first : self.end, :, : self.room].flatten(0, 1)
+        if layer not in self._values:
+            values = self.block.values[layer][self.first : self.end, :, : self.room]
+            self._values[layer] = values.flatten(0, 1)
+        return self._values[layer]
 
-    def indices(self, heads: int) -> tuple[Tensor, Tensor]:
-        """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), and ``back`` (R * heads,)."""
+    def indices(self, heads: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), ``back`` (R * heads,) and ``absent``
+        (R * heads, 1, 1)."""
         if heads not in self._indices:
             head = torch.arange(heads, device=self.device)
             take = self._slots.unsqueeze(1) * heads + head.view(1, -1, 1)
             group, place = self._places // self.width, self._places % self.width
             back = (group.view(-1, 1) * heads + head) * self.width + place.view(-1, 1)
-            self._indices[heads] = take.flatten(), back.flatten()
+            absent = None if self._absent is None else self._absent.repeat_interleave(heads, 0)
+            self._indices[heads] = take.flatten(), back.flatten(), absent
         return self._indices[heads]
 
     def bias(self, window: int | None, positions: Tensor, repeat: int) -> Tensor | None:

@@ -34,9 +34,8 @@ class Bucket:
         return slice(self.first, self.first + self.rows * self.steps)
 
     def split(self, packed: Tensor) -> Tensor:
-        """(rows, heads, steps, width) of ``packed`` (1, heads, tokens, width)."""
-        own = packed[0, :, self.tokens]
-        return own.view(own.shape[0], self.rows, self.steps, -1).transpose(0, 1)
+        """(rows, heads, steps, width) of ``packed`` (tokens, heads, width)."""
+        return packed[self.tokens].unflatten(0, (self.rows, self.steps)).transpose(1, 2)
 
     def part_bias(self, part: int, window: int | None, repeat: int) -> Tensor | None:
         """``Part.bias`` of ``parts[part]``, made once a pass."""
@@ -52,24 +51,41 @@ class Kept(Protocol):
     def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None: ...
 
 
-class Prefill(Cache):
+class Pass(Cache):
+    """What a model's layers hand their keys and values to, and :func:`attend` then reads."""
+
+    buckets: list[Bucket]
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self._biases: dict[Any, Tensor | None] = {}
+
+    def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Take the packed tokens' ``k`` (N, heads, d) and ``v`` (N, heads, dv)."""
+        raise NotImplementedError
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
+        """As transformers calls it, with (1, heads, N, d); what attention reads stays here."""
+        self.keep(layer_idx, key_states[0].transpose(0, 1), value_states[0].transpose(0, 1))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0
+
+
+class Prefill(Pass):
     """Rows of several tokens, each seeing its own earlier ones and its shared parts.
 
     ``targets[i]`` (rows,) says which rows of ``kept`` those of ``buckets[i]`` are.
     """
 
     def __init__(self, buckets: Sequence[Bucket], targets: Sequence[Tensor], kept: Kept) -> None:
-        super().__init__(layers=[])
+        super().__init__()
         self.buckets, self._targets, self._kept = list(buckets), list(targets), kept
-        self._biases: dict[Any, Tensor] = {}
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
+    def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
         for bucket, which in zip(self.buckets, self._targets, strict=True):
-            self._kept.store(layer_idx, which, bucket.split(key_states), bucket.split(value_states))
-        return key_states, value_states
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0
+            self._kept.store(layer, which, bucket.split(k), bucket.split(v))
 
     def own_bias(self, bucket: Bucket, first: int, end: int, window: int | None, repeat: int) -> Tensor:
         """(1, 1, repeat * (end - first), end): causal, for queries ``first`` to ``end`` of a row."""
@@ -82,21 +98,15 @@ class Prefill(Cache):
         return self._biases[key]
 
 
-class Step(Cache):
+class Step(Pass):
     """One token of every row, behind the keys that it has in ``own_keys``."""
 
     def __init__(self, bucket: Bucket, own_keys: OwnKeys) -> None:
-        super().__init__(layers=[])
+        super().__init__()
         self.buckets, self._own = [bucket], own_keys
-        self._end = own_keys.capacity
-        self._biases: dict[Any, Tensor | None] = {}
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
-        self._own.append(layer_idx, key_states[0].transpose(0, 1), value_states[0].transpose(0, 1))
-        return key_states, value_states
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0
+    def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
+        self._own.append(layer, k, v)
 
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values (R, heads, L, width) so far, L a multiple of ``TILE``."""
@@ -109,11 +119,11 @@ class Step(Cache):
         return self._biases[window]
 
     def _bias(self, window: int | None, device: torch.device) -> Tensor | None:
-        counts = self._own.counts
+        counts, end = self._own.counts, self._own.capacity
         same = min(counts) == max(counts)
-        if same and window is None and counts[0] + 1 == self._end:
+        if same and window is None and counts[0] + 1 == end:
             return None
         last = torch.tensor(counts[:1] if same else counts, device=device)
-        back = last.view(-1, 1, 1, 1) - torch.arange(self._end, device=device)
+        back = last.view(-1, 1, 1, 1) - torch.arange(end, device=device)
         seen = (back >= 0) if window is None else (back >= 0) & (back < window)
         return torch.where(seen, 0.0, MASKED)

@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface
 
 from soft_reasoning.engines.kv import MASKED, Part, round_up
-from soft_reasoning.engines.passes import Bucket, Prefill, Step
+from soft_reasoning.engines.passes import Bucket, Pass, Step
 
 NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
@@ -33,11 +33,11 @@ KEY_BLOCK = 192
 QUERIES = {"cpu": (64, 256), "cuda": (1024, 4096)}
 """Queries at a time, among a row's own tokens and over a shared block: their scores fit a cache or memory."""
 
-_ACTIVE: ContextVar[Prefill | Step] = ContextVar("active pass")
+_ACTIVE: ContextVar[Pass] = ContextVar("active pass")
 
 
 @contextmanager
-def active(config: Any, now: Prefill | Step) -> Iterator[None]:
+def active(config: Any, now: Pass) -> Iterator[None]:
     """Let the model of ``config`` attend as the pass ``now`` says, inside the block."""
     before = config._attn_implementation
     token = _ACTIVE.set(now)
@@ -66,69 +66,79 @@ def tree_attention(
     """
     if attention_mask is not None:
         raise NotImplementedError("the model brings an attention mask of its own")
-    now, heads = _ACTIVE.get(), key.shape[1]
     query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    done = []
-    for bucket in now.buckets:
-        window = _window(module, kwargs, bucket)
-        q = bucket.split(query)  # (B, Hq, T, d)
-        repeat = q.shape[1] // heads
-        q = q.reshape(bucket.rows, heads, repeat * bucket.steps, -1)
-        if isinstance(now, Step):
-            keys, values = now.own(module.layer_idx)
-            out, lse = _attend_own(q, keys, values, now.own_bias(bucket, window), softcap)
-        else:
-            keys, values = bucket.split(key), bucket.split(value)
-            out, lse = _attend_causally(q, keys, values, partial(now.own_bias, bucket), window, softcap)
-        for i, part in enumerate(bucket.parts):
-            bias = bucket.part_bias(i, window, repeat)
-            other, other_lse = _attend_part(q, part, module.layer_idx, bias, softcap)
-            out = torch.lerp(out, other, torch.sigmoid(other_lse - lse).to(out.dtype))
-            if i + 1 < len(bucket.parts) or s_aux is not None:
-                lse = torch.logaddexp(lse, other_lse)
-        if s_aux is not None:  # an attention sink is a part that adds weight and no value
-            sink = s_aux.float().view(1, heads, -1, 1).repeat_interleave(bucket.steps, dim=2)
-            out = out * torch.sigmoid(lse - sink).to(out.dtype)
-        out = out.view(bucket.rows, query.shape[1], bucket.steps, -1).transpose(1, 2)
-        done.append(out.reshape(bucket.rows * bucket.steps, query.shape[1], -1))
-    filling = query.shape[2] - sum(len(out) for out in done)
-    if filling:
-        done.append(done[0].new_zeros(filling, *done[0].shape[1:]))
-    return (torch.cat(done) if len(done) > 1 else done[0]).unsqueeze(0), None
-
-
-def _window(module: Any, kwargs: dict[str, Any], bucket: Bucket) -> int | None:
-    """The layer's sliding window, or None where it has none or the rows are too short to feel it."""
+    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
     window = kwargs.get("sliding_window")
     kinds = getattr(module.config, "layer_types", None)
     if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
         window = module.config.sliding_window
-    return window if window is not None and bucket.longest > window else None
+    now = _ACTIVE.get()
+    out = attend(now, module.layer_idx, query, key, value, window=window, softcap=softcap, sinks=s_aux)
+    return out.unsqueeze(0), None
 
 
-def _attend_own(
-    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None
-) -> tuple[Tensor, Tensor]:
-    """Output (B, H, M, dv) and log-sum-exp (B, H, M, 1) of ``q`` (B, H, M, d) over ``keys`` (B, H, L, d)."""
-    rows, heads, m, _ = q.shape
-    keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-    out, lse = _attend(q.flatten(0, 1), keys, values, bias, heads, softcap)
-    return out.view(rows, heads, m, -1), lse.view(rows, heads, m, 1)
+def attend(
+    now: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None,
+    softcap: float | None = None, sinks: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Attention of the pass's tokens ``q`` (N, Hq, d), scaled already; (N, Hq, dv).
+
+    ``k`` (N, Hkv, d) and ``v`` (N, Hkv, dv) are their own, which the pass was given before. ``window``: how
+    many positions back a token sees; ``sinks`` (Hq,): logits that take weight and add no value.
+    """
+    heads, done = k.shape[1], []
+    for bucket in now.buckets:
+        felt = window if window is not None and bucket.longest > window else None
+        done.append(_attend_bucket(now, bucket, layer, q, k, v, heads, felt, softcap, sinks))
+    filling = len(q) - sum(len(out) for out in done)
+    if filling:
+        done.append(done[0].new_zeros(filling, *done[0].shape[1:]))
+    return torch.cat(done) if len(done) > 1 else done[0]
+
+
+def _attend_bucket(
+    now: Pass, bucket: Bucket, layer: int, q: Tensor, k: Tensor, v: Tensor, heads: int, window: int | None,
+    softcap: float | None, sinks: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """(rows * steps, Hq, dv): a bucket's own keys and shared parts, merged.
+
+    Inside, G = rows * heads and M = repeat * steps, where ``repeat`` query heads share a key head.
+    """
+    rows, steps, repeat = bucket.rows, bucket.steps, q.shape[1] // heads
+    if isinstance(now, Step):
+        q = q.reshape(rows * heads, repeat, -1)
+        keys, values = now.own(layer)
+        bias = now.own_bias(bucket, window)
+        out, lse = _attend(q, keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1), bias, heads, softcap)
+    else:
+        q, k, v = (bucket.split(x).reshape(rows * heads, -1, x.shape[-1]) for x in (q, k, v))
+        out, lse = _attend_causally(q, k, v, partial(now.own_bias, bucket), heads, window, softcap)
+    for i, part in enumerate(bucket.parts):
+        other, other_lse = _attend_part(q, part, layer, bucket.part_bias(i, window, repeat), heads, softcap)
+        share = torch.sigmoid(other_lse - lse)
+        if i + 1 < len(bucket.parts) or sinks is not None:
+            lse = torch.logaddexp(lse, other_lse)
+        out = torch.lerp(out, other, share.to(out.dtype))
+    if sinks is not None:  # a part that adds weight and no value
+        sink = sinks.float().view(heads, repeat, 1).repeat_interleave(steps, dim=1).repeat(rows, 1, 1)
+        out = out * torch.sigmoid(lse - sink).to(out.dtype)
+    if steps == 1:
+        return out.reshape(rows, heads * repeat, -1)
+    out = out.reshape(rows, heads * repeat, steps, -1).transpose(1, 2)
+    return out.reshape(rows * steps, heads * repeat, -1)
 
 
 def _attend_causally(
-    q: Tensor, keys: Tensor, values: Tensor, bias: Callable[..., Tensor], window: int | None,
+    q: Tensor, k: Tensor, v: Tensor, bias: Callable[..., Tensor], heads: int, window: int | None,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """As :func:`_attend_own`, for rows of T tokens (L = T, M = repeat * T) that see their earlier ones.
+    """Output (G, M, dv) and log-sum-exp (G, M, 1) of ``q`` (G, M, d) over a row's earlier tokens (G, T, d).
 
     In blocks of queries: less than half as much to compute, and scores that fit the CPU's cache.
     """
-    rows, heads, m, width = q.shape
-    steps = keys.shape[2]
-    repeat, lone = m // steps, rows * heads == 1
-    q = q.reshape(rows * heads, repeat, steps, width)
-    keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+    lone, steps = len(q) == 1, k.shape[1]
+    repeat = q.shape[1] // steps
+    q, keys = q.reshape(len(q), repeat, steps, -1), k.transpose(1, 2)
     block = QUERIES.get(q.device.type, QUERIES["cuda"])[0]
     done = []
     for first in range(0, steps, block):
@@ -137,33 +147,38 @@ def _attend_causally(
         tall = some.shape[1]
         if lone:
             some, hidden = _fill(some, hidden)
-        parts = _attend(some, keys[:, :, :end], values[:, :end], hidden, heads, softcap, whole=True)
-        done.append([x[:, :tall].view(rows * heads, repeat, end - first, -1) for x in parts])
+        parts = _attend(some, keys[:, :, :end], v[:, :end], hidden, heads, softcap, whole=True)
+        done.append([x[:, :tall].reshape(len(q), repeat, end - first, -1) for x in parts])
     out, lse = (torch.cat(parts, 2) if len(parts) > 1 else parts[0] for parts in zip(*done, strict=True))
-    return out.reshape(rows, heads, m, -1), lse.reshape(rows, heads, m, 1)
+    return out.flatten(1, 2), lse.flatten(1, 2)
 
 
 def _attend_part(
-    q: Tensor, part: Part, layer: int, bias: Tensor | None, softcap: float | None
+    q: Tensor, part: Part, layer: int, bias: Tensor | None, heads: int, softcap: float | None
 ) -> tuple[Tensor, Tensor]:
-    """As :func:`_attend_own`, for a block: the rows of one prefix are the queries of one matrix product."""
-    rows, heads, m, width = q.shape
-    take, back = part.indices(heads)
+    """As above, over a block: the rows (of R * heads in ``q``) of one prefix are one product's queries."""
+    groups, m, width = q.shape
+    take, back, absent = part.indices(heads)
     tall = part.width * m
-    grouped = q.reshape(rows * heads, m * width).index_select(0, take).view(-1, tall, width)
+    grouped = q.reshape(groups, m * width).index_select(0, take).reshape(-1, tall, width)
     if tall < MIN_ROWS or len(grouped) == 1:
         grouped, bias = _fill(grouped, bias)
     keys, values = part.keys(layer), part.values(layer)
-    done = []
     block = QUERIES.get(q.device.type, QUERIES["cuda"])[1]
-    for first in range(0, grouped.shape[1], block):
-        some = slice(first, first + block)
-        hidden = bias if bias is None or bias.shape[2] == 1 else bias[:, :, some]
-        done.append(_attend(grouped[:, some], keys, values, hidden, heads, softcap))
-    out, lse = (torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in zip(*done, strict=True))
-    out = out[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, -1)
-    lse = lse[:, :tall].reshape(len(take), -1).index_select(0, back).view(rows, heads, m, 1)
-    return out, lse if part.absent is None else lse.masked_fill(part.absent, MASKED)
+    if grouped.shape[1] <= block:
+        out, lse = _attend(grouped, keys, values, bias, heads, softcap)
+    else:
+        done = []
+        for first in range(0, grouped.shape[1], block):
+            some = slice(first, first + block)
+            hidden = bias if bias is None or bias.shape[2] == 1 else bias[:, :, some]
+            done.append(_attend(grouped[:, some], keys, values, hidden, heads, softcap))
+        out, lse = (torch.cat(parts, 1) for parts in zip(*done, strict=True))
+    if grouped.shape[1] > tall:
+        out, lse = out[:, :tall], lse[:, :tall]
+    out = out.reshape(len(take), -1).index_select(0, back).reshape(groups, m, -1)
+    lse = lse.reshape(len(take), -1).index_select(0, back).reshape(groups, m, 1)
+    return out, lse if absent is None else lse.masked_fill_(absent, MASKED)
 
 
 def _fill(q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -156,6 +156,6 @@ def test_filling_rows_read_nothing_and_change_nothing():
     block = Block([9, 9], [0, 0])
     block.store(0, torch.arange(2), torch.randn(2, 1, 9, 4), torch.randn(2, 1, 9, 4))
     part = Part(block, [0, 1, 1], 5, CPU)
-    assert part.width == 2 and part.absent is None
-    take, back = part.indices(1)
+    take, back, absent = part.indices(1)
+    assert part.width == 2 and absent is None
     assert take.tolist() == [0, 0, 1, 2] and back.tolist()[:3] == [0, 2, 3] and len(back) == 8
