@@ -37,7 +37,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
-    problems = demo_dataset("validation", name="demo", limit=64).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=24).problems(0)
     batch = solve(engine, problems, 64, f"embedding={embedding}")
     shuffled = list(problems)
     random.Random(0).shuffle(shuffled)
