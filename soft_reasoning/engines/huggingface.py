@@ -33,6 +33,8 @@ class HuggingFaceEngine:
     adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
     max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
         free when ``None``, and halved for good when memory runs out.
+    compile: ``auto`` or true records decode steps as CUDA graphs where the device allows (true asks for a
+        GPU); false launches every kernel.
 
     Example:
         >>> engine = HuggingFaceEngine("demo")
@@ -53,6 +55,7 @@ class HuggingFaceEngine:
         trust_remote_code: bool = False,
         adapter: str | None = None,
         max_batch_tokens: int | None = None,
+        compile: bool | str = "auto",
     ) -> None:
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model, tokenizer = loading.load(
@@ -66,26 +69,30 @@ class HuggingFaceEngine:
             trust_remote_code=trust_remote_code,
             adapter=adapter,
         )
-        self._set_up(model, tokenizer, max_batch_tokens)
+        self._set_up(model, tokenizer, max_batch_tokens, compile)
 
     @classmethod
     def from_loaded(
-        cls, model: Any, tokenizer: Any, *, max_batch_tokens: int | None = None
+        cls, model: Any, tokenizer: Any, *, max_batch_tokens: int | None = None, compile: bool | str = "auto"
     ) -> HuggingFaceEngine:
         """An engine over a model that is loaded already; it is used as it is, in its dtype and place."""
         engine = cls.__new__(cls)
         loading.refuse(model.config)
-        engine._set_up(model.eval(), tokenizer, max_batch_tokens)
+        engine._set_up(model.eval(), tokenizer, max_batch_tokens, compile)
         return engine
 
-    def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None) -> None:
+    def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None, compile: bool | str) -> None:
         if max_batch_tokens is not None and max_batch_tokens < 1:
             raise UserError(f"expected engine.max_batch_tokens >= 1 or null, got {max_batch_tokens}")
+        if compile not in ("auto", True, False):
+            raise UserError(f"expected engine.compile to be auto, true or false, got {compile!r}")
         self.model, self.tokenizer = model, tokenizer
         self._calls = ModelCalls(with_onednn(model))
         on_gpu = self._calls.device.type == "cuda"
         self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
-        self._runner = choose_runner(self._calls)
+        if compile is True and not on_gpu:
+            raise UserError("expected a GPU for engine.compile=true, found none; leave it at auto")
+        self._runner = choose_runner(self._calls, record=on_gpu and compile is not False)
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)
         self._vocabulary = self._calls.lookup.weight.shape[0]

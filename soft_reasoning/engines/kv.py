@@ -14,6 +14,8 @@ from torch import Tensor
 
 TILE = 32
 """Key counts are multiples of it, and on the CPU so are the tokens of a pass; see ``tree``."""
+GROWTH = {"cpu": TILE, "cuda": 2 * TILE}
+"""By how many keys a row's own buffer grows: read whole, it is best full, and growing takes a copy."""
 MASKED = -1e30
 """Finite, so that a part in which a row sees no key gives weight zero and not NaN."""
 
@@ -89,6 +91,9 @@ class Part:
         self.count = self.end - self.first
         self.lengths = block.lengths[self.first : self.end]
         self.room = round_up(max(self.lengths))
+        self._lengths = torch.tensor(self.lengths, device=device).view(-1, 1, 1, 1)
+        starts = block.starts[self.first : self.end]
+        self._starts = torch.tensor(starts, device=device).view(-1, 1, 1, 1)
         members: list[list[int]] = [[] for _ in range(self.count)]
         for row, group in enumerate(groups):
             if group >= 0:
@@ -143,15 +148,13 @@ class Part:
         if window is None and self._bias is not None:
             return self._bias
         j = torch.arange(self.room, device=self.device)
-        lengths = torch.tensor(self.lengths, device=self.device)
-        seen = (j < lengths.view(-1, 1)).view(self.count, 1, 1, -1)
+        seen = j < self._lengths
         if window is None:
             self._bias = torch.where(seen, 0.0, MASKED)
             return self._bias
-        starts = torch.tensor(self.block.starts[self.first : self.end], device=self.device)
         here = positions[self._slots].unsqueeze(2)  # (S, C, 1, T)
         here = here.expand(-1, -1, repeat, -1).reshape(self.count, 1, -1, 1)
-        return torch.where(seen & (here - starts.view(-1, 1, 1, 1) - j < window), 0.0, MASKED)
+        return torch.where(seen & (here - self._starts - j < window), 0.0, MASKED)
 
     def keep(self, rows: Sequence[int], filling: int) -> Part | None:
         """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once a quarter of
@@ -168,10 +171,9 @@ class Part:
 
 
 class OwnKeys:
-    """Buffers (R, heads, capacity, width) for the keys and values of R rows, grown by a tile when full.
+    """Buffers (R, heads, capacity, width) for the keys and values of R rows, grown when they are full.
 
-    So they are always read whole, which on the CPU is twice as fast as a part of each row. ``counts`` (R,):
-    how many keys each row has.
+    ``counts`` (R,): how many keys each row has.
     """
 
     def __init__(self, rows: int, device: torch.device) -> None:
@@ -179,28 +181,25 @@ class OwnKeys:
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
         self.capacity = 0
-        self._device = device
-        self._targets: dict[int, Tensor] = {}
+        self.device = device
 
-    def reserve(self, most: int) -> None:
-        """Make room for ``most`` keys a row."""
-        self._targets = {}
-        self.capacity = max(self.capacity, round_up(most))
+    def reserve(self, most: int) -> bool:
+        """Make room for ``most`` keys a row; whether there was too little."""
+        grows = most > self.capacity
+        if grows:
+            self.capacity = round_up(most, GROWTH.get(self.device.type, GROWTH["cuda"]))
+        return grows
 
     def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None:
         """Keep ``keys`` and ``values`` (B, heads, n, width) as the first of rows ``which`` (B,)."""
         for buffers, new in ((self.keys, keys), (self.values, values)):
             self._room(buffers, layer, new)[which, :, : new.shape[2]] = new
 
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Keep ``keys`` and ``values`` (R, heads, width) behind those that each row has."""
-        heads = keys.shape[1]
-        if heads not in self._targets:
-            counts = torch.tensor(self.counts, device=self._device).repeat_interleave(heads)
-            self._targets[heads] = torch.arange(len(counts), device=self._device) * self.capacity + counts
+    def append(self, layer: int, keys: Tensor, values: Tensor, places: Tensor) -> None:
+        """Keep ``keys`` and ``values`` (R, heads, width) at ``places`` (R * heads,) of the flat buffers."""
         for buffers, new in ((self.keys, keys), (self.values, values)):
             buffer = self._room(buffers, layer, new.unsqueeze(2))
-            buffer.view(-1, new.shape[2]).index_copy_(0, self._targets[heads], new.flatten(0, 1))
+            buffer.view(-1, new.shape[2]).index_copy_(0, places, new.flatten(0, 1))
 
     def _room(self, buffers: list[Tensor], layer: int, like: Tensor) -> Tensor:
         have = buffers[layer].shape[2] if layer < len(buffers) else 0
@@ -217,7 +216,7 @@ class OwnKeys:
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with ``rows`` only; as in ``decode.packed``, row i is the old i or one beyond the new."""
         moved = [(old, new) for new, old in enumerate(rows) if old != new]
-        source, target = torch.tensor(moved, dtype=torch.long, device=self._device).view(-1, 2).unbind(1)
+        source, target = torch.tensor(moved, dtype=torch.long, device=self.device).view(-1, 2).unbind(1)
         for buffers in (self.keys, self.values):
             for layer, buffer in enumerate(buffers):
                 buffer[target] = buffer[source]

@@ -44,6 +44,10 @@ class Bucket:
             self._biases[key] = self.parts[part].bias(window, self.positions, repeat)
         return self._biases[key]
 
+    def forget(self) -> None:
+        """The positions have changed."""
+        self._biases.clear()
+
 
 class Kept(Protocol):
     """Where a pass leaves keys and values: a ``Block`` or the rows' ``OwnKeys``."""
@@ -99,31 +103,51 @@ class Prefill(Pass):
 
 
 class Step(Pass):
-    """One token of every row, behind the keys that it has in ``own_keys``."""
+    """One token of every row, behind the keys that it has in ``own``; good until ``own`` is full.
 
-    def __init__(self, bucket: Bucket, own_keys: OwnKeys) -> None:
+    The rows' keys lie behind ``offsets`` (R,) positions; no position exceeds ``most``. What changes from
+    step to step is on the device and changes in place, so that a step can be recorded and replayed.
+    """
+
+    def __init__(self, own: OwnKeys, parts: Sequence[Part], offsets: Sequence[int], most: int) -> None:
         super().__init__()
-        self.buckets, self._own = [bucket], own_keys
+        self._own, self._most = own, most
+        starts = [min(offset + count, most) for offset, count in zip(offsets, own.counts, strict=True)]
+        self.positions = torch.tensor(starts, device=own.device)
+        same = min(own.counts) == max(own.counts)
+        last = torch.tensor(own.counts[:1] if same else own.counts, device=own.device)
+        self._last = last.view(-1, 1, 1, 1)
+        self._keys = torch.arange(own.capacity, device=own.device)
+        self._places: dict[int, Tensor] = {}
+        # Whether a sliding window is felt is asked once for all steps.
+        longest = min(max(starts) + own.capacity - max(own.counts), most + 1)
+        self.buckets = [Bucket(0, len(starts), 1, list(parts), self.positions.view(-1, 1), longest)]
+
+    def advance(self) -> None:
+        """Go on to the next token."""
+        self.positions.add_(1).clamp_(max=self._most)
+        self._last += 1
+        for places in self._places.values():
+            places += 1
+        self._biases.clear()
+        self.buckets[0].forget()
 
     def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
-        self._own.append(layer, k, v)
+        heads = k.shape[1]
+        if heads not in self._places:
+            counts = torch.tensor(self._own.counts, device=k.device).repeat_interleave(heads)
+            rows = torch.arange(len(counts), device=k.device)
+            self._places[heads] = rows * self._own.capacity + counts
+        self._own.append(layer, k, v, self._places[heads])
 
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values (R, heads, L, width) so far, L a multiple of ``TILE``."""
         return self._own.keys[layer], self._own.values[layer]
 
-    def own_bias(self, bucket: Bucket, window: int | None) -> Tensor | None:
-        """(R or 1, 1, 1, L): 0 for keys that may be seen, MASKED for the rest; None if all may be."""
+    def own_bias(self, window: int | None) -> Tensor:
+        """(R or 1, 1, 1, L): 0 for keys that may be seen, MASKED for the rest."""
         if window not in self._biases:
-            self._biases[window] = self._bias(window, bucket.positions.device)
+            back = self._last - self._keys
+            seen = (back >= 0) if window is None else (back >= 0) & (back < window)
+            self._biases[window] = torch.where(seen, 0.0, MASKED)
         return self._biases[window]
-
-    def _bias(self, window: int | None, device: torch.device) -> Tensor | None:
-        counts, end = self._own.counts, self._own.capacity
-        same = min(counts) == max(counts)
-        if same and window is None and counts[0] + 1 == end:
-            return None
-        last = torch.tensor(counts[:1] if same else counts, device=device)
-        back = last.view(-1, 1, 1, 1) - torch.arange(end, device=device)
-        seen = (back >= 0) if window is None else (back >= 0) & (back < window)
-        return torch.where(seen, 0.0, MASKED)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.lean import lean
 from soft_reasoning.engines.planning import LEAST_SHARED, Job
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
 from soft_reasoning.types import Request, UserError
@@ -19,8 +20,10 @@ KINDS = {"full_attention", "sliding_attention"}
 
 
 @torch.inference_mode()
-def choose_runner(calls: ModelCalls) -> TreeRunner | PlainRunner:
+def choose_runner(calls: ModelCalls, *, record: bool = False) -> TreeRunner | PlainRunner:
     """A :class:`TreeRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
+
+    ``record`` asks for decode steps replayed as CUDA graphs, where prefixes are shared.
 
     UserError for a model that gives other logits from embeddings than from the ids they belong to.
     """
@@ -37,13 +40,17 @@ def choose_runner(calls: ModelCalls) -> TreeRunner | PlainRunner:
         raise UserError(_refusal(calls, f"run from input embeddings, {problem}"))
     if not _may_share(calls.model):
         return plain
-    tree = TreeRunner(calls, prefill_tokens=PREFILL_TOKENS.get(calls.device.type, 16384))
-    problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
-    if problem:
-        log.info("%s shares no prefixes: %s", type(calls.model).__name__, problem)
-        return plain
-    tree.forget()
-    return tree
+    most = PREFILL_TOKENS.get(calls.device.type, 16384)
+    few = lean(calls.model)
+    for way in (None,) if few is None else (few, None):
+        tree = TreeRunner(calls, prefill_tokens=most, lean=way, record=record)
+        problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
+        tree.forget()
+        if not problem:
+            return tree
+        name = type(calls.model).__name__
+        log.info("%s %s: %s", name, "shares no prefixes" if way is None else "is not run leanly", problem)
+    return plain
 
 
 def _may_share(model: Any) -> bool:
@@ -53,9 +60,7 @@ def _may_share(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False)) and kinds <= KINDS
 
 
-def _differs(
-    runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int
-) -> str:
+def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int) -> str:
     """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way; empty if it does."""
     cut = len(ids) - 3
     soft = runner.calls.embed(ids[cut:-1]).float()

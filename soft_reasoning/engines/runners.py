@@ -7,6 +7,7 @@ feeds one token a row and gives the next logits; ``keep`` drops rows. The decode
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, OwnKeys, Part, join, round_up
-from soft_reasoning.engines.passes import Bucket, Prefill, Step
+from soft_reasoning.engines.lean import Lean
+from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
 from soft_reasoning.engines.planning import Job, packs
 from soft_reasoning.engines.tree import active
+
+log = logging.getLogger(__name__)
 
 ROWS = 8
 """On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
@@ -66,10 +71,15 @@ class ModelCalls:
 
 
 class TreeRunner:
-    """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`."""
+    """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`.
 
-    def __init__(self, calls: ModelCalls, *, prefill_tokens: int) -> None:
-        self.calls = calls
+    ``lean`` runs the layers instead of the model; ``record`` asks for steps replayed as CUDA graphs.
+    """
+
+    def __init__(
+        self, calls: ModelCalls, *, prefill_tokens: int, lean: Lean | None = None, record: bool = False
+    ) -> None:
+        self.calls, self.lean, self.record = calls, lean, record
         self.granularity = calls.rows
         self.prefill_tokens = prefill_tokens
         self.peak_kv_bytes = 0
@@ -78,10 +88,12 @@ class TreeRunner:
         self._own = OwnKeys(0, calls.device)
         self._offset: list[int] = []
         self._most = 0
+        self._changed()
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
         """Logits (R, V) of the rows, the first ``len(jobs)`` of which are the jobs (the rest fills up the
         batch), and how many prompt positions of each job were computed for another row or run."""
+        self._changed()
         jobs = list(jobs)
         cached = _cached_counts(jobs, set(self._shared))
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
@@ -101,7 +113,8 @@ class TreeRunner:
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed ``tokens`` (R,); logits (R, V) of the next."""
-        self._own.reserve(max(self._own.counts) + 1)
+        if self._own.reserve(max(self._own.counts) + 1):
+            self._changed()
         return self._step(self.calls.lookup(tokens.to(self.calls.device)))
 
     def keep(self, rows: Sequence[int], filling: int) -> None:
@@ -110,9 +123,11 @@ class TreeRunner:
         self._parts = [part for part in parts if part is not None]
         self._own.keep(rows)
         self._offset = [self._offset[r] for r in rows]
+        self._changed()
 
     def forget(self) -> None:
         """Drop what is kept between batches."""
+        self._changed()
         self._shared.clear()
         self._parts, self._own = [], OwnKeys(0, self.calls.device)
 
@@ -169,18 +184,40 @@ class TreeRunner:
             self._forward(Prefill(buckets, targets, kept), embeddings, positions, last=True)
 
     def _step(self, embeddings: Tensor) -> Tensor:
-        starts = [min(o + n, self._most) for o, n in zip(self._offset, self._own.counts, strict=True)]
-        positions = torch.tensor(starts, device=self.calls.device)
-        bucket = Bucket(0, len(starts), 1, self._parts, positions.view(-1, 1), max(starts) + 1)
-        logits = self._forward(Step(bucket, self._own), embeddings, positions)
+        if self._now is None:
+            self._now = Step(self._own, self._parts, self._offset, self._most)
+            logits = self._run(embeddings)
+        else:
+            # What was just run once for these shapes can be recorded, and replayed until they change.
+            logits = self._replay(embeddings) if self.record else self._run(embeddings)
         self._own.counts = [count + 1 for count in self._own.counts]
         self._count()
         return logits
 
-    def _forward(
-        self, now: Prefill | Step, embeddings: Tensor, positions: Tensor, *, last: bool = False
-    ) -> Tensor:
+    def _run(self, embeddings: Tensor) -> Tensor:
+        logits = self._forward(self._now, embeddings, self._now.positions)
+        self._now.advance()
+        return logits
+
+    def _replay(self, embeddings: Tensor) -> Tensor:
+        try:
+            self._recorded = self._recorded or Recorded(self._run, embeddings)
+        except RuntimeError as error:
+            log.warning("decode steps are not recorded as CUDA graphs: %s", error)
+            self.record = False
+            self._now = Step(self._own, self._parts, self._offset, self._most)
+            return self._run(embeddings)
+        return self._recorded(embeddings)
+
+    def _changed(self) -> None:
+        """Rows or room have changed."""
+        self._now: Step | None = None
+        self._recorded: Recorded | None = None
+
+    def _forward(self, now: Pass, embeddings: Tensor, positions: Tensor, *, last: bool = False) -> Tensor:
         """Logits (N or 1, V) of the packed ``embeddings`` (N, D)."""
+        if self.lean is not None:
+            return self.lean.logits(now, embeddings, positions, last=last)
         with active(self.calls.model.config, now):
             return self.calls.logits(
                 last=last, inputs_embeds=embeddings.unsqueeze(0), position_ids=positions.unsqueeze(0),

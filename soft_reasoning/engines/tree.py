@@ -108,7 +108,7 @@ def _attend_bucket(
     if isinstance(now, Step):
         q = q.reshape(rows * heads, repeat, -1)
         keys, values = now.own(layer)
-        bias = now.own_bias(bucket, window)
+        bias = now.own_bias(window)
         out, lse = _attend(q, keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1), bias, heads, softcap)
     else:
         q, k, v = (bucket.split(x).reshape(rows * heads, -1, x.shape[-1]) for x in (q, k, v))

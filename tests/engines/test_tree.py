@@ -87,7 +87,7 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options):
             Module, packed_q, packed_k, packed_v, None, sliding_window=window, s_aux=sinks, **options
         )
     buffers.counts = [own] * rows
-    now = Step(Bucket(0, rows, 1, parts, positions(own, 1), long), buffers)
+    now = Step(buffers, parts, offsets, 10**6)
     last_q, last_k, last_v = (
         torch.stack([row_of(x, r, own) for r in range(rows)], 1)[None] for x in (q, k, v)
     )
