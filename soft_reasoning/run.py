@@ -103,7 +103,8 @@ def main() -> None:
     if len(overrides) < len(sys.argv) - 1:  # Hydra wants the flag before the overrides
         sys.argv[1:] = ["--multirun", *overrides]
     os.environ.setdefault(
-        SWEEP_VARIABLE, ",".join(sorted(a for a in overrides if not a.startswith("fresh=")))
+        SWEEP_VARIABLE,
+        ",".join(sorted(a for a in overrides if not a.startswith(("fresh=", "launcher=", "ray.")))),
     )
     with one_line_errors():
         hydra_main()

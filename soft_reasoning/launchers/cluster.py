@@ -21,6 +21,8 @@ def connect(address: str) -> tuple[Any, bool]:
     open already is taken as it is. Raises UserError without Ray and where no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Else a paragraph on standard output for every worker that dies, which is said in one line anyway.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "A worker died or was killed")
     try:
         import ray
     except ImportError as error:
