@@ -60,6 +60,11 @@ class SoftReasoning:
         if self.scope < 1:
             raise UserError(f"method.scope: expected at least 1, got {self.scope}")
 
+    @property
+    def independent(self) -> bool:
+        """Whether the optimiser draws its points at random, as the control does."""
+        return getattr(self.optimiser, "independent", False)
+
     def solve(self, problem, context):
         began = time.monotonic()
         prompt = context.prompts.solve(problem)
@@ -97,6 +102,7 @@ class SoftReasoning:
             y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
             reason = self.stopping.reason(
                 [[c.reward for c in r] for r in rounds],
+                scores=verdict.scores,
                 tokens=sum(c.generated_tokens for c in seen),
                 seconds=time.monotonic() - began,
             )

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from soft_reasoning.search.checks import choice, real, whole
 
-RULES = ("improvement", "difference", "none")
+RULES = ("agreement", "improvement", "difference", "none")
 
 
 class Stopping:
     """Limits of one problem's search.
 
-    ``rounds`` counts proposals after the first round. ``improvement`` (the released rule, SPEC 15.14)
-    stops once a round's best minus the best before it is below ``threshold``; ``difference`` (the paper,
-    Setting the Convergence Threshold) once two successive rounds' best rewards differ by less.
+    ``rounds`` counts proposals after the first round. ``agreement`` stops once the verifier agrees with
+    more than half of a round's candidates; ``improvement`` (the released rule, SPEC 15.14) once a round's
+    best minus the best before it is below ``threshold``; ``difference`` (the paper, Setting the Convergence
+    Threshold) once two successive rounds' best rewards differ by less.
     ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound.
     """
 
@@ -22,7 +23,7 @@ class Stopping:
         self,
         rounds: int = 4,
         threshold: float = 0.01,
-        rule: str = "improvement",
+        rule: str = "agreement",
         *,
         max_tokens: int | None = None,
         max_seconds: float | None = None,
@@ -38,14 +39,19 @@ class Stopping:
         )
 
     def reason(
-        self, rewards_by_round: Sequence[Sequence[float]], *, tokens: int = 0, seconds: float = 0.0
+        self,
+        rewards_by_round: Sequence[Sequence[float]],
+        *,
+        scores: Sequence[float | None] = (),
+        tokens: int = 0,
+        seconds: float = 0.0,
     ) -> str | None:
         """Why to stop now ("converged", "rounds", "tokens", "seconds"), or None to go on.
 
-        ``rewards_by_round`` holds every round so far, the first one included; ``tokens`` and ``seconds``
-        what the problem has used.
+        ``rewards_by_round`` holds every round so far, the first one included; ``scores`` the verifier's of
+        the last (None: not judged); ``tokens`` and ``seconds`` what the problem has used.
         """
-        if self._converged([max(rewards) for rewards in rewards_by_round]):
+        if self._converged([max(rewards) for rewards in rewards_by_round], scores):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
@@ -55,7 +61,9 @@ class Stopping:
             return "seconds"
         return None
 
-    def _converged(self, best: list[float]) -> bool:
+    def _converged(self, best: list[float], scores: Sequence[float | None]) -> bool:
+        if self.rule == "agreement":
+            return 2 * sum(score is not None and score >= 0.5 for score in scores) > len(scores)
         if self.rule == "none" or len(best) < 2:
             return False
         if self.rule == "improvement":

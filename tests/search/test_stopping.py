@@ -14,6 +14,7 @@ def test_rounds_count_after_the_first():
     assert stopping.reason([[1.0]] * 2) is None
     assert stopping.reason([[1.0]] * 3) == "rounds"
     assert Stopping(rounds=0).reason([[1.0]]) == "rounds"
+    assert Stopping(rounds=2).reason([[1.0]] * 3) == "rounds"
 
 
 @pytest.mark.parametrize(
@@ -30,9 +31,21 @@ def test_rounds_count_after_the_first():
 )
 def test_rules(best, improvement, difference):
     rounds = [[value, value - 1] for value in best]
-    assert Stopping().reason(rounds) == improvement
+    assert Stopping(rule="improvement").reason(rounds) == improvement
     assert Stopping(rule="difference").reason(rounds) == difference
     assert Stopping(rule="none").reason(rounds) is None
+
+
+def test_agreement_is_more_than_half_of_the_round():
+    for scores, reason in (
+        ((1.0, 1.0, 1.0, 0.0, 0.0), "converged"),
+        ((1.0, 1.0, 0.4, 0.0, 0.0), None),
+        ((1.0, 0.5, 0.0, 0.0), None),  # just half
+        ((1.0, 0.5, 0.5, 0.0), "converged"),
+        ((None, None), None),  # no verifier
+        ((1.0, 1.0, None), "converged"),
+    ):
+        assert Stopping().reason([[0.0] * len(scores)], scores=scores) == reason
 
 
 def test_budgets():
@@ -46,7 +59,7 @@ def test_bad_values():
     for kwargs, word in (
         ({"rounds": -1}, "search.rounds"),
         ({"threshold": -0.1}, "threshold"),
-        ({"rule": "never"}, "improvement, difference, none"),
+        ({"rule": "never"}, "agreement, improvement, difference, none"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_seconds": 0.0}, "max_seconds"),
     ):
