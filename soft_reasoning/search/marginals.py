@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from soft_reasoning.search.model import VARIANCE_FLOOR, ExactRBF
+from soft_reasoning.search.model import VARIANCE_FLOOR, ExactRBF, half_norms
 
 
 class Marginals:
@@ -30,7 +30,8 @@ class Marginals:
         self.streams, self.shared = streams, shared
         self.gamma = model.information_gain
         self._scaled = model.scaled(X)
-        self._V = model.whiten(self._scaled)  # (b, n, N)
+        self._norms = half_norms(self._scaled)
+        self._V = model.whiten(self._scaled, self._norms)  # (b, n, N)
         self.mean = model.mean.unsqueeze(-1) + (model.whitened.transpose(-1, -2) @ self._V).squeeze(-2)
         self._variance = model.scale - self._V.square().sum(-2)
 
@@ -55,7 +56,7 @@ class Marginals:
         rows = torch.arange(len(index))
         scaled = self._scaled
         point = scaled[index] if scaled.ndim == 2 else scaled[rows, index]  # (b, d)
-        covariance = self.model.kernel(point.unsqueeze(-2), scaled).squeeze(-2)  # (b, N)
+        covariance = self.model.kernel(point.unsqueeze(-2), scaled, self._norms).squeeze(-2)  # (b, N)
         column = self._V[rows, :, index]  # (b, n)
         covariance = covariance - (column.unsqueeze(-2) @ self._V).squeeze(-2)
         noisy = self._variance[rows, index].clamp_min(0.0) + self.model.noise

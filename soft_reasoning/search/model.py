@@ -23,6 +23,11 @@ VARIANCE_FLOOR = 1e-12
 """Relative to s^2: keeps standard deviations positive at observed points when lambda is tiny."""
 
 
+def half_norms(x: Tensor) -> Tensor:
+    """(..., N): half the squared lengths of points (..., N, d)."""
+    return 0.5 * x.square().sum(-1)
+
+
 class ExactRBF(Model):
     """Posterior of b problems with n observations each.
 
@@ -48,10 +53,14 @@ class ExactRBF(Model):
     def batch_shape(self) -> torch.Size:
         return self.U.shape[:-2]
 
-    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """(..., n, N) covariances of points already divided by the lengthscale."""
-        exponent = a @ b.transpose(-1, -2) - 0.5 * b.square().sum(-1).unsqueeze(-2)
-        exponent = exponent.sub_(0.5 * a.square().sum(-1).unsqueeze(-1)).clamp_(max=0.0)
+    def kernel(self, a: Tensor, b: Tensor, b_norms: Tensor | None = None) -> Tensor:
+        """(..., n, N) covariances of points already divided by the lengthscale.
+
+        ``b_norms`` (..., N): :func:`half_norms` of ``b`` where the caller has them already.
+        """
+        norms = half_norms(b) if b_norms is None else b_norms
+        exponent = a @ b.transpose(-1, -2) - norms.unsqueeze(-2)
+        exponent = exponent.sub_(half_norms(a).unsqueeze(-1)).clamp_(max=0.0)
         return exponent.add_(math.log(self.scale)).exp_()
 
     def scaled(self, X: Tensor) -> Tensor:
@@ -64,9 +73,9 @@ class ExactRBF(Model):
     def shares_lengthscale(self) -> bool:
         return self.lengthscale.stride(0) == 0 or len(self.lengthscale) == 1
 
-    def whiten(self, X: Tensor) -> Tensor:
-        """(b, n, N): L^-1 k(U, X) for points ``X`` from :meth:`scaled`."""
-        return torch.linalg.solve_triangular(self.cholesky, self.kernel(self._scaled, X), upper=False)
+    def whiten(self, X: Tensor, norms: Tensor | None = None) -> Tensor:
+        """(b, n, N): L^-1 k(U, X) for points ``X`` from :meth:`scaled`, ``norms`` as in :meth:`kernel`."""
+        return torch.linalg.solve_triangular(self.cholesky, self.kernel(self._scaled, X, norms), upper=False)
 
     def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior means and variances (b, N) at ``X`` (N, d) or (b, N, d)."""
