@@ -168,8 +168,10 @@ class BayesianOptimiser:
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), whatever was seen.
 
-    Its ``surrogate`` serves final-answer rules alone.
+    Its ``surrogate`` serves final-answer rules alone. ``independent``: no point depends on another.
     """
+
+    independent = True
 
     def __init__(self, surrogate: Surrogate | None = None):
         self.surrogate = surrogate or FixedRBF()
@@ -194,6 +196,8 @@ class RandomOptimiser:
 
 class SobolOptimiser(RandomOptimiser):
     """The control with quasi-random normal points."""
+
+    independent = False
 
     def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return sobol_normal(k, dim, generator)
