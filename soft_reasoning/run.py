@@ -25,36 +25,62 @@ from soft_reasoning.config import (
     run_name,
     user_error,
 )  # fmt: skip
+from soft_reasoning.evaluation.budget import BUDGETS, equal_samples
+from soft_reasoning.evaluation.compare import PREFERRED
+from soft_reasoning.evaluation.files import PROBES
 from soft_reasoning.evaluation.report import compare
-from soft_reasoning.evaluation.runner import run
+from soft_reasoning.evaluation.runner import Summary, run
 from soft_reasoning.launchers import Launcher
+from soft_reasoning.types import UserError
 
 
-def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> None:
+def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
     """One method on one data set, into ``folder``."""
     build_method(config)  # a bad value is refused before anything is loaded
     dataset = build_dataset(config)
     problems = dataset.problems(config.seed)
     solver = launcher.start(config, problems, dataset.exemplars(config.seed))
-    run(
+    return run(
         problems, solver, folder, OmegaConf.to_container(config, resolve=True),
         fresh=config.fresh, progress=config.progress,
     )  # fmt: skip
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
-    """Several methods on the same problems, each in a folder of its own; those that can share an engine run
-    one after the other."""
-    overrides = list(HydraConfig.get().overrides.task)
-    configs = {}
+    """Several methods on the same problems, each in a folder of its own, the reference first; those that can
+    share an engine run one after the other.
+
+    Under ``budget=equal`` a method with ``samples`` first runs with its own number, among the ``PROBES``,
+    and then with the number that ``equal_samples`` reads from that.
+    """
+    overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
+    commands: dict[str, list[str]] = {}
     for choice in config.methods:
         name, *changes = [choice] if isinstance(choice, str) else choice
-        label = ",".join([name, *changes])
-        configs[label] = compose_config([*overrides, f"method={name}", *changes])
-    settings = [engine_settings(one) for one in configs.values()]
-    for label in sorted(configs, key=lambda label: settings.index(engine_settings(configs[label]))):
-        run_one(configs[label], folder / run_name(label), launcher)
-    compare([folder / run_name(label) for label in configs], folder)
+        shown = [one for one in changes if not (equal and one.startswith("method.samples="))]
+        commands.setdefault(",".join([name, *shown]), [*overrides, f"method={name}", *changes])
+    configs = {label: compose_config(command) for label, command in commands.items()}
+    engines = {label: engine_settings(one) for label, one in configs.items()}
+    first = next((label for label in configs if configs[label].method.name == PREFERRED), next(iter(configs)))
+    settings = [engines[first], *engines.values()]
+    done: dict[str, Summary] = {}
+    for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
+        one, name = configs[label], label
+        if equal and label != first and "samples" in one.method:
+            probe = f"{label},method.samples={one.method.samples}"
+            tried = run_one(one, folder / PROBES / run_name(probe), launcher)
+            change = f"method.samples={equal_samples(tried.metrics, one.method.samples, done[first].metrics)}"
+            one, name = compose_config([*commands[label], change]), f"{label},{change}"
+        done[label] = run_one(one, folder / run_name(name), launcher)
+    compare([done[label].folder for label in configs], folder)
+
+
+def check_budget(config: DictConfig) -> None:
+    """Raises UserError unless ``budget`` is one, and one for this run."""
+    if config.budget not in BUDGETS:
+        raise UserError(f"budget: expected {' or '.join(BUDGETS)}, got {config.budget}")
+    if config.budget == "equal" and not config.get("methods"):
+        raise UserError("budget=equal: expected methods=[...] to compare, got none")
 
 
 @contextmanager
@@ -87,6 +113,7 @@ def _refuse(message: str) -> NoReturn:
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
 def hydra_main(config: DictConfig) -> None:
     with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
+        check_budget(config)
         folder = Path(HydraConfig.get().runtime.output_dir)
         with closing(build_launcher(config)) as launcher:
             if config.get("methods"):

@@ -16,7 +16,7 @@ from soft_reasoning.analysis.settings import differing, result_keys
 from soft_reasoning.analysis.tables import combine
 from soft_reasoning.config import compose_config
 from soft_reasoning.evaluation.compare import compare
-from soft_reasoning.evaluation.files import RESULTS, read_json, read_manifest
+from soft_reasoning.evaluation.files import PROBES, RESULTS, read_json, read_manifest
 
 
 class CombineRuns(Callback):
@@ -28,7 +28,8 @@ class CombineRuns(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        runs = sorted((path.parent for path in folder.rglob(RESULTS)), key=natural)
+        found = (path.parent for path in folder.rglob(RESULTS))
+        runs = sorted((path for path in found if path.parent.name != PROBES), key=natural)
         if not runs:
             return
         combine(runs, folder)

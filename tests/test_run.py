@@ -43,6 +43,8 @@ def run(tmp_path, monkeypatch, capsys):
         (["embedding.sigma=-1"], "embedding.sigma"),
         (["acquisition.delta=1.5"], "acquisition.delta"),
         (["method=cot", "acquisition=ucb"], "acquisition"),
+        (["budget=fair"], "budget: expected own or equal"),
+        (["budget=equal"], "methods="),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
     ],
 )
@@ -91,6 +93,26 @@ def test_comparison_runs_every_method_in_one_table(run, tmp_path):
     assert done.returncode == 0, done.stderr
     for name in ("cot", "random_embedding", "soft_reasoning"):
         assert name in done.stdout
+
+
+def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(run, tmp_path):
+    here = f"hydra.run.dir={tmp_path / 'run'}"
+    methods = "methods=[cot,[self_consistency,'method.samples=3'],best_of_n,soft_reasoning]"
+    command = [*FAKE, "limit=4", "budget=equal", methods, here]
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
+    rows = {row["label"]: row for row in json.loads((tmp_path / "run" / "comparison.json").read_text())}
+    assert list(rows) == ["cot", "self_consistency", "best_of_n", "soft_reasoning"]
+    target = rows["soft_reasoning"]["tokens"]
+    for name in ("self_consistency", "best_of_n"):
+        assert abs(rows[name]["tokens"] - target) <= rows["cot"]["tokens"], name  # a sample's
+    assert "With a budget of their own: cot." in done.stdout
+    assert len(list((tmp_path / "run" / "probes").glob("*,method.samples=[35]"))) == 2
+
+    samples = {path: path.read_bytes() for path in tmp_path.glob("run/*/samples.jsonl")}
+    again = run(*command)
+    assert again.returncode == 0 and len(samples) == 4
+    assert {path: path.read_bytes() for path in tmp_path.glob("run/*/samples.jsonl")} == samples
 
 
 def test_a_torn_last_line_is_dropped_and_a_torn_middle_is_refused(run, tmp_path):

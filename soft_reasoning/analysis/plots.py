@@ -13,6 +13,7 @@ from typing import Any
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
+MARKERS = "osD^vPX"
 STYLE = {
     "figure.dpi": 150,
     "font.size": 10,
@@ -111,8 +112,9 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         for i, row in enumerate(rows):
             error = None if row["error"] is None else 100 * row["error"]
             axes.errorbar(
-                row["tokens"], 100 * row["accuracy"], yerr=error, fmt="o", capsize=3,
-                color=colors[i % len(colors)], label=row["label"],
+                row["tokens"], 100 * row["accuracy"], yerr=error, fmt=MARKERS[i % len(MARKERS)], markersize=7,
+                markeredgecolor="white", capsize=2, elinewidth=1, color=colors[i % len(colors)],
+                label=row["label"],
             )  # fmt: skip
         if min(row["tokens"] for row in rows) > 0:
             axes.set_xscale("log")

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 IGNORED = (
-    "fresh", "progress", "limit", "max_live", "methods", "engine.max_batch_tokens", "launcher", "ray",
-    "hydra",
+    "fresh", "progress", "limit", "max_live", "methods", "budget", "engine.max_batch_tokens", "launcher",
+    "ray", "hydra",
 )  # fmt: skip
 """Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
 it takes."""
@@ -37,6 +37,13 @@ def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> d
     return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
 
 
+def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
+    """``result_keys`` of the setting that was chosen: under ``budget=equal`` without the number of samples,
+    which follows from the rest and is another for each seed."""
+    chosen = ("method.samples",) if config.get("budget") == "equal" else ()
+    return result_keys(config, (*ignore, *chosen))
+
+
 def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:
     """For each configuration, its values of the keys that are not the same in all of them.
 
@@ -45,7 +52,7 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     are named only where nothing else tells two runs apart), and a class follows from a plain key (a name)
     that decides it.
     """
-    flat = [result_keys(config, ignore) for config in configs]
+    flat = [setting_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
     keys = [key for key in common if len({repr(one[key]) for one in flat}) > 1]
     if not keys:  # nothing else tells them apart

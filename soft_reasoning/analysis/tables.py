@@ -75,6 +75,13 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def memory(size: float | None) -> str:
+    """Bytes as 0.1 MiB, 23.4 MiB or 1.5 GiB."""
+    if size is None:
+        return MISSING
+    return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
+
+
 def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> str:
     """Percent: mean ± standard deviation over several seeds, or one value ± its standard error."""
     known = [value for value in values if value is not None]

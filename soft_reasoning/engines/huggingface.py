@@ -166,6 +166,12 @@ class HuggingFaceEngine:
             peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
 
+    def forget_peaks(self) -> None:
+        """Count ``peak_bytes`` from now on, for the next of several runs."""
+        self._runner.peak_kv_bytes = 0
+        if self._calls.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._calls.device)
+
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         self._runner.forget()

@@ -1,4 +1,4 @@
-"""Several runs on the same problems in one table, with the statistics that a comparison needs."""
+"""Several runs on the same problems side by side, with the statistics that a comparison needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.settings import differing, result_keys
-from soft_reasoning.analysis.tables import Table, count, duration, over_seeds, percent
+from soft_reasoning.analysis.settings import differing, setting_keys
+from soft_reasoning.analysis.tables import Table, count, duration, memory, over_seeds, percent
 from soft_reasoning.evaluation.files import (
     GRADES,
     RESULTS,
@@ -18,6 +18,7 @@ from soft_reasoning.evaluation.files import (
     write_json,
     write_text,
 )
+from soft_reasoning.evaluation.metrics import FIRST, MEMORY
 from soft_reasoning.evaluation.statistics import (
     holm,
     mean_std,
@@ -29,11 +30,18 @@ from soft_reasoning.types import UserError
 PREFERRED = "soft_reasoning"
 """The reference when none is named and a run of this method is among those compared."""
 
+SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
+"""The metrics of results.json that have a column each."""
+QUALITY = ("method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p")
+COST = ("method", "prompt", "cached", "generated", "sequences", "time", "keys and values", "activations")
+
 NOTE = (
-    "Accuracy and coverage: mean ± standard deviation over seeds, or ± standard error of a single run. "
+    "Accuracy, coverage and pass@m (unbiased, where samples are independent): mean ± standard deviation over "
+    "seeds, or ± standard error of a single run. "
     "Difference: of accuracy to {reference}, in points; its interval: paired bootstrap over problems. "
     "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
-    "Tokens, sequences and time are a problem's."
+    "Tokens, sequences and time are a problem's. Keys and values, and activations (counted on GPUs alone): "
+    "the most memory that they took in the run, with all problems in work."
 )
 
 
@@ -42,6 +50,7 @@ class _Group:
     """The runs of one setting, one a seed: their results, and each problem's mean correctness."""
 
     label: str
+    configs: tuple[Mapping[str, Any], ...]
     runs: tuple[Mapping[str, Any], ...]
     correct: Mapping[str, float]
 
@@ -58,6 +67,17 @@ class _Group:
             total += (value or 0.0) / run["problems"]
         return total / len(self.runs)
 
+    def peak(self, kind: str) -> int | None:
+        """The most bytes of ``kind`` in any run."""
+        known = [run.get("peak_bytes", {}).get(kind) for run in self.runs]
+        return max((size for size in known if size is not None), default=None)
+
+    @property
+    def equal(self) -> tuple[int, ...]:
+        """The samples that an equal budget allowed, over seeds; none where there was no such number."""
+        methods = [c["method"] for c in self.configs if c.get("budget") == "equal"]
+        return tuple(sorted({m["samples"] for m in methods if "samples" in m}))
+
 
 def compare(
     folders: Sequence[str | Path],
@@ -65,11 +85,12 @@ def compare(
     *,
     reference: str | None = None,
     seed: int = 0,
-) -> Table:
+) -> tuple[Table, Table]:
     """Compare finished runs: one row a setting, runs that differ in ``seed`` alone together.
 
+    Two tables of the same rows: how good the answers are, with the statistics, and what they cost.
     ``reference`` is the label of the row that others are tested against: the first run of
-    ``soft_reasoning`` when not given, else the first row. With ``folder`` the table is also printed and
+    ``soft_reasoning`` when not given, else the first row. With ``folder`` the tables are also printed and
     written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy against tokens.
 
     Raises UserError when a folder holds no finished run, or the runs share no graded problem.
@@ -77,14 +98,11 @@ def compare(
     groups = _groups([Path(one) for one in folders])
     base = _reference(groups, reference)
     rows = _statistics(groups, base, seed)
-    table = Table(
-        ["method", "accuracy %", "coverage %", "coverage@5 %", "difference", "95 % interval", "p",
-         "prompt", "cached", "generated", "sequences", "time"],
-        [_cells(row) for row in rows],
-    )  # fmt: skip
+    tables = Table(QUALITY, [_quality(row) for row in rows]), Table(COST, [_cost(row) for row in rows])
     if folder is not None:
-        _write(Path(folder), table, rows, base.label)
-    return table
+        notes = [NOTE.format(reference=base.label), *_budgets(groups, base)]
+        _write(Path(folder), tables, rows, notes)
+    return tables
 
 
 def _groups(folders: Sequence[Path]) -> list[_Group]:
@@ -93,7 +111,7 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
     configs = [read_manifest(path)["config"] for path in folders]
     members: dict[str, list[int]] = {}
     for i, config in enumerate(configs):
-        keys = {key: value for key, value in result_keys(config).items() if key != "seed"}
+        keys = {key: value for key, value in setting_keys(config).items() if key != "seed"}
         members.setdefault(repr(sorted(keys.items())), []).append(i)
     labels = _labels([configs[indices[0]] for indices in members.values()])
     groups = []
@@ -103,7 +121,8 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
         correct = {k: sum(float(g[k]["correct"]) for g in grades) / len(grades) for k in sorted(shared)}
         if not correct:
             raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
-        groups.append(_Group(label, tuple(read_json(folders[i] / RESULTS) for i in indices), correct))
+        runs = tuple(read_json(folders[i] / RESULTS) for i in indices)
+        groups.append(_Group(label, tuple(configs[i] for i in indices), runs, correct))
     return groups
 
 
@@ -138,22 +157,20 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
     rows, tested = [], []
     for group in groups:
         accuracy, std = mean_std(group.each("exact_match"))
-        several = len(group.runs) > 1
+        several, first = len(group.runs) > 1, group.runs[0]
         row: dict[str, Any] = {
             "label": group.label,
             "runs": len(group.runs),
             "accuracy": accuracy,
-            "error": std if several else group.runs[0].get("exact_match_stderr"),
-            "coverages": group.each("coverage"),
-            "coverages@5": group.each("coverage@5"),
-            "coverage_stderr": group.runs[0].get("coverage_stderr"),
-            "coverage@5_stderr": group.runs[0].get("coverage@5_stderr"),
-            "accuracies": group.each("exact_match"),
+            "error": std if several else first.get("exact_match_stderr"),
+            **{name: group.each(name) for name in SHARES},
+            **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
             "prompt": group.per_problem("tokens", "total", "prompt"),
             "cached": group.per_problem("tokens", "total", "cached"),
             "sequences": group.per_problem("tokens", "total", "sequences"),
             "tokens": group.per_problem("tokens", "total", "generated"),
             "seconds": group.per_problem("seconds", "total"),
+            "peak_bytes": {kind: group.peak(kind) for kind in MEMORY},
         }
         if group is not base:
             shared = [name for name in base.correct if name in group.correct]
@@ -170,29 +187,47 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
     return rows
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    single_error = row["error"] if row["runs"] == 1 else None
+def _budgets(groups: Sequence[_Group], base: _Group) -> list[str]:
+    """Under ``budget=equal``, which methods had the reference's tokens and which their own number."""
+    if not any(config.get("budget") == "equal" for group in groups for config in group.configs):
+        return []
+    others = [group for group in groups if group is not base]
+    equal = [f"{g.label} ({', '.join(map(str, g.equal))})" for g in others if g.equal]
+    own = [g.label for g in others if not g.equal]
+    return [
+        f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "
+        f"{', '.join(equal) or 'of no method'}. With a budget of their own: {', '.join(own) or 'none'}."
+    ]
+
+
+def _quality(row: Mapping[str, Any]) -> list[str]:
     tested = "p" in row
     return [
         row["label"],
-        over_seeds(row["accuracies"], single_error),
-        over_seeds(row["coverages"], row["coverage_stderr"]),
-        over_seeds(row["coverages@5"], row["coverage@5_stderr"]),
+        *(over_seeds(row[name], row[f"{name}_stderr"]) for name in SHARES),
         f"{100 * row['difference']:+.1f}" if tested else "reference",
         f"{percent(row['low'])} to {percent(row['high'])}" if tested else "",
         ("< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}") if tested else "",
+    ]
+
+
+def _cost(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["label"],
         count(row["prompt"]),
         count(row["cached"]),
         count(row["tokens"]),
         f"{row['sequences']:,.1f}",
         duration(row["seconds"]),
+        *(memory(row["peak_bytes"][kind]) for kind in MEMORY),
     ]
 
 
-def _write(folder: Path, table: Table, rows: Sequence[Mapping[str, Any]], reference: str) -> None:
-    note = NOTE.format(reference=reference)
-    print(f"{table.text()}\n\n{note}")
-    parts = ["# Comparison", table.markdown(), note]
+def _write(
+    folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]], notes: Sequence[str]
+) -> None:
+    print("\n\n".join([*(table.text() for table in tables), *notes]))
+    parts = ["# Comparison", *(table.markdown() for table in tables), *notes]
     if plots.available():
         plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
         parts.append("![Accuracy against tokens](accuracy_against_tokens.png)")

@@ -18,6 +18,8 @@ GRADES = "grades.json"
 REPORT = "report.md"
 CONFIG = ".hydra/config.yaml"
 PEAKS = "peak_bytes"
+PROBES = "probes"
+"""Inside a comparison: runs that only tell how many samples an equal budget allows."""
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -143,7 +143,7 @@ class Tally:
         self._parsed: Counter[bool] = Counter()
         self._candidates_correct: Counter[bool | None] = Counter()
         self._candidates_parsed: Counter[bool] = Counter()
-        self._right_of: Counter[tuple[int, int]] = Counter()  # (right candidates, all) of a problem
+        self._right_of: Counter[tuple[int, int]] = Counter()  # (right ones, all) of the first round
         self._first_right: Counter[int] = Counter()  # round of the first right candidate
         self._readings = {mode: _Readings() for mode in MODES}
         self._ended: Counter[int] = Counter()
@@ -174,7 +174,7 @@ class Tally:
         self._covered[row.covered()] += 1
         self._covered_first[row.covered(FIRST)] += 1
         right = [c.round for c in row.candidates if c.correct]
-        self._right_of[len(right), len(row.candidates)] += 1
+        self._right_of[right.count(0), sum(c.round == 0 for c in row.candidates)] += 1
         if right:
             self._first_right[min(right)] += 1
         for candidate in row.candidates:
@@ -196,7 +196,7 @@ class Tally:
     ) -> dict[str, Any]:
         """Plain values with ``_stderr`` beside each share; None where undefined.
 
-        ``independent`` says that candidates are i.i.d. samples, which pass@m needs. What the run cost:
+        ``independent``: the first round's candidates are i.i.d. samples, as pass@m needs. What the run cost:
         ``seconds`` by kind (``idle`` is the time in which the engine had nothing to do), ``peak_bytes`` of
         the engine's memory and ``flops`` by role, estimated from the model's ``rate`` (``flops.rates``).
         """
@@ -231,9 +231,12 @@ class Tally:
         }
 
     def _pass(self) -> dict[str, float | None]:
-        """pass@m for m = 1, 2, 4, ... and the largest number of samples that every problem has."""
+        """pass@m for m = 1, 2, 4, ..., ``FIRST`` and the largest number of samples that every problem has.
+
+        Samples are the first round's: whether others follow depends on these, which would bias the estimate.
+        """
         least = min((count for _, count in self._right_of), default=0)
-        sizes = {2**i for i in range(least.bit_length()) if 2**i <= least} | ({least} if least else set())
+        sizes = {m for m in (*(2**i for i in range(least.bit_length())), FIRST, least) if 1 <= m <= least}
         out: dict[str, float | None] = {}
         for m in sorted(sizes):
             chances: Counter[float] = Counter()

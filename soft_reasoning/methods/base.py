@@ -15,6 +15,9 @@ class Method(Protocol):
     A method never reads ``problem.gold`` (a gold-reading verifier, ``oracle``, is for analysis alone),
     draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage``
     to the scheduler.
+
+    A method whose first round's candidates are independent samples of one distribution, their number fixed
+    beforehand, says so by ``independent = True``; pass@m is estimated for it alone.
     """
 
     name: str

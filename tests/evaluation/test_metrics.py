@@ -1,5 +1,6 @@
 """Metrics of records written by hand, against numbers worked out by hand."""
 
+import itertools
 import math
 
 import pytest
@@ -55,6 +56,18 @@ def test_pass_at_m_only_for_independent_samples():
     assert m["pass@1"] == pytest.approx(0.1) and m["pass@2"] == pytest.approx(0.2)
     assert m["pass@4"] == pytest.approx(0.4) and m["pass@5"] == 0.5 == m["coverage"]
     assert m["pass@1"] == pytest.approx(m["candidate_accuracy"])
+
+
+def test_pass_at_5_is_reported_for_more_samples_and_only_the_first_round_counts():
+    answers = ["3", *["4"] * 5]
+    rows = [row("3", "3", [answers]), row("3", "3", [answers, ["3"] * 6])]
+    m = summarise(rows, independent=True)
+    assert [name for name in m if name.startswith("pass@") and name[-1].isdigit()] == [
+        "pass@1", "pass@2", "pass@4", "pass@5", "pass@6"
+    ]  # fmt: skip
+    subsets = list(itertools.combinations(answers, 5))
+    assert m["pass@5"] == pytest.approx(sum("3" in s for s in subsets) / len(subsets)) == pytest.approx(5 / 6)
+    assert m["coverage"] == m["pass@6"] == 1.0
 
 
 def test_problems_without_gold_are_left_out_of_shares_alone():

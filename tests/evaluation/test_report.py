@@ -16,21 +16,32 @@ from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 GRADER = Grader()
 
 
-def finished(folder, method, right, *, seed=0, total=20, tokens=10, gold="3", **more):
+def finished(
+    folder, method, right, *, seed=0, total=20, tokens=10, gold="3", peaks=None, budget="own", **more
+):
     """A run of ``total`` problems in which those of ``right`` are answered."""
-    config = {"seed": seed, "method": {"name": method, **more}, "dataset": {"name": "made_up"}}
+    config = {
+        "seed": seed,
+        "method": {"name": method, **more},
+        "dataset": {"name": "made_up"},
+        "budget": budget,
+    }
     rows = []
     with Store(folder, config) as store:
         for i in range(total):
             text = "3" if i in right else "4"
-            candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in (0, 1))
+            rounds = [0] * more["samples"] if "samples" in more else [0, 1]
+            candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
             result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
             store.append(record_of(Problem(f"p{i}", "q", gold), result, GRADER))
             rows.append(grade(record_of(Problem(f"p{i}", "q", gold), result, GRADER), GRADER))
         store.sync()
         store.add_seconds({"engine": 3.0, "total": 4.0})
     outcomes = {row.doc_id: row.outcome for row in rows}
-    assert write_results(folder, summarise(rows, seconds={"engine": 3.0, "total": 4.0}), outcomes) == []
+    independent = method in ("self_consistency", "fire")
+    seconds = {"engine": 3.0, "total": 4.0}
+    metrics = summarise(rows, seconds=seconds, peaks=peaks, independent=independent)
+    assert write_results(folder, metrics, outcomes) == []
     return folder
 
 
@@ -76,7 +87,7 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
         finished(tmp_path / "sc", "self_consistency", range(4, 15), tokens=5),
         finished(tmp_path / "sr", "soft_reasoning", range(16), tokens=20),
     ]
-    table = compare(folders, tmp_path)
+    quality, cost = compare(folders, tmp_path)
     cot, sc, sr = json.loads((tmp_path / "comparison.json").read_text())
     assert (cot["accuracy"], sc["accuracy"], sr["accuracy"]) == (0.3, 0.55, 0.8)
     assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
@@ -85,8 +96,9 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     raw = [mcnemar(zeros, ones), mcnemar([0] * 5, [1] * 5)]
     assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
     assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
-    assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
-    assert table.rows[2][4] == "reference" and "soft_reasoning" in capsys.readouterr().out
+    for table in (quality, cost):
+        assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
+    assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
     assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
 
@@ -94,10 +106,38 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
     folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
-    table = compare(folders)
+    table, _ = compare(folders)
     assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
     assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
-    assert table.rows[0][4] == "-10.0"
+    assert table.rows[0][5] == "-10.0"
+
+
+def test_memory_and_pass_at_5_have_columns(tmp_path):
+    folders = [
+        finished(tmp_path / "a", "soft_reasoning", range(8), peaks={"kv": 3 * 2**20, "activations": 2**31}),
+        finished(tmp_path / "b", "soft_reasoning", range(9), peaks={"kv": 2**20}, seed=1),
+        finished(tmp_path / "c", "self_consistency", range(10), samples=6),
+    ]
+    quality, cost = compare(folders, tmp_path)
+    assert [row[cost.columns.index("keys and values")] for row in cost.rows] == ["3.0 MiB", "-"]
+    assert [row[cost.columns.index("activations")] for row in cost.rows] == ["2.0 GiB", "-"]
+    assert [row[quality.columns.index("pass@5 %")] for row in quality.rows] == ["-", "50.0 ± 11.5"]
+    sr, sc = json.loads((tmp_path / "comparison.json").read_text())
+    assert sr["peak_bytes"] == {"kv": 3 * 2**20, "activations": 2**31} and sr["pass@5"] == []
+    assert sc["peak_bytes"] == {"kv": None, "activations": None} and sc["pass@5"] == [0.5]
+
+
+def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path):
+    folders = [
+        finished(tmp_path / f"{name}{seed}", name, range(9), total=12, seed=seed, budget="equal", **more)
+        for seed, samples in enumerate([7, 6])
+        for name, more in [("soft_reasoning", {}), ("cot", {}), ("fire", {"samples": samples})]
+    ]
+    quality, _ = compare(folders, tmp_path)
+    assert [row[0] for row in quality.rows] == ["soft_reasoning", "cot", "fire"]
+    assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
+    told = (tmp_path / "comparison.md").read_text()
+    assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in told
 
 
 def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):
@@ -106,8 +146,8 @@ def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path
         finished(tmp_path / "b", "self_consistency", range(9), samples=20),
     ]
     labels = ["self_consistency method.samples=5", "self_consistency method.samples=20"]
-    assert [row[0] for row in compare(folders).rows] == labels
-    assert compare(folders, reference=labels[1]).rows[1][4] == "reference"
+    assert [row[0] for row in compare(folders)[0].rows] == labels
+    assert compare(folders, reference=labels[1])[0].rows[1][5] == "reference"
     with pytest.raises(UserError, match="expected a reference among"):
         compare(folders, reference="rap")
 
