@@ -13,7 +13,7 @@ from typing import Any
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
-MARKERS = "osD^vPX"
+MARKERS = "osD^vp<"
 STYLE = {
     "figure.dpi": 150,
     "font.size": 10,
@@ -111,10 +111,11 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         colors = (BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", GREY)
         for i, row in enumerate(rows):
             error = None if row["error"] is None else 100 * row["error"]
-            axes.errorbar(
-                row["tokens"], 100 * row["accuracy"], yerr=error, fmt=MARKERS[i % len(MARKERS)], markersize=7,
-                markeredgecolor="white", capsize=2, elinewidth=1, color=colors[i % len(colors)],
-                label=row["label"],
+            color = colors[i % len(colors)]
+            axes.errorbar(row["tokens"], 100 * row["accuracy"], error, elinewidth=1, color=color, alpha=0.6)
+            axes.plot(
+                row["tokens"], 100 * row["accuracy"], MARKERS[i % len(MARKERS)], markersize=8,
+                markeredgecolor="white", color=color, label=row["label"],
             )  # fmt: skip
         if min(row["tokens"] for row in rows) > 0:
             axes.set_xscale("log")
@@ -127,7 +128,7 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes.set_xlabel("generated tokens a problem, verifier included")
         axes.set_ylabel("accuracy (%)")
         axes.margins(y=0.15)
-        axes.figure.legend(loc="outside lower center", ncols=2)
+        axes.figure.legend(loc="outside lower center", ncols=2, fontsize=9)
 
 
 def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
