@@ -108,26 +108,36 @@ class Thompson:
     """
 
     redraw = True
+    AHEAD = 5
+    """Functions drawn at a time: the features, which cost most, are then computed once for them all."""
 
     def __init__(self, features: int = 512):
         self.features = whole("acquisition.features", features, least=1)
 
     def __call__(self, marginals: Marginals) -> Tensor:
+        if not marginals.draws:
+            marginals.draws += self._draw(marginals)
+        return marginals.draws.pop(0)
+
+    def _draw(self, marginals: Marginals) -> list[Tensor]:
+        """``AHEAD`` functions' values (b, N)."""
         model = marginals.model
-        d = model.U.shape[-1]
+        d, n = model.U.shape[-1], model.y.shape[-1]
         shared = marginals.shared
         W = torch.randn(d, self.features, dtype=torch.float64, generator=shared)
         phase = torch.rand(self.features, dtype=torch.float64, generator=shared) * (2 * math.pi)
         amplitude = math.sqrt(2 * model.scale / self.features)
         draws = []
         for i, stream in enumerate(marginals.streams):
-            weight = torch.randn(self.features, dtype=torch.float64, generator=stream) * amplitude
-            noise = torch.randn(model.y.shape[-1], dtype=torch.float64, generator=stream)
+            weights = torch.randn(self.features, self.AHEAD, dtype=torch.float64, generator=stream)
+            noise = torch.randn(n, self.AHEAD, dtype=torch.float64, generator=stream)
             one = model.select(i)
             X = marginals.X if marginals.X.ndim == 2 else marginals.X[i]
-            prior = [torch.cos(P / one.lengthscale[0] @ W + phase) @ weight for P in (one.U[0], X)]
-            residual = one.y[0] - one.mean[0] - prior[0] - math.sqrt(model.noise) * noise
-            white = torch.linalg.solve_triangular(one.cholesky[0], residual.unsqueeze(-1), upper=False)
-            update = (white.transpose(0, 1) @ one.whiten(one.scaled(X))[0]).squeeze(0)
-            draws.append(one.mean[0] + prior[1] + update)
-        return torch.stack(draws)
+            prior = [
+                (P / one.lengthscale[0] @ W).add_(phase).cos_() @ (amplitude * weights) for P in (one.U[0], X)
+            ]
+            residual = one.y[0].unsqueeze(-1) - one.mean[0] - prior[0] - math.sqrt(model.noise) * noise
+            white = torch.linalg.solve_triangular(one.cholesky[0], residual, upper=False)  # (n, AHEAD)
+            update = white.transpose(0, 1) @ one.whiten(one.scaled(X))[0]
+            draws.append(one.mean[0] + prior[1].transpose(0, 1) + update)
+        return list(torch.stack(draws, dim=1))

@@ -15,7 +15,8 @@ class Marginals:
 
     ``X`` (N, d) shared by all problems or (b, N, d); ``incumbent`` (b,) the value to improve on;
     ``gamma`` (b,) the information gain of the observations. For acquisitions that draw: ``streams``, one
-    generator a problem, and ``shared``, a stream that is the same for every problem.
+    generator a problem, and ``shared``, a stream that is the same for every problem; ``draws`` are those
+    made and not used yet.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Marginals:
     ):
         self.model, self.X, self.incumbent = model, X, incumbent
         self.streams, self.shared = streams, shared
+        self.draws: list[Tensor] = []
         self.gamma = model.information_gain
         self._scaled = model.scaled(X)
         self._norms = half_norms(self._scaled)
@@ -66,3 +68,4 @@ class Marginals:
         believed = self.mean[rows, index]
         self.model = self.model.believe(self.at(index.unsqueeze(-1)), believed.unsqueeze(-1))
         self.incumbent = torch.maximum(self.incumbent, believed)
+        self.draws.clear()
