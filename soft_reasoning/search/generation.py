@@ -17,6 +17,7 @@ from soft_reasoning.search.botorch_acquisition import AsBoTorch
 from soft_reasoning.search.checks import real, whole
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.model import ExactRBF
+from soft_reasoning.search.points import Around
 
 
 class Generation(Protocol):
@@ -24,7 +25,7 @@ class Generation(Protocol):
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor: ...
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor:
+    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor | Around:
         """``best`` (b,) is the index of the incumbent among the model's own points."""
         ...
 
@@ -76,10 +77,9 @@ class LocalCandidates(NormalCandidates):
         super().__init__(count)
         self.reach = real("search.optimiser.generation.reach", reach, least=0.0, below=1.0)
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor:
+    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Around:
         centre = model.U[torch.arange(len(best)), best].unsqueeze(1)  # (b, 1, d)
-        rho = torch.linspace(0.0, self.reach, len(draws), dtype=torch.float64).unsqueeze(-1)
-        return rho * centre + (1 - rho.square()).sqrt() * draws
+        return Around(centre, draws, torch.linspace(0.0, self.reach, len(draws), dtype=torch.float64))
 
 
 class GradientCandidates(NormalCandidates):

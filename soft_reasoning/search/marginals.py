@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from soft_reasoning.search.model import VARIANCE_FLOOR, ExactRBF, half_norms
+from soft_reasoning.search.model import VARIANCE_FLOOR, ExactRBF
+from soft_reasoning.search.points import Around, at, half_norms
 
 
 class Marginals:
     """What an acquisition function sees: means and deviations (b, N) at the candidate points.
 
-    ``X`` (N, d) shared by all problems or (b, N, d); ``incumbent`` (b,) the value to improve on;
+    ``X`` (N, d) shared by all problems, (b, N, d) or ``Around``; ``incumbent`` (b,) the value to improve on;
     ``gamma`` (b,) the information gain of the observations. For acquisitions that draw: ``streams``, one
     generator a problem, and ``shared``, a stream that is the same for every problem; ``draws`` are those
     made and not used yet.
@@ -22,7 +23,7 @@ class Marginals:
     def __init__(
         self,
         model: ExactRBF,
-        X: Tensor,
+        X: Tensor | Around,
         incumbent: Tensor,
         streams: Sequence[torch.Generator] = (),
         shared: torch.Generator | None = None,
@@ -44,9 +45,7 @@ class Marginals:
 
     def at(self, index: Tensor) -> Tensor:
         """(b, q, d): the points of ``index`` (b, q)."""
-        if self.X.ndim == 2:
-            return self.X[index]
-        return self.X.gather(1, index.unsqueeze(-1).expand(-1, -1, self.X.shape[-1]))
+        return at(self.X, index)
 
     def believe(self, index: Tensor) -> None:
         """Condition on point ``index`` (b,) having come out at its own posterior mean (Kriging believer).
@@ -56,9 +55,8 @@ class Marginals:
         believed value where that is higher.
         """
         rows = torch.arange(len(index))
-        scaled = self._scaled
-        point = scaled[index] if scaled.ndim == 2 else scaled[rows, index]  # (b, d)
-        covariance = self.model.kernel(point.unsqueeze(-2), scaled, self._norms).squeeze(-2)  # (b, N)
+        point = at(self._scaled, index.unsqueeze(-1))  # (b, 1, d)
+        covariance = self.model.kernel(point, self._scaled, self._norms).squeeze(-2)  # (b, N)
         column = self._V[rows, :, index]  # (b, n)
         covariance = covariance - (column.unsqueeze(-2) @ self._V).squeeze(-2)
         noisy = self._variance[rows, index].clamp_min(0.0) + self.model.noise

@@ -19,13 +19,10 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from torch import Tensor
 
+from soft_reasoning.search.points import Around, half_norms, products
+
 VARIANCE_FLOOR = 1e-12
 """Relative to s^2: keeps standard deviations positive at observed points when lambda is tiny."""
-
-
-def half_norms(x: Tensor) -> Tensor:
-    """(..., N): half the squared lengths of points (..., N, d)."""
-    return 0.5 * x.square().sum(-1)
 
 
 class ExactRBF(Model):
@@ -53,27 +50,28 @@ class ExactRBF(Model):
     def batch_shape(self) -> torch.Size:
         return self.U.shape[:-2]
 
-    def kernel(self, a: Tensor, b: Tensor, b_norms: Tensor | None = None) -> Tensor:
+    def kernel(self, a: Tensor, b: Tensor | Around, b_norms: Tensor | None = None) -> Tensor:
         """(..., n, N) covariances of points already divided by the lengthscale.
 
         ``b_norms`` (..., N): :func:`half_norms` of ``b`` where the caller has them already.
         """
         norms = half_norms(b) if b_norms is None else b_norms
-        exponent = a @ b.transpose(-1, -2) - norms.unsqueeze(-2)
-        exponent = exponent.sub_(half_norms(a).unsqueeze(-1)).clamp_(max=0.0)
-        return exponent.add_(math.log(self.scale)).exp_()
+        exponent = products(a, b).sub_(norms.unsqueeze(-2)).sub_(half_norms(a).unsqueeze(-1))
+        return exponent.clamp_(max=0.0).add_(math.log(self.scale)).exp_()
 
-    def scaled(self, X: Tensor) -> Tensor:
+    def scaled(self, X: Tensor | Around) -> Tensor | Around:
         """``X`` (N, d) or (b, N, d) over the lengthscale; stays (N, d) where all problems share one."""
-        if X.ndim == 2 and self.shares_lengthscale:
+        if self.shares_lengthscale:
             return X / self.lengthscale[0]
+        if isinstance(X, Around):
+            X = X.written()
         return X / self.lengthscale.unsqueeze(-2)
 
     @property
     def shares_lengthscale(self) -> bool:
         return self.lengthscale.stride(0) == 0 or len(self.lengthscale) == 1
 
-    def whiten(self, X: Tensor, norms: Tensor | None = None) -> Tensor:
+    def whiten(self, X: Tensor | Around, norms: Tensor | None = None) -> Tensor:
         """(b, n, N): L^-1 k(U, X) for points ``X`` from :meth:`scaled`, ``norms`` as in :meth:`kernel`."""
         return torch.linalg.solve_triangular(self.cholesky, self.kernel(self._scaled, X, norms), upper=False)
 

@@ -144,7 +144,7 @@ def test_local_candidates_keep_the_norm_and_come_close():
     U, y = data(problems=2, n=15, d=50)
     model = FixedRBF().fit(U, y)
     draws = torch.randn(4000, 50, dtype=torch.float64, generator=generator_for(0, "x"))
-    X = LocalCandidates(4000, 0.9).place(draws, model, torch.tensor([3, 7]), EI())
+    X = LocalCandidates(4000, 0.9).place(draws, model, torch.tensor([3, 7]), EI()).written()
     assert torch.equal(X[:, 0], draws[:1].expand(2, -1))
     for i, best in enumerate((3, 7)):
         cosine = torch.cosine_similarity(X[i, -500:], U[i, best].expand(500, -1))
