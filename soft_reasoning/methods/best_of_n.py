@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from soft_reasoning.methods.base import read_candidate, sampled
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import NoVerifier, Verdict, Verifier
+from soft_reasoning.rewards.verifiers import NoVerifier, Verifier
 from soft_reasoning.types import Generate, Result, Sampling, UserError
 
 SELECT = ("verifier", "coherence")
@@ -20,12 +20,14 @@ SELECT = ("verifier", "coherence")
 class BestOfN:
     """``samples`` solutions at ``temperature`` and ``top_k``, the same as self-consistency's under the same
     settings. ``select`` "verifier" takes the parsed candidate of highest ``reward``, that of highest
-    coherence among equals; "coherence" asks no verifier. The earliest wins what is still a tie."""
+    coherence among equals; "coherence" asks no verifier. The earliest wins what is still a tie. The verifier
+    is shown ``together`` candidates at a time, as in a round of Soft Reasoning, so that any number fits."""
 
     verifier: Verifier
     reward: Reward
     select: str = "verifier"
     samples: int = 5
+    together: int = 5
     temperature: float = 0.8
     top_k: int = 50
     top_p: float = 1.0
@@ -34,8 +36,9 @@ class BestOfN:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise UserError(f"method.samples: expected at least 1, got {self.samples}")
+        for key in ("samples", "together"):
+            if getattr(self, key) < 1:
+                raise UserError(f"method.{key}: expected at least 1, got {getattr(self, key)}")
         if self.temperature <= 0:
             raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
                             "method=cot is the greedy one")  # fmt: skip
@@ -52,21 +55,24 @@ class BestOfN:
             replace(read_candidate(c, problem, context), coherence=self.reward.of_coherence(c))
             for c in completions
         ]
-        verdict = Verdict(scores=(None,) * len(found))
+        verdicts = []
         if self.select == "verifier":
-            verdict = yield from self.verifier.verify(problem, found, context, stage="round-0")
+            for number, start in enumerate(range(0, len(found), self.together)):
+                shown, stage = found[start : start + self.together], f"round-{number}"
+                verdicts.append((yield from self.verifier.verify(problem, shown, context, stage=stage)))
+        scores = [score for v in verdicts for score in v.scores] or [None] * len(found)
         found = [
             replace(
                 c, verified=score, reward=c.coherence if score is None else self.reward(score, c.coherence)
             )
-            for c, score in zip(found, verdict.scores, strict=True)
+            for c, score in zip(found, scores, strict=True)
         ]
         parsed = [c for c in found if c.answer is not None]
         best = max(parsed, key=lambda c: (c.reward, c.coherence), default=None)
         said = {
-            "answers": list(verdict.answers),
-            "weights": list(verdict.weights),
-            "texts": list(verdict.texts),
+            "answers": [answer for v in verdicts for answer in v.answers],
+            "weights": [weight for v in verdicts for weight in v.weights],
+            "texts": [text for v in verdicts for text in v.texts],
         }
         trace = ({"round": 0, "rewards": [c.reward for c in found], "verifier": said},)
         return Result(None if best is None else best.answer, tuple(found), trace)

@@ -63,6 +63,22 @@ def test_the_highest_reward_answers_and_coherence_breaks_ties(scores, weight, an
     assert result.trace[0]["verifier"]["answers"] == ["9"]
 
 
+def test_many_candidates_are_shown_to_the_verifier_a_few_at_a_time():
+    shown = []
+
+    def verify(problem, candidates, context, *, stage, earlier=()):
+        shown.append((stage, [c.text for c in candidates]))
+        return Verdict(scores=tuple(float(c.answer == "6") for c in candidates), answers=(stage,))
+        yield
+
+    verifier = SimpleNamespace(name="judge", verify=verify)
+    result = answer_of(BestOfN(verifier, Reward(), together=2))
+    texts = [c.text for c in COMPLETIONS]
+    assert shown == [("round-0", texts[:2]), ("round-1", texts[2:4]), ("round-2", texts[4:])]
+    assert result.answer == "6" and [c.verified for c in result.candidates] == [0, 0, 0, 0, 1]
+    assert result.trace[0]["verifier"]["answers"] == ["round-0", "round-1", "round-2"]
+
+
 def test_coherence_alone_asks_no_verifier():
     result = answer_of(BestOfN(NoVerifier(), Reward(), select="coherence"))
     assert result.answer == "5"
@@ -97,6 +113,7 @@ def test_its_candidates_are_those_of_self_consistency(select):
     ("bad", "message"),
     [
         ({"samples": 0}, "method.samples: expected at least 1"),
+        ({"together": 0}, "method.together: expected at least 1"),
         ({"temperature": 0.0}, "method.temperature: expected more than 0"),
         ({"select": "luck"}, "method.select: expected one of verifier, coherence"),
         ({"verifier": NoVerifier()}, "use method.select=coherence"),
