@@ -1,11 +1,12 @@
 """CPU time of the Hugging Face engine against ``model.generate``, tokens compared. One command:
 
-    python experiments/bench_generate.py [--problems 64] [--candidates 5] [--threads 1]
+    python experiments/bench_generate.py [--hidden-size 128] [--problems 64] [--candidates 5] [--threads 1]
 
-A random Llama of the bundled model's size; each problem has a prefix of its own (and, in the last row, half
-of it shared by all); candidates differ in one soft token. ``generate`` gets left-padded chunks of 64
-rows, the usual way. Workloads: every completion as long as the others, and ragged lengths, which
-end-of-sequence tokens give ``generate`` too (its rows wait for the longest of their chunk).
+A random Llama of the bundled model's size (256: 2.8 million parameters); each problem has a prefix of its
+own, or half or all of it is common to all problems, as exemplars are; candidates differ in one soft token.
+``generate`` gets left-padded chunks of 64 rows, the usual way. Workloads: every completion as long as the
+others, and ragged lengths, which end-of-sequence tokens give ``generate`` too (its rows wait for the longest
+of their chunk).
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class EndAt(LogitsProcessor):
         return scores
 
 
-def build_model() -> LlamaForCausalLM:
+def build_model(hidden_size: int = 128) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=FakeTokenizer().vocab_size, hidden_size=128, intermediate_size=384, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=2048, initializer_range=0.2,
-        bos_token_id=0, eos_token_id=EOS, pad_token_id=2,
+        vocab_size=FakeTokenizer().vocab_size, hidden_size=hidden_size, intermediate_size=2 * hidden_size,
+        num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=2048,
+        initializer_range=0.2, bos_token_id=0, eos_token_id=EOS, pad_token_id=2,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
 
@@ -90,19 +91,25 @@ def seconds(work) -> tuple[float, list]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--problems", type=int, default=64)
     parser.add_argument("--candidates", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    model = build_model()
+    model = build_model(args.hidden_size)
     rows = args.problems * args.candidates
     ragged = torch.randint(20, 201, (rows,), generator=torch.Generator().manual_seed(2)).tolist()
-    print(f"{args.problems} problems x {args.candidates} candidates, {PREFIX}-token prefix, CPU seconds, "
-          f"{args.threads} thread(s), torch {torch.__version__}")  # fmt: skip
+    print(f"{model.num_parameters() / 1e6:.1f} million parameters, {args.problems} problems x "
+          f"{args.candidates} candidates, {PREFIX}-token prefix, CPU seconds, {args.threads} thread(s), "
+          f"torch {torch.__version__}")  # fmt: skip
     print(f"{'new tokens':<28}{'generate':>10}{'engine':>10}{'ratio':>8}  same tokens")
     even = [64] * rows
-    cases = (("64", even, 0), ("20 to 200", ragged, 0), ("64, half the prefix common", even, 150))
+    cases = [
+        (f"{name}, {said}", lengths, shared)
+        for shared, said in ((0, "own prefix"), (PREFIX // 2, "half common"), (PREFIX, "common"))
+        for name, lengths in (("64", even), ("20 to 200", ragged))
+    ]
     for name, lengths, shared in cases:
         requests = requests_of(model, args.problems, args.candidates, lengths, shared)
         slow, expected = seconds(lambda requests=requests: by_generate(model, requests))

@@ -3,7 +3,7 @@
 Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
 that reads all five) on 200 problems, by a Llama of 8 billion random bfloat16 weights: what it writes means
 nothing and costs what it would. Prompts have about 100 tokens, verifier prompts about 1,500. Once with the
-default stopping rule and once with all four rounds for every problem.
+paper's stopping rule and once with all four rounds for every problem.
 
 The bound is the time that the memory needs to hand over, once a decoding step, the weights and the keys and
 values of the rows; a prompt's are counted once for its five candidates. The bandwidth is measured here, by
@@ -148,7 +148,7 @@ def main() -> None:
     engine = HuggingFaceEngine.from_loaded(build_model(args), build_tokenizer(args.vocabulary))
     problems = problems_of(args.problems, args.vocabulary)
     rows = []
-    for name, rule in (("as it stops", "improvement"), ("all four", "none")):
+    for name, rule in (("as it stops", "difference"), ("all four", "none")):
         config = compose_config(
             ["prompt=math", "verifier.shots=0", "search.rounds=3", f"search.stopping.rule={rule}",
              f"max_new_tokens={args.new_tokens}", *args.overrides]
