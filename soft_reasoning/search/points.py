@@ -38,14 +38,21 @@ class Around:
 
     def products(self, a: Tensor) -> Tensor:
         """(b, n, N): scalar products with ``a`` (b, n, d)."""
-        near = a @ self.centre.transpose(-1, -2)  # (b, n, 1)
-        return (a @ self.draws.transpose(0, 1)).mul_(self._rest).addcmul_(near, self.share)
+        near = (a * self.centre).sum(
+            -1, keepdim=True
+        )  # (b, n, 1); a product so thin rounds differently for each b
+        return self._with_draws(a).mul_(self._rest).addcmul_(near, self.share)
 
     def half_norms(self) -> Tensor:
         """(b, N): half the squared lengths."""
-        mixed = (self.draws @ self.centre.transpose(-1, -2)).squeeze(-1)  # (b, N)
+        mixed = self._with_draws(self.centre).squeeze(-2)
         own = self._rest.square() * half_norms(self.draws) + self.share.square() * half_norms(self.centre)
         return own.addcmul_(self.share * self._rest, mixed)
+
+    def _with_draws(self, a: Tensor) -> Tensor:
+        """(b, n, N): products with the draws, one problem at a time: one product for all of them would
+        round differently for each b."""
+        return torch.bmm(a, self.draws.transpose(0, 1).expand(len(a), -1, -1))
 
 
 def half_norms(points: Tensor | Around) -> Tensor:

@@ -1,0 +1,43 @@
+"""Every method, its run cut off at any byte of what it had stored, and continued."""
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.build import build_launcher
+from soft_reasoning.config import compose_config, conf_dir
+from soft_reasoning.run import run_one
+
+METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("*.yaml"))
+
+
+def records(folder):
+    """The records by problem, without what depends on the company that a problem had: reused tokens."""
+    lines = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    for record in lines:
+        for used in record["usage"].values():
+            used.pop("cached_tokens")
+    return {record["doc_id"]: record for record in lines}
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "constrained_finetuning"])
+def test_cut_off_anywhere_and_continued(method, tmp_path):
+    config = compose_config(
+        [f"method={method}", "engine=fake", "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"]
+    )
+    with closing(build_launcher(config)) as launcher:
+        whole = tmp_path / "whole"
+        run_one(config, whole, launcher)
+        size = (whole / "samples.jsonl").stat().st_size
+        for cut in (0, size // 3, size // 2, size - 1):
+            broken = tmp_path / f"cut-{cut}"
+            shutil.copytree(whole, broken)
+            (broken / "results.json").unlink()
+            with (broken / "samples.jsonl").open("r+b") as file:
+                file.truncate(cut)
+            run_one(config, broken, launcher)
+            assert records(broken) == records(whole)
+            assert len(records(whole)) == 5
