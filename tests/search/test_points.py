@@ -8,7 +8,7 @@ from soft_reasoning.search.acquisition import EI
 from soft_reasoning.search.generation import LocalCandidates
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.points import Around, at, half_norms, products
-from soft_reasoning.search.surrogate import FixedRBF, MAPRBF
+from soft_reasoning.search.surrogate import MAPRBF, FixedRBF
 from soft_reasoning.types import generator_for
 
 
