@@ -33,9 +33,7 @@ class Worker:
     ``start_timeout`` the loading of math-verify. Safe to share between threads: questions take turns.
     """
 
-    def __init__(
-        self, script: Path = WORKER, *, timeout: float = 5.0, start_timeout: float = 120.0
-    ) -> None:
+    def __init__(self, script: Path = WORKER, *, timeout: float = 5.0, start_timeout: float = 120.0) -> None:
         self.script = script
         self.timeout = timeout
         self.start_timeout = start_timeout

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.lean import lean
 from soft_reasoning.engines.planning import LEAST_SHARED, Job
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
 from soft_reasoning.types import Request, UserError
@@ -41,16 +40,13 @@ def choose_runner(calls: ModelCalls, *, record: bool = False) -> TreeRunner | Pl
     if not _may_share(calls.model):
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
-    few = lean(calls.model)
-    for way in (None,) if few is None else (few, None):
-        tree = TreeRunner(calls, prefill_tokens=most, lean=way, record=record)
-        problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
-        tree.forget()
-        if not problem:
-            return tree
-        name = type(calls.model).__name__
-        log.info("%s %s: %s", name, "shares no prefixes" if way is None else "is not run leanly", problem)
-    return plain
+    tree = TreeRunner(calls, prefill_tokens=most, record=record)
+    problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
+    if problem:
+        log.info("%s shares no prefixes: %s", type(calls.model).__name__, problem)
+        return plain
+    tree.forget()
+    return tree
 
 
 def _may_share(model: Any) -> bool:

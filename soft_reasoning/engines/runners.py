@@ -17,7 +17,6 @@ from torch import Tensor
 
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, OwnKeys, Part, join, round_up
-from soft_reasoning.engines.lean import Lean
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
 from soft_reasoning.engines.planning import Job, packs
 from soft_reasoning.engines.tree import active
@@ -73,13 +72,11 @@ class ModelCalls:
 class TreeRunner:
     """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`.
 
-    ``lean`` runs the layers instead of the model; ``record`` asks for steps replayed as CUDA graphs.
+    ``record`` asks for steps replayed as CUDA graphs.
     """
 
-    def __init__(
-        self, calls: ModelCalls, *, prefill_tokens: int, lean: Lean | None = None, record: bool = False
-    ) -> None:
-        self.calls, self.lean, self.record = calls, lean, record
+    def __init__(self, calls: ModelCalls, *, prefill_tokens: int, record: bool = False) -> None:
+        self.calls, self.record = calls, record
         self.granularity = calls.rows
         self.prefill_tokens = prefill_tokens
         self.peak_kv_bytes = 0
@@ -216,8 +213,6 @@ class TreeRunner:
 
     def _forward(self, now: Pass, embeddings: Tensor, positions: Tensor, *, last: bool = False) -> Tensor:
         """Logits (N or 1, V) of the packed ``embeddings`` (N, D)."""
-        if self.lean is not None:
-            return self.lean.logits(now, embeddings, positions, last=last)
         with active(self.calls.model.config, now):
             return self.calls.logits(
                 last=last, inputs_embeds=embeddings.unsqueeze(0), position_ids=positions.unsqueeze(0),

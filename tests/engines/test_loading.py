@@ -65,6 +65,21 @@ def test_unknown_options_list_the_known(tmp_path, options):
         HuggingFaceEngine(str(tmp_path), **options)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compile": True}, "GPU"),
+        ({"compile": "x"}, "auto, true or false"),
+        ({"max_batch_tokens": 0}, ">= 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, said):
+    with pytest.raises(UserError) as error:
+        HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), **options)
+    assert said in one_line(error)
+
+
 def test_a_folder_gives_the_same_as_the_loaded_model(tmp_path, engine, monkeypatch):
     engine.model.save_pretrained(tmp_path)
     monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
