@@ -58,19 +58,25 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     for choice in config.methods:
         name, *changes = [choice] if isinstance(choice, str) else choice
         shown = [one for one in changes if not (equal and one.startswith("method.samples="))]
-        commands.setdefault(",".join([name, *shown]), [*overrides, f"method={name}", *changes])
-    configs = {label: compose_config(command) for label, command in commands.items()}
+        commands.setdefault(" ".join([name, *shown]), [*overrides, f"method={name}", *changes])
+
+    def composed(label: str, *change: str) -> DictConfig:
+        one = compose_config([*commands[label], *change])
+        one.label = label
+        return one
+
+    configs = {label: composed(label) for label in commands}
     engines = {label: engine_settings(one) for label, one in configs.items()}
     first = next((label for label in configs if configs[label].method.name == PREFERRED), next(iter(configs)))
     settings = [engines[first], *engines.values()]
     done: dict[str, Summary] = {}
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
-        one, name = configs[label], label
+        one, name = configs[label], label.replace(" ", ",")
         if equal and label != first and "samples" in one.method:
-            probe = f"{label},method.samples={one.method.samples}"
+            probe = f"{name},method.samples={one.method.samples}"
             tried = run_one(one, folder / PROBES / run_name(probe), launcher)
             change = f"method.samples={equal_samples(tried.metrics, one.method.samples, done[first].metrics)}"
-            one, name = compose_config([*commands[label], change]), f"{label},{change}"
+            one, name = composed(label, change), f"{name},{change}"
         done[label] = run_one(one, folder / run_name(name), launcher)
     compare([done[label].folder for label in configs], folder)
 

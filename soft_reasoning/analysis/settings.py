@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 IGNORED = (
-    "fresh", "progress", "limit", "max_live", "methods", "budget", "engine.max_batch_tokens", "launcher",
-    "ray", "hydra",
+    "fresh", "progress", "limit", "max_live", "methods", "budget", "label", "engine.max_batch_tokens",
+    "launcher", "ray", "hydra",
 )  # fmt: skip
 """Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
 it takes."""
@@ -50,7 +50,7 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     Left out is what repeats another key: of several keys with the same values the shortest stays, the
     parts of something that some configurations do not have at all follow from the key that chose it (and
     are named only where nothing else tells two runs apart), and a class follows from a plain key (a name)
-    that decides it.
+    that decides it. Where every configuration has a ``label``, it stands for all that follows from it.
     """
     flat = [setting_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
@@ -68,7 +68,15 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
         if _kinds(flat, [*chosen, key]) > _kinds(flat, chosen):
             chosen.append(key)
     chosen.sort()
-    return [{key.removesuffix(CLASS): _readable(key, one.get(key)) for key in chosen} for one in flat]
+    labels = [{"label": config["label"]} for config in configs if config.get("label")]
+    if len(labels) < len(flat) or all(one == labels[0] for one in labels):
+        labels = [{} for _ in flat]
+    both = [one | label for one, label in zip(flat, labels, strict=True)]
+    chosen = [key for key in chosen if not (labels[0] and _decides(both, "label", key))]
+    return [
+        label | {key.removesuffix(CLASS): _readable(key, one.get(key)) for key in chosen}
+        for one, label in zip(flat, labels, strict=True)
+    ]
 
 
 def _kinds(flat: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:

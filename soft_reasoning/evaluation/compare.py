@@ -127,8 +127,8 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
 
 
 def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The method's name, and what tells it from other rows of the same method."""
-    names = [_method(config) for config in configs]
+    """The run's label or its method's name, and what tells it from other rows of the same name."""
+    names = [config.get("label") or _method(config) for config in configs]
     labels = list(names)
     for name in set(names):
         same = [i for i, other in enumerate(names) if other == name]

@@ -97,6 +97,17 @@ def test_settings_that_tell_runs_apart_without_their_echoes():
     assert differing([{"a": 1}] * 2) == [{}, {}] and differing([]) == []
 
 
+def test_labels_stand_for_what_follows_from_them():
+    paper = {"label": "ours preset=paper", "surrogate": {"mean": "zero"}, "final": "vote"}
+    ours = {"label": "ours", "surrogate": {"mean": "centred"}, "final": "reward_vote"}
+    assert differing([ours, paper]) == [{"label": "ours"}, {"label": "ours preset=paper"}]
+    swept = [one | {"seed": seed} for one in (ours, paper) for seed in (0, 1)]
+    assert differing(swept)[2:] == [{"label": "ours preset=paper", "seed": seed} for seed in (0, 1)]
+    assert differing(swept[:2]) == [{"seed": 0}, {"seed": 1}]
+    unnamed = {key: value for key, value in paper.items() if key != "label"}
+    assert "label" not in differing([ours, unnamed])[0]
+
+
 def test_a_part_that_only_some_have_is_named_where_nothing_else_tells_runs_apart():
     ei = {"acquisition": {"_target_": "x.EI"}}
     one, five = ({"acquisition": {"_target_": "x.UCB", "beta": beta, "loud": True}} for beta in (1, 5))
