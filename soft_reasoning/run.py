@@ -67,7 +67,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
     configs = {label: composed(label) for label in commands}
     engines = {label: engine_settings(one) for label, one in configs.items()}
-    first = next((label for label in configs if configs[label].method.name == PREFERRED), next(iter(configs)))
+    ours = [label for label in configs if configs[label].method.name == PREFERRED]
+    first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
     settings = [engines[first], *engines.values()]
     done: dict[str, Summary] = {}
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):

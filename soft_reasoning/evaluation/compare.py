@@ -89,8 +89,8 @@ def compare(
     """Compare finished runs: one row a setting, runs that differ in ``seed`` alone together.
 
     Two tables of the same rows: how good the answers are, with the statistics, and what they cost.
-    ``reference`` is the label of the row that others are tested against: the first run of
-    ``soft_reasoning`` when not given, else the first row. With ``folder`` the tables are also printed and
+    ``reference`` is the label of the row that others are tested against; when not given, that of
+    ``soft_reasoning`` without changes, else its first, else the first row. With ``folder`` the tables are also printed and
     written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy against tokens.
 
     Raises UserError when a folder holds no finished run, or the runs share no graded problem.
@@ -145,7 +145,8 @@ def _method(config: Mapping[str, Any]) -> str:
 
 def _reference(groups: Sequence[_Group], label: str | None) -> _Group:
     if label is None:
-        return next((group for group in groups if group.label.split(" ")[0] == PREFERRED), groups[0])
+        ours = [group for group in groups if _method(group.configs[0]) == PREFERRED] or groups
+        return next((group for group in ours if group.label == PREFERRED), ours[0])
     for group in groups:
         if group.label == label:
             return group
