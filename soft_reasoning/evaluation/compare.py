@@ -90,8 +90,9 @@ def compare(
 
     Two tables of the same rows: how good the answers are, with the statistics, and what they cost.
     ``reference`` is the label of the row that others are tested against; when not given, that of
-    ``soft_reasoning`` without changes, else its first, else the first row. With ``folder`` the tables are also printed and
-    written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy against tokens.
+    ``soft_reasoning`` without changes, else its first, else the first row. With ``folder`` the tables are
+    also printed and written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy
+    against tokens.
 
     Raises UserError when a folder holds no finished run, or the runs share no graded problem.
     """
