@@ -58,7 +58,7 @@ def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
 
 
 def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
-    command = [sys.executable, "-m", "tests.evaluation.world", str(tmp_path), "12", "4", "14"]
+    command = [sys.executable, "-m", "tests.evaluation.world", str(tmp_path), "12", "4", "7"]
     died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert died.returncode == -signal.SIGKILL, died.stderr
     before = (tmp_path / "samples.jsonl").read_bytes()

@@ -12,7 +12,8 @@ from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Problem
 
 LEVELS = ("easy", "medium", "hard")
-OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei"]
+# The fake engine never agrees with itself; under this rule its searches end after different rounds.
+OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei", "search.stopping.rule=improvement"]
 
 
 def problems(n):
