@@ -26,7 +26,7 @@ from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.loading import DEMO_FOLDER
 from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.scheduler import Clock, drive
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Completion, Prompt, Request
 
 PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]
 COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
@@ -45,8 +45,8 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def next_token_logits(self, prompts: Sequence[tuple[int, ...]], ids: Any = None) -> torch.Tensor:
-        self.prompts += prompts
+    def next_token_logits(self, prompts: Sequence[Prompt], ids: Any = None) -> tuple[torch.Tensor, list[int]]:
+        self.prompts += [prompt.ids for prompt in prompts]
         return self._engine.next_token_logits(prompts, ids)
 
     @property

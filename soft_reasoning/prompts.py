@@ -5,8 +5,10 @@ All wording lives in ``conf/prompt/*.yaml`` and reaches this module as :class:`W
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -15,6 +17,9 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("completion", "chat")
+
+OPENINGS_KEPT = 1024
+"""A few for each problem in work: its tasks' prompts are compared with what they begin with."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,7 @@ class Prompts:
         self._head = wording.head + "".join(shown)
         self._cue = len(tokenizer.encode(wording.cue, add_special_tokens=False)) if wording.cue else 0
         self._shared: dict[str, tuple[int, ...]] = {}
+        self._opening = lru_cache(OPENINGS_KEPT)(self._opening_of)
 
     def solve(self, problem: Problem) -> Prompt:
         """The prompt that asks for a solution. Raises UserError for an empty question."""
@@ -157,15 +163,25 @@ class Prompts:
         self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
     ) -> Prompt:
         """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in; ``steps`` are
-        (sub-question, answer) pairs, each of them one line."""
+        (sub-question, answer) pairs, each of them one line. What it begins with whatever its ``fields``
+        are is its ``common``."""
         if kind not in self.wording.tasks:
             known = ", ".join(sorted(self.wording.tasks)) or "none"
             raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
         wording = self.wording.tasks[kind]
         told = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
-        return self._build(
-            kind, wording.head, wording.ask, "", question=_question(problem), steps=told, **fields
-        )
+        question = _question(problem)
+        prompt = self._build(kind, wording.head, wording.ask, "", question=question, steps=told, **fields)
+        opening = self._opening(kind, question, told, tuple(fields)) if fields else prompt.ids
+        # One less: what follows may change the last token, and is at least one.
+        same = len(os.path.commonprefix([opening, prompt.ids])) - 1
+        return replace(prompt, common=max(0, same))
+
+    def _opening_of(self, kind: str, question: str, steps: str, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The prompt of a task with empty fields."""
+        wording = self.wording.tasks[kind]
+        empty = dict.fromkeys(names, "")
+        return self._build(kind, wording.head, wording.ask, "", question=question, steps=steps, **empty).ids
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
         """Index in ``prompt.ids`` before which soft tokens go.

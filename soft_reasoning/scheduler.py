@@ -1,11 +1,12 @@
 """Drives many problems at once and merges what they ask for into batches.
 
 A method is a generator for one problem. The scheduler advances every live problem until each of them
-waits, then answers: first all proposals (cheap, and their problems join the next batch), otherwise every
-generation in one engine call. An engine that takes work while it works (``StreamingEngine``) is given each
-problem's generations as they are wished for, and a problem goes on as soon as its own are complete. What a
-problem receives depends on its own wishes alone, so its result is the same either way, for any ``max_live``
-and any order, as far as engine and optimiser keep their promise of the same.
+waits, then answers: first all proposals and then next-token logits (cheap, and their problems join the
+next batch), otherwise every generation in one engine call. An engine that takes work while it works
+(``StreamingEngine``) is given each problem's generations as they are wished for, and a problem goes on as
+soon as its own are complete. What a problem receives depends on its own wishes alone, so its result is the
+same either way, for any ``max_live`` and any order, as far as engine and optimiser keep their promise of the
+same.
 """
 
 from __future__ import annotations
@@ -209,8 +210,9 @@ def _answering(
 
 
 def _tick(live: Sequence[_Live], *, engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
-    """All generations in one call, and one call for each set of token ids whose logits are wanted."""
-    return _generate(live, engine, clock) + _choose(live, engine, clock)
+    """One call for each set of token ids whose logits are wanted; where there is none, all generations in
+    one call, which those problems have joined by then."""
+    return _choose(live, engine, clock) or _generate(live, engine, clock)
 
 
 class _Stream:
@@ -291,14 +293,15 @@ def _choose(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_
 def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     prompts = [prompt for one in group for prompt in one.wish.prompts]
     try:
-        logits = engine.next_token_logits(prompts, group[0].wish.ids)
+        logits, cached = engine.next_token_logits(prompts, group[0].wish.ids)
     except (UserError, ValueError) as error:
         _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, one.wish.ids))
         raise error
     clock.sequences += len(prompts)
+    counts = iter(cached)
     for one in group:
         for prompt in one.wish.prompts:
-            one.count(one.wish.role, Usage.of(len(prompt)))
+            one.count(one.wish.role, Usage.of(len(prompt.ids), next(counts)))
     return list(zip(group, logits.split([len(one.wish.prompts) for one in group]), strict=True))
 
 

@@ -16,6 +16,7 @@ from soft_reasoning.types import (
     Generate,
     NextLogits,
     Problem,
+    Prompt,
     Propose,
     Request,
     Result,
@@ -39,7 +40,8 @@ class Engine:
 
     def next_token_logits(self, prompts, ids=None):
         self.read.append((len(prompts), ids))
-        return torch.tensor([[float(sum(p))] * len(ids) for p in prompts])
+        logits = torch.tensor([[float(sum(p.ids))] * len(ids) for p in prompts])
+        return logits, [len(p.ids) - 1 for p in prompts]
 
 
 class Streaming:
@@ -155,14 +157,14 @@ def test_logits_are_grouped_by_ids():
 
     def steps(problem):
         ids = (int(problem.id) % 2,) * 2
-        logits = yield NextLogits([(number(problem),), (1,)], ids=ids, role="anchor")
+        logits = yield NextLogits([Prompt((number(problem),)), Prompt((1, 1))], ids=ids, role="anchor")
         assert logits.shape == (2, 2)
         return Result(str(int(logits[0, 0])), ())
 
     results = {p.id: r for p, r in drive(problems(4), Script(steps), context)}
     assert sorted(context.engine.read) == [(4, (0, 0)), (4, (1, 1))]
     assert [results[str(i)].answer for i in range(4)] == ["100", "101", "102", "103"]
-    assert results["0"].usage == {"anchor": Usage(prompt_tokens=2, sequences=2, attended=2)}
+    assert results["0"].usage == {"anchor": Usage.of(1) + Usage.of(2, 1)}
 
 
 def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch():
@@ -305,7 +307,7 @@ def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_wish():
         total = 0
         for step in range(1 + int(problem.id) % 3):
             assert (yield Generate([])) == []
-            logits = yield NextLogits([(number(problem), step)], ids=(1,), role="anchor")
+            logits = yield NextLogits([Prompt((number(problem), step))], ids=(1,), role="anchor")
             total += yield Propose(optimiser, logits, torch.zeros(1), k=1, round=step, seed=0)
             completions = yield ask(problem, count=1 + step, role="verifier")
             total += sum(int(c.text) for c in completions)

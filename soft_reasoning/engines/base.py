@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Completion, Prompt, Request
 
 
 class Engine(Protocol):
@@ -42,9 +42,10 @@ class Engine(Protocol):
         ...
 
     def next_token_logits(
-        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
-    ) -> Tensor:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[int]]:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
+        tokens of each prompt were cached."""
         ...
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from soft_reasoning.engines.decode import decode_batch
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
-from soft_reasoning.engines.planning import Job, job_of
+from soft_reasoning.engines.planning import Job, job_of, reading
 from soft_reasoning.engines.text import StopWatch
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Completion, Prompt, Request
 
 PEAK = 12.0
 """Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
@@ -59,13 +59,15 @@ class FakeEngine:
         return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=self.eos_ids, watch=self._watch)
 
     def next_token_logits(
-        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
-    ) -> Tensor:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
-        jobs = [self._job(i, Request(tuple(p), max_new_tokens=1)) for i, p in enumerate(prompts)]
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[int]]:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
+        tokens of each prompt were cached."""
+        jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
         rows = [self._model.logits(job.prefix + job.tail) for job in jobs]
         logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)
-        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
+        logits = logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
+        return logits, _cached_counts(jobs)
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
@@ -91,6 +93,16 @@ def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     return 0.1 * table
 
 
+def _cached_counts(jobs: Sequence[Job]) -> list[int]:
+    """The prefix of every job that has another's of the same batch."""
+    seen: set[tuple[int, ...]] = set()
+    counts = []
+    for job in jobs:
+        counts.append(len(job.prefix) if job.prefix in seen else 0)
+        seen.add(job.prefix)
+    return counts
+
+
 class _Runner:
     """Feeds the fake model to the decode loop."""
 
@@ -101,14 +113,10 @@ class _Runner:
         self._rows: list[tuple[int, ...]] = []
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
-        seen: set[tuple[int, ...]] = set()
-        cached = []
         for job in jobs:
             nearest = [] if job.soft is None else self._engine.nearest_tokens(job.soft, 1)
             self._rows.append(job.prefix + tuple(row[0][0] for row in nearest) + job.tail)
-            cached.append(len(job.prefix) if job.prefix in seen else 0)
-            seen.add(job.prefix)
-        return self._logits(), cached
+        return self._logits(), _cached_counts(jobs)
 
     def step(self, tokens: Tensor) -> Tensor:
         self._rows = [row + (token,) for row, token in zip(self._rows, tokens.tolist(), strict=True)]

@@ -13,15 +13,17 @@ from torch import Tensor
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.decode import decode_batch
 from soft_reasoning.engines.onednn import with_onednn
-from soft_reasoning.engines.planning import Job, batches, job_of
+from soft_reasoning.engines.planning import Job, batches, job_of, reading
 from soft_reasoning.engines.probe import choose_runner
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner
 from soft_reasoning.engines.text import StopWatch
-from soft_reasoning.types import Completion, Request, UserError
+from soft_reasoning.types import Completion, Prompt, Request, UserError
 
 log = logging.getLogger(__name__)
 
 LOOKUP_CHUNK = 8192
+KEPT_SHARE = 4
+"""Between batches at most this part of ``max_batch_tokens`` is kept, beside it."""
 
 
 class HuggingFaceEngine:
@@ -92,13 +94,17 @@ class HuggingFaceEngine:
         self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
         if compile is True and not on_gpu:
             raise UserError("expected a GPU for engine.compile=true, found none; leave it at auto")
-        self._runner = choose_runner(self._calls, record=on_gpu and compile is not False)
+        self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
+        self._runner = choose_runner(
+            self._calls,
+            kept_tokens=self.max_batch_tokens // KEPT_SHARE,
+            record=on_gpu and compile is not False,
+        )
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)
         self._vocabulary = self._calls.lookup.weight.shape[0]
         self.hidden_size = int(self.embed([0]).shape[1])
         self.context_length = context_length(model.config)
-        self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
         self._norms: Tensor | None = None
         self.embedding_rms = self._rms()
 
@@ -123,22 +129,24 @@ class HuggingFaceEngine:
         return [completion for completion in done if completion is not None]
 
     def next_token_logits(
-        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
-    ) -> Tensor:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt."""
-        jobs = [self._job(i, Request(tuple(p), max_new_tokens=1)) for i, p in enumerate(prompts)]
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[int]]:
+        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
+        tokens of each prompt were cached."""
+        jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
         found: list[Tensor] = [torch.empty(0)] * len(jobs)
+        counts = [0] * len(jobs)
 
         def run(batch: list[Job]) -> None:
             with torch.inference_mode():
-                logits, _ = self._runner.start(batch)
+                logits, cached = self._runner.start(batch)
                 wanted = logits if ids is None else logits[:, torch.tensor(list(ids), device=logits.device)]
-                for job, row in zip(batch, wanted.cpu(), strict=False):
-                    found[job.index] = row
+                for job, row, count in zip(batch, wanted.cpu(), cached, strict=False):
+                    found[job.index], counts[job.index] = row, count
 
         self._run_all(jobs, run)
         width = self._vocabulary if ids is None else len(ids)
-        return torch.stack(found).clone() if found else torch.empty(0, width)
+        return (torch.stack(found).clone() if found else torch.empty(0, width)), counts
 
     @torch.inference_mode()
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:

@@ -1,13 +1,14 @@
 """Keys and values in the shape of a tree: blocks that many rows read, and each row's own buffer.
 
-A row of a batch reads up to three parts: a prefix that all problems of a run begin with, the prompt that
-the candidates of one problem share, and what is the row's own (soft tokens and completion). Every part is
-written once, where it stays.
+A row of a batch reads a few parts: a prefix that all problems of a run begin with, one that the requests of
+its problem begin with, the rest of the prompt that its candidates share, and what is the row's own (soft
+tokens and completion). Every part is written once; the first two are kept for batches to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -47,6 +48,8 @@ class Block:
         self.values[layer][which, :, : values.shape[2]] = values
 
     def select(self, which: Sequence[int]) -> Block:
+        if list(which) == list(range(len(self.lengths))):
+            return self
         chosen = Block([self.lengths[i] for i in which], [self.starts[i] for i in which])
         room = round_up(max(chosen.lengths))
         for keys, values in zip(self.keys, self.values, strict=True):
@@ -75,6 +78,57 @@ def join(blocks: Sequence[Block]) -> Block:
     return joined
 
 
+class KeptPrefixes:
+    """Prefixes of finished batches, those of one block together, at most ``most`` positions; the blocks that
+    were not read for longest go first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._blocks: OrderedDict[int, tuple[Block, list[Hashable]]] = OrderedDict()
+        self._where: dict[Hashable, tuple[int, int]] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._where
+
+    def add(self, keys: Sequence[Hashable], block: Block) -> None:
+        """Keep ``block``, whose prefixes are ``keys``."""
+        if positions(block) > self.most:
+            return
+        self._blocks[id(block)] = block, list(keys)
+        self._where.update({key: (id(block), i) for i, key in enumerate(keys)})
+        held = sum(positions(some) for some in self.blocks)
+        while held > self.most:
+            _, (oldest, gone) = self._blocks.popitem(last=False)
+            held -= positions(oldest)
+            for key in gone:
+                del self._where[key]
+
+    def find(self, keys: Iterable[Hashable]) -> list[tuple[Block, list[Hashable]]]:
+        """Those of ``keys`` that are kept, as blocks of their own."""
+        wanted: dict[int, list[Hashable]] = {}
+        for key in keys:
+            if key in self._where:
+                wanted.setdefault(self._where[key][0], []).append(key)
+        found = []
+        for name, some in wanted.items():
+            self._blocks.move_to_end(name)
+            found.append((self._blocks[name][0].select([self._where[key][1] for key in some]), some))
+        return found
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [block for block, _ in self._blocks.values()]
+
+    def clear(self) -> None:
+        self._blocks.clear()
+        self._where.clear()
+
+
+def positions(block: Block) -> int:
+    """How many positions a block has room for."""
+    return len(block.lengths) * round_up(max(block.lengths))
+
+
 class Part:
     """A block as some rows read it: ``groups[r]`` is the prefix of row r, or -1 for none.
 
@@ -85,19 +139,19 @@ class Part:
     """
 
     def __init__(self, block: Block, groups: Sequence[int], filling: int, device: torch.device) -> None:
-        used = [g for g in groups if g >= 0]
         self.block, self.groups, self.device = block, list(groups), device
-        self.first, self.end = min(used), max(used) + 1
-        self.count = self.end - self.first
-        self.lengths = block.lengths[self.first : self.end]
+        self._used = sorted({group for group in groups if group >= 0})
+        self.count = len(self._used)
+        self.lengths = [block.lengths[i] for i in self._used]
         self.room = round_up(max(self.lengths))
         self._lengths = torch.tensor(self.lengths, device=device).view(-1, 1, 1, 1)
-        starts = block.starts[self.first : self.end]
+        starts = [block.starts[i] for i in self._used]
         self._starts = torch.tensor(starts, device=device).view(-1, 1, 1, 1)
-        members: list[list[int]] = [[] for _ in range(self.count)]
+        members: list[list[int]] = [[] for _ in self._used]
+        places_of = {group: i for i, group in enumerate(self._used)}
         for row, group in enumerate(groups):
             if group >= 0:
-                members[group - self.first].append(row)
+                members[places_of[group]].append(row)
         self.width = max(map(len, members))
         places = [0] * (len(groups) + filling)
         for group, rows in enumerate(members):
@@ -106,7 +160,7 @@ class Part:
         self._places = torch.tensor(places, device=device)
         self._slots = torch.tensor([m + [0] * (self.width - len(m)) for m in members], device=device)
         absent = torch.tensor([g < 0 for g in groups] + [False] * filling, device=device)
-        self._absent = absent.view(-1, 1, 1) if len(used) < len(groups) else None
+        self._absent = absent.view(-1, 1, 1) if min(groups) < 0 else None
         self._indices: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
@@ -115,16 +169,21 @@ class Part:
     def keys(self, layer: int) -> Tensor:
         """(S * heads, width, L)."""
         if layer not in self._keys:
-            keys = self.block.keys[layer][self.first : self.end, :, :, : self.room]
-            self._keys[layer] = keys.flatten(0, 1)
+            self._keys[layer] = self._read(self.block.keys[layer])[:, :, :, : self.room].flatten(0, 1)
         return self._keys[layer]
 
     def values(self, layer: int) -> Tensor:
         """(S * heads, L, width)."""
         if layer not in self._values:
-            values = self.block.values[layer][self.first : self.end, :, : self.room]
-            self._values[layer] = values.flatten(0, 1)
+            self._values[layer] = self._read(self.block.values[layer])[:, :, : self.room].flatten(0, 1)
         return self._values[layer]
+
+    def _read(self, kept: Tensor) -> Tensor:
+        """Of ``kept`` (S, ...) the prefixes that are read; a view where they lie side by side."""
+        first, end = self._used[0], self._used[-1] + 1
+        if end - first == self.count:
+            return kept[first:end]
+        return kept[torch.tensor(self._used, device=self.device)]
 
     def indices(self, heads: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), ``back`` (R * heads,) and ``absent``

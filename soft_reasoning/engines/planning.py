@@ -8,29 +8,41 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from soft_reasoning.types import Request, UserError
+from soft_reasoning.types import Prompt, Request, UserError
 
 LEAST_SHARED = 32
-"""A run-wide prefix shorter than this many tokens is not worth a part of its own."""
+"""A shared prefix shorter than this many tokens is not worth a part of its own."""
+
+
+Segment = tuple[tuple[int, ...], tuple[int, ...]]
+"""Leading token ids and where they are cut, the last cut behind the last of them: two requests with the same
+of both can read the same keys and values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """A request cut into parts, in a way that depends on the request alone.
 
-    ``prefix`` are the leading token ids whose keys and values can be shared with other rows, ``shared``
-    of which with the whole run. Behind them come the soft tokens and the rest of the prompt: ``tail``
-    token ids after ``soft`` (m, D). The last position is where decoding starts, so it is never part of
-    the prefix.
+    ``prefix`` are the leading token ids whose keys and values can be shared with other rows, in segments
+    that end at ``cuts``; the first ``recurring`` of them are shared with requests to come. Behind the prefix
+    come the soft tokens and the rest of the prompt: ``tail`` token ids after ``soft`` (m, D). The last
+    position is where decoding starts, so it is never part of the prefix.
     """
 
     index: int
     request: Request
     prefix: tuple[int, ...]
-    shared: int
+    cuts: tuple[int, ...]
+    recurring: int
     tail: tuple[int, ...]
     soft: Tensor | None
     max_new_tokens: int
+
+    def segment(self, level: int) -> Segment | None:
+        """What the ``level``-th segment and those before it are; None where there are fewer."""
+        if level >= len(self.cuts):
+            return None
+        return self.prefix[: self.cuts[level]], self.cuts[: level + 1]
 
     @property
     def own(self) -> int:
@@ -40,6 +52,12 @@ class Job:
     @property
     def prompt_tokens(self) -> int:
         return len(self.prefix) + self.own
+
+
+def span(segment: Segment) -> int:
+    """How many tokens lie behind the last cut but one."""
+    cuts = segment[1]
+    return cuts[-1] - (cuts[-2] if len(cuts) > 1 else 0)
 
 
 def job_of(index: int, request: Request, *, hidden_size: int, context_length: int) -> Job:
@@ -66,16 +84,28 @@ def job_of(index: int, request: Request, *, hidden_size: int, context_length: in
             f"expected a prompt shorter than the model's context of {context_length} tokens, got {length}; "
             "shorten the prompt, use fewer exemplars or a model with a longer context"
         )
-    shared = min(request.shared, cut)
+    cuts: list[int] = []
+    for end in (min(request.shared, cut), min(request.common, cut)):
+        if end - (cuts[-1] if cuts else 0) >= LEAST_SHARED:
+            cuts.append(end)
+    recurring = len(cuts)
+    if cut > (cuts[-1] if cuts else 0):
+        cuts.append(cut)
     return Job(
         index=index,
         request=request,
         prefix=ids[:cut],
-        shared=shared if shared >= LEAST_SHARED else 0,
+        cuts=tuple(cuts),
+        recurring=recurring,
         tail=ids[cut:],
         soft=soft,
         max_new_tokens=min(request.max_new_tokens, context_length - length),
     )
+
+
+def reading(prompt: Prompt) -> Request:
+    """The request of which only the prompt is read."""
+    return Request(prompt.ids, shared=prompt.shared, common=prompt.common, max_new_tokens=1)
 
 
 def batches(jobs: Sequence[Job], max_tokens: int) -> Iterator[list[Job]]:

@@ -19,10 +19,11 @@ KINDS = {"full_attention", "sliding_attention"}
 
 
 @torch.inference_mode()
-def choose_runner(calls: ModelCalls, *, record: bool = False) -> TreeRunner | PlainRunner:
+def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) -> TreeRunner | PlainRunner:
     """A :class:`TreeRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    ``record`` asks for decode steps replayed as CUDA graphs, where prefixes are shared.
+    Where prefixes are shared, ``kept_tokens`` positions may be kept between batches, and ``record`` asks for
+    decode steps replayed as CUDA graphs.
 
     UserError for a model that gives other logits from embeddings than from the ids they belong to.
     """
@@ -33,15 +34,15 @@ def choose_runner(calls: ModelCalls, *, record: bool = False) -> TreeRunner | Pl
     except Exception as error:  # whatever a foreign architecture raises is the reason to give
         raise UserError(_refusal(calls, f"a plain forward pass fails: {error}")) from error
     plain = PlainRunner(calls)
-    problem = _differs(plain, ids, expected, shared=0)
+    problem = _differs(plain, ids, expected)
     plain.forget()
     if problem:
         raise UserError(_refusal(calls, f"run from input embeddings, {problem}"))
     if not _may_share(calls.model):
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
-    tree = TreeRunner(calls, prefill_tokens=most, record=record)
-    problem = _differs(tree, ids, expected, shared=LEAST_SHARED)
+    tree = TreeRunner(calls, prefill_tokens=most, kept_tokens=kept_tokens, record=record)
+    problem = _differs(tree, ids, expected)
     if problem:
         log.info("%s shares no prefixes: %s", type(calls.model).__name__, problem)
         return plain
@@ -56,11 +57,11 @@ def _may_share(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False)) and kinds <= KINDS
 
 
-def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor, *, shared: int) -> str:
+def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor) -> str:
     """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way; empty if it does."""
     cut = len(ids) - 3
     soft = runner.calls.embed(ids[cut:-1]).float()
-    job = Job(0, Request(ids, soft=soft), ids[:cut], shared, (), soft, 1)
+    job = Job(0, Request(ids, soft=soft), ids[:cut], (LEAST_SHARED, cut), 1, (), soft, 1)
     try:
         runner.start([job])
         logits = runner.step(torch.tensor([ids[-1]] * max(1, runner.granularity)))[0]

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.engines.graphs import Recorded
-from soft_reasoning.engines.kv import Block, OwnKeys, Part, join, round_up
+from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
-from soft_reasoning.engines.planning import Job, packs
+from soft_reasoning.engines.planning import Job, Segment, packs, span
 from soft_reasoning.engines.tree import active
 
 log = logging.getLogger(__name__)
 
 ROWS = 8
 """On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
-SHARED_KEPT = 4
-"""How many run-wide prefixes stay in memory (candidates and verifier have one each)."""
-
 Read = tuple[Block, Sequence[int]]
 """A block of shared prefixes, and for each row which of them it reads (-1: none)."""
 
@@ -72,15 +68,18 @@ class ModelCalls:
 class TreeRunner:
     """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`.
 
-    ``record`` asks for steps replayed as CUDA graphs.
+    At most ``kept_tokens`` positions are kept between batches. ``record`` asks for steps replayed as CUDA
+    graphs.
     """
 
-    def __init__(self, calls: ModelCalls, *, prefill_tokens: int, record: bool = False) -> None:
+    def __init__(
+        self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int, record: bool = False
+    ) -> None:
         self.calls, self.record = calls, record
         self.granularity = calls.rows
         self.prefill_tokens = prefill_tokens
         self.peak_kv_bytes = 0
-        self._shared: OrderedDict[tuple[int, ...], Block] = OrderedDict()
+        self._kept = KeptPrefixes(kept_tokens)
         self._parts: list[Part] = []
         self._own = OwnKeys(0, calls.device)
         self._offset: list[int] = []
@@ -92,7 +91,7 @@ class TreeRunner:
         batch), and how many prompt positions of each job were computed for another row or run."""
         self._changed()
         jobs = list(jobs)
-        cached = _cached_counts(jobs, set(self._shared))
+        cached = _cached_counts(jobs, self._kept)
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
         reads = self._reads(jobs)
         self._parts = _parts(reads, range(len(jobs)), len(filled) - len(jobs), self.calls.device)
@@ -125,38 +124,43 @@ class TreeRunner:
     def forget(self) -> None:
         """Drop what is kept between batches."""
         self._changed()
-        self._shared.clear()
+        self._kept.clear()
         self._parts, self._own = [], OwnKeys(0, self.calls.device)
 
     def _reads(self, jobs: Sequence[Job]) -> list[Read]:
-        """The shared blocks of ``jobs``, and which prefix of each every job reads."""
+        """The shared blocks of ``jobs``, level by level, and which prefix of each every job reads."""
         reads: list[Read] = []
-        heads = list(dict.fromkeys(job.prefix[: job.shared] for job in jobs if job.shared))
-        if heads:
-            where = {head: i for i, head in enumerate(heads)}
-            groups = [where[job.prefix[: job.shared]] if job.shared else -1 for job in jobs]
-            reads.append((join([self._head(head) for head in heads]), groups))
-        first = {(job.prefix, job.shared): i for i, job in reversed(list(enumerate(jobs)))}
-        prompts = sorted((p for p in first if len(p[0]) > p[1]), key=lambda p: (len(p[0]) - p[1], first[p]))
-        if prompts:
-            starts = [shared for _, shared in prompts]
-            block = Block([len(prefix) - shared for prefix, shared in prompts], starts)
-            behind = [(head, [groups[first[p]] for p in prompts]) for head, groups in reads]
-            rows = [self.calls.embed(prefix[shared:]) for prefix, shared in prompts]
-            self._prefill(rows, starts, behind, block)
-            where = {prompt: i for i, prompt in enumerate(prompts)}
-            reads.append((block, [where.get((job.prefix, job.shared), -1) for job in jobs]))
+        while any(len(job.cuts) > len(reads) for job in jobs):
+            reads.append(self._level(jobs, reads))
         return reads
 
-    def _head(self, head: tuple[int, ...]) -> Block:
-        if head not in self._shared:
-            block = Block([len(head)], [0])
-            self._prefill([self.calls.embed(head)], [0], [], block)
-            self._shared[head] = block
-            while len(self._shared) > SHARED_KEPT:
-                self._shared.popitem(last=False)
-        self._shared.move_to_end(head)
-        return self._shared[head]
+    def _level(self, jobs: Sequence[Job], before: Sequence[Read]) -> Read:
+        """The segments of ``jobs`` behind those in ``before``: the kept ones, and the others computed."""
+        level = len(before)
+        segments = [job.segment(level) for job in jobs]
+        first: dict[Segment, int] = {}  # the first job that reads it
+        recurring: set[Segment] = set()
+        for i, segment in enumerate(segments):
+            if segment is not None:
+                first.setdefault(segment, i)
+                if level < jobs[i].recurring:
+                    recurring.add(segment)
+        missing = sorted((s for s in first if s not in self._kept), key=lambda s: (span(s), first[s]))
+        found = self._kept.find(first)
+        for again in (True, False):
+            some = [segment for segment in missing if (segment in recurring) is again]
+            if not some:
+                continue
+            starts = [len(segment[0]) - span(segment) for segment in some]
+            block = Block([span(segment) for segment in some], starts)
+            rows = [self.calls.embed(ids[start:]) for (ids, _), start in zip(some, starts, strict=True)]
+            behind = [(earlier, [groups[first[s]] for s in some]) for earlier, groups in before]
+            self._prefill(rows, starts, behind, block)
+            if again:
+                self._kept.add(some, block)
+            found.append((block, some))
+        places = {segment: i for i, segment in enumerate(s for _, some in found for s in some)}
+        return join([block for block, _ in found]), [places.get(segment, -1) for segment in segments]
 
     def _prefill(
         self, rows: Sequence[Tensor], starts: Sequence[int], reads: Sequence[Read], kept: Block | OwnKeys
@@ -220,7 +224,7 @@ class TreeRunner:
             )[0][0]  # fmt: skip
 
     def _count(self) -> None:
-        blocks = {id(b): b for b in (*(part.block for part in self._parts), *self._shared.values())}
+        blocks = {id(b): b for b in (*(part.block for part in self._parts), *self._kept.blocks)}
         held = self._own.bytes + sum(block.bytes for block in blocks.values())
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
@@ -231,14 +235,17 @@ def _parts(reads: Sequence[Read], rows: Sequence[int], filling: int, device: tor
     return [Part(block, groups, filling, device) for block, groups in chosen if max(groups) >= 0]
 
 
-def _cached_counts(jobs: Sequence[Job], known: set[tuple[int, ...]]) -> list[int]:
+def _cached_counts(jobs: Sequence[Job], kept: Container[Segment]) -> list[int]:
     """Prompt positions of each job whose keys and values were there already when it came."""
-    counts, prompts, heads = [], set(), set(known)
+    counts: list[int] = []
+    seen: set[Segment] = set()
     for job in jobs:
-        head = job.prefix[: job.shared]
-        counts.append(len(job.prefix) if job.prefix in prompts else len(head) if head in heads else 0)
-        prompts.add(job.prefix)
-        heads.add(head)
+        counts.append(0)
+        for level, cut in enumerate(job.cuts):
+            segment = job.segment(level)
+            if segment in seen or segment in kept:
+                counts[-1] = cut
+            seen.add(segment)
     return counts
 
 

@@ -26,12 +26,12 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.planning import Job, job_of
+from soft_reasoning.engines.planning import Job, job_of, reading
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.table import EmbeddingTable
 from soft_reasoning.engines.text import StopWatch, finish
 from soft_reasoning.engines.vllm_setup import check_options, eos_ids_of, import_vllm
-from soft_reasoning.types import Completion, Request, UserError, seed_for
+from soft_reasoning.types import Completion, Prompt, Request, UserError, seed_for
 
 CPU_OPTIONS = {
     "enforce_eager": True,
@@ -174,21 +174,22 @@ class VLLMEngine:
         self._done.clear()
 
     def next_token_logits(
-        self, prompts: Sequence[tuple[int, ...]], ids: Sequence[int] | None = None
-    ) -> Tensor:
-        """(len(prompts), len(ids) or vocabulary) float32: log-probabilities, which are logits as well.
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+    ) -> tuple[Tensor, list[int]]:
+        """As ``engines.base.Engine`` says; log-probabilities, which are logits as well.
 
         Without ``ids``, a token that is not among the ``max_logprobs`` likeliest has minus infinity.
         """
         named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
         wanted = {"logprobs": self._max_logprobs} if named is None else {"logprob_token_ids": named}
         params = self._params(max_tokens=1, temperature=0.0, **wanted)
-        jobs = [self._job(row, Request(tuple(p), max_new_tokens=1)) for row, p in enumerate(prompts)]
+        jobs = [self._job(row, reading(prompt)) for row, prompt in enumerate(prompts)]
         logits = torch.empty(len(jobs), len(self._table))
+        cached = [0] * len(jobs)
         left = set(range(len(jobs)))
 
         def read(row: int, output: Any) -> None:
-            logits[row] = self._row(output)
+            logits[row], cached[row] = self._row(output), output.num_cached_tokens or 0
             left.discard(row)
 
         for job in jobs:
@@ -196,7 +197,7 @@ class VLLMEngine:
             self._add(self._mixed(job), params, partial(read, job.index))
         while left:
             self._step()
-        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
+        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)], cached
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""

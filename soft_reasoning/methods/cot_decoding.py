@@ -74,7 +74,7 @@ class CotDecoding:
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)
-        [logits] = yield NextLogits([prompt.ids], role="first_token")
+        [logits] = yield NextLogits([prompt], role="first_token")
         if self.paths > len(logits):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
         # Stable, so that tied tokens fall in the same order on every engine.
@@ -146,7 +146,9 @@ def _deltas(problem, prompt: Prompt, paths: Sequence[Completion], context):
     for path in paths:
         span = context.grader.locate(path.text, problem.answer_type)
         where.append(range(0) if span is None else tokens_of(span, path, context.engine.tokenizer))
-    prefixes = [prompt.ids + path.token_ids[:i] for path, at in zip(paths, where, strict=True) for i in at]
+    prefixes = [
+        prompt.followed_by(path.token_ids[:i]) for path, at in zip(paths, where, strict=True) for i in at
+    ]
     margins: list[float] = []
     for start in range(0, len(prefixes), AT_ONCE):
         logits = yield NextLogits(prefixes[start : start + AT_ONCE], role="delta")

@@ -80,6 +80,7 @@ class PrefixScorer:
             Request(
                 prompt.ids + so_far.ids,
                 shared=prompt.shared,
+                common=len(prompt.ids),
                 sampling=Sampling(self.temperature),
                 max_new_tokens=min(self.block_tokens, room - len(so_far.ids)),
                 stop=context.prompts.stop,
@@ -96,7 +97,7 @@ class PrefixScorer:
 
     def _token(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
         """One more token, drawn from the tilted distribution."""
-        [logits] = yield NextLogits([prompt.ids + so_far.ids])
+        [logits] = yield NextLogits([prompt.followed_by(so_far.ids)])
         top = torch.topk(logits.double(), min(self.top_tokens, len(logits)))
         longer = [_extended(so_far, (token,), context) for token in top.indices.tolist()]
         values = yield from self._value.values(problem, prompt, longer, context)

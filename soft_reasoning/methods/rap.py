@@ -138,7 +138,7 @@ class ReasoningViaPlanning:
         if not tokens:
             tokens[final] = 0
         prompts = [context.prompts.task("rap_useful", problem, told, asked=question) for question in tokens]
-        useful = yield from ask_yes_no([p.ids for p in prompts], context.engine.tokenizer, role="verifier")
+        useful = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
         return [
             Step(question, yes, count)
             for (question, count), yes in zip(tokens.items(), useful.tolist(), strict=True)
@@ -175,7 +175,8 @@ class ReasoningViaPlanning:
         """One line each; ``numbers`` tell the samples of a stage apart."""
         return [
             Request(
-                prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens, stop=("\n",),
+                prompt.ids, shared=prompt.shared, common=prompt.common,
+                max_new_tokens=self.max_new_tokens, stop=("\n",),
                 sampling=Sampling(self.temperature, self.top_k, self.top_p),
                 seed=context.stream(problem.id, *stage, number),
             )

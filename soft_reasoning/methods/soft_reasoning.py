@@ -143,7 +143,7 @@ class SoftReasoning:
     def _subspace(self, prompt: Prompt, context):
         """The subspace around the greedy first token(s), and for each the texts of what is weighted there."""
         engine = context.engine
-        [logits] = yield NextLogits([prompt.ids], role="anchor")
+        [logits] = yield NextLogits([prompt], role="anchor")
         greedy = [int(logits.argmax())]
         if self.scope > 1:
             request = Request(
@@ -170,7 +170,7 @@ class SoftReasoning:
 
     def _request(self, prompt: Prompt, soft: Tensor, position: int, context) -> Request:
         return Request(
-            prompt.ids, soft=soft, position=position, shared=prompt.shared,
+            prompt.ids, soft=soft, position=position, shared=prompt.shared, common=len(prompt.ids),
             max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
         )  # fmt: skip
 

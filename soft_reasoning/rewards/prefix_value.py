@@ -49,8 +49,7 @@ class SelfJudged:
     def values(self, problem, prompt, prefixes, context):
         problem = problem.without_gold()
         asked = [
-            context.prompts.task(TASK, problem, partial=" ".join(prefix.text.split())).ids
-            for prefix in prefixes
+            context.prompts.task(TASK, problem, partial=" ".join(prefix.text.split())) for prefix in prefixes
         ]
         return (yield from ask_yes_no(asked, context.engine.tokenizer, role="verifier"))
 
@@ -78,7 +77,8 @@ class LinearHead:
             ) from error
 
     def values(self, problem, prompt, prefixes, context):
-        logits = yield NextLogits([prompt.ids + prefix.ids for prefix in prefixes], self.ids, "verifier")
+        read = [prompt.followed_by(prefix.ids) for prefix in prefixes]
+        logits = yield NextLogits(read, self.ids, "verifier")
         return logits.double() @ self.weight + self.bias
 
 

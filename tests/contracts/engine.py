@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from soft_reasoning.types import Request, Sampling, UserError
+from soft_reasoning.types import Prompt, Request, Sampling, UserError
+
+
+def logits_after(engine, prompts, ids=None):
+    """What ``engine`` gives after ``prompts``, of which nothing is known but their ids."""
+    return engine.next_token_logits([Prompt(tuple(prompt)) for prompt in prompts], ids)[0]
 
 
 class EngineContract:
@@ -71,6 +76,7 @@ class EngineContract:
                     seed=i,
                     max_new_tokens=3 + i % 11,
                     shared=len(prompt) - 3 if kind == 3 else 0,
+                    common=(0, 0, 0, len(prompt), len(prompt) - 5, 40, 60, 0)[kind],
                 )
             )
         return requests
@@ -102,7 +108,7 @@ class EngineContract:
         prompt = prompts[0]
         hot = Sampling(0.0, first_temperature=30.0, first_top_k=5)
         firsts = set()
-        top = engine.next_token_logits([prompt])[0].topk(5).indices.tolist()
+        top = logits_after(engine, [prompt])[0].topk(5).indices.tolist()
         for seed in range(12):
             run = self.greedy(engine, prompt, sampling=hot, seed=seed)
             assert run.token_ids[0] in top
@@ -118,7 +124,7 @@ class EngineContract:
         for options in ({}, {"sampling": sampled, "seed": 5}):
             run = self.greedy(engine, prompts[2], **options)
             history = [prompts[2] + run.token_ids[:i] for i in range(len(run.token_ids))]
-            logits = engine.next_token_logits(history)
+            logits = logits_after(engine, history)
             for token, logprob, row in zip(run.token_ids, run.logprobs, logits, strict=True):
                 assert logprob == pytest.approx(float(row.log_softmax(-1)[token]), abs=1e-4)
 
@@ -145,16 +151,32 @@ class EngineContract:
     def test_max_new_tokens_of_one(self, engine, prompts):
         runs = engine.generate([Request(p, max_new_tokens=1) for p in prompts])
         assert [len(r.token_ids) for r in runs] == [1] * len(prompts)
-        tops = engine.next_token_logits(prompts).argmax(-1).tolist()
+        tops = logits_after(engine, prompts).argmax(-1).tolist()
         assert [r.token_ids[0] for r in runs] == tops
 
     def test_next_token_logits_of_some_ids_and_alone(self, engine, prompts):
-        every = engine.next_token_logits(prompts)
+        every = logits_after(engine, prompts)
         assert every.dtype == torch.float32 and every.shape[0] == len(prompts)
-        assert self.close(engine.next_token_logits(prompts, [7, 3]), every[:, [7, 3]])
+        assert self.close(logits_after(engine, prompts, [7, 3]), every[:, [7, 3]])
         for i, prompt in enumerate(prompts):
-            assert self.close(engine.next_token_logits([prompt])[0], every[i])
-        assert engine.next_token_logits([], [7, 3]).shape == (0, 2)
+            assert self.close(logits_after(engine, [prompt])[0], every[i])
+        assert logits_after(engine, [], [7, 3]).shape == (0, 2)
+
+    def test_what_prompts_have_in_common_changes_nothing_and_is_counted(self, engine, prompts):
+        prompt = max(prompts, key=len)
+        cut = len(prompt) - 9
+        asked = [Prompt(prompt[: len(prompt) - i], common=cut) for i in range(4)]
+        alone = logits_after(engine, [p.ids for p in asked])
+        for _ in range(2):  # the second time some of it may be kept
+            logits, cached = engine.next_token_logits(asked)
+            assert torch.allclose(logits.log_softmax(-1), alone.log_softmax(-1), atol=1e-4)
+            assert len(cached) == 4 and all(0 <= n < len(p.ids) for n, p in zip(cached, asked, strict=True))
+        soft = engine.embed(prompt[:1]) * 1.1
+        plain = self.greedy(engine, prompt, soft=soft)
+        for common in (cut, len(prompt)):
+            again = self.greedy(engine, prompt, soft=soft, common=common)
+            assert again.token_ids == plain.token_ids
+            assert again.logprobs == pytest.approx(plain.logprobs, abs=1e-4)
 
     def test_embeddings(self, engine):
         table = engine.embed(range(10))

@@ -36,7 +36,25 @@ def prompts():
 
 
 class TestHuggingFace(EngineContract):
-    pass
+    def test_what_requests_have_in_common_is_kept_between_batches(self, prompts):
+        """And gives the same bits as computed anew; what is beyond the bound is dropped."""
+
+        def made(most):
+            engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), max_batch_tokens=most)
+            return engine, [
+                engine.generate([Request(p, soft=x, common=len(p), max_new_tokens=6) for x in soft])
+                for soft in (engine.embed([4, 5]).unsqueeze(1), engine.embed([6, 7]).unsqueeze(1))
+                for p in prompts
+            ]
+
+        (engine, kept), (small, anew) = made(None), made(240)
+        count = len(prompts)
+        for before, after, again, prompt in zip(kept, kept[count:], anew[count:], prompts, strict=False):
+            assert [c.cached_tokens for c in before] == [0, len(prompt)]
+            assert [c.cached_tokens for c in after] == [len(prompt) if len(prompt) > 32 else 0, len(prompt)]
+            assert [c.cached_tokens for c in again] == [0, len(prompt)]
+            assert all(self.same(a, b) for a, b in zip(after, again, strict=True))
+        assert engine.peak_bytes["kv"] > small.peak_bytes["kv"]
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))

@@ -15,7 +15,7 @@ from soft_reasoning.engines.vllm import VLLMEngine
 from soft_reasoning.engines.vllm_setup import import_vllm
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.contracts.engine import EngineContract
+from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES
 
 HERE = find_spec("vllm") is not None
@@ -77,7 +77,7 @@ class TestVLLM(EngineContract):
     def test_candidates_share_their_prompt(self, engine):
         """All of them, with the reading of the prompt before them and with each other."""
         prompt = random_ids(100, 10)
-        engine.next_token_logits([prompt])
+        logits_after(engine, [prompt])
         requests = [Request(prompt, soft=engine.embed([i]) * 1.1, max_new_tokens=3) for i in range(5)]
         for done in engine.generate(requests) + engine.generate(requests):
             assert 64 <= done.cached_tokens < done.prompt_tokens == 101
@@ -118,7 +118,7 @@ class TestVLLM(EngineContract):
         found = dict(engine.collect())
         tickets += engine.submit(requests[40:])
         assert self.same(engine.generate(requests[:1])[0], expected[0])  # meanwhile
-        engine.next_token_logits(prompts)
+        logits_after(engine, prompts)
         while some := engine.collect():
             found.update(some)
         assert sorted(found) == sorted(tickets)
@@ -134,15 +134,15 @@ class TestVLLM(EngineContract):
         assert [t for t, _ in engine.collect()] == [ticket]
 
     def test_few_likeliest_tokens(self, engine, prompts, monkeypatch):
-        every = engine.next_token_logits(prompts)
+        every = logits_after(engine, prompts)
         monkeypatch.setattr(engine, "_max_logprobs", 5)
-        some = engine.next_token_logits(prompts)
+        some = logits_after(engine, prompts)
         top = every.topk(5).indices
         assert self.close(some.gather(-1, top), every.gather(-1, top))
         assert int(torch.isfinite(some).sum()) == 5 * len(prompts)
         named = list(range(200))  # more than vLLM reads by name
         monkeypatch.undo()
-        assert self.close(engine.next_token_logits(prompts, named), every[:, named])
+        assert self.close(logits_after(engine, prompts, named), every[:, named])
 
 
 @vllm
@@ -192,8 +192,8 @@ class TestAgreement:
     def test_logits(self, pair):
         ours, theirs = pair
         prompts = [random_ids(5 + 30 * i, i) for i in range(4)]
-        expected = theirs.next_token_logits(prompts).log_softmax(-1)
-        assert torch.allclose(ours.next_token_logits(prompts), expected, atol=1e-3)
+        expected = logits_after(theirs, prompts).log_softmax(-1)
+        assert torch.allclose(logits_after(ours, prompts), expected, atol=1e-3)
 
 
 @vllm

@@ -19,6 +19,7 @@ from soft_reasoning.finetuning import training
 from soft_reasoning.finetuning.examples import Example, examples_of, parts
 from soft_reasoning.finetuning.training import Finetuning, backward, response_logprobs, with_adapters
 from soft_reasoning.types import Request, UserError
+from tests.contracts.engine import logits_after
 
 peft = pytest.importorskip("peft")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -150,14 +151,14 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(configure,
     plain = build_engine(compose_config([f"model.path={base}"]))
     beside = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder).eval()
     prompt = tuple(range(5, 30))
-    got = tuned.next_token_logits([prompt])[0]
+    got = logits_after(tuned, [prompt])[0]
     with torch.no_grad():
         expected = beside(torch.tensor([prompt])).logits[0, -1]
     assert torch.allclose(got, expected, atol=1e-3)
-    assert not torch.allclose(got, plain.next_token_logits([prompt])[0], atol=0.1)
+    assert not torch.allclose(got, logits_after(plain, [prompt])[0], atol=0.1)
     assert tuned.generate([Request(prompt, max_new_tokens=4)])[0].token_ids
     chosen = build_engine(compose_config([f"model.path={base}", f"model.adapter={folder}", "method=cot"]))
-    assert torch.equal(chosen.next_token_logits([prompt])[0], got)
+    assert torch.equal(logits_after(chosen, [prompt])[0], got)
 
 
 def test_an_adapter_is_found_again_and_anything_that_changes_it_makes_another(configure, monkeypatch):

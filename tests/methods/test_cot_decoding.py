@@ -7,6 +7,7 @@ from soft_reasoning.config import compose_config
 from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Problem, Request, UserError
+from tests.contracts.engine import logits_after
 from tests.methods.scripted import END, PROMPT, TOKENIZER, ScriptedEngine, solve, token
 
 SURE, UNSURE = 0.3, 0.1
@@ -97,7 +98,7 @@ def test_first_tokens_and_deltas_agree_with_a_plain_reading():
     results, context = run(engine, "method=cot_decoding_original")
     for problem in PROBLEMS:
         prompt = context.prompts.solve(problem).ids
-        [logits] = engine.next_token_logits([prompt])
+        [logits] = logits_after(engine, [prompt])
         result = results[problem.id]
         wanted = sorted(range(len(logits)), key=lambda i: (-float(logits[i]), i))[:10]
         assert result.trace[0]["first_tokens"] == [TOKENIZER.decode([i]) for i in wanted]
@@ -108,7 +109,7 @@ def test_first_tokens_and_deltas_agree_with_a_plain_reading():
             pieces = [TOKENIZER.decode([i]) for i in path]
             at = len(pieces) - pieces[::-1].index(":")  # behind "Answer:", one token is the number
             assert pieces[at] == f" {candidate.answer}"
-            probabilities = engine.next_token_logits([prompt + path[:at]])[0].double().softmax(-1)
+            probabilities = logits_after(engine, [prompt + path[:at]])[0].double().softmax(-1)
             best, second = probabilities.sort(descending=True).values[:2].tolist()
             assert delta == pytest.approx(best - second, abs=1e-9)
 

@@ -67,7 +67,8 @@ class Scripted:
         assert isinstance(wish, NextLogits)
         if wish.ids is None:
             return self.logits.unsqueeze(0)
-        odds = [math.log(v / (1 - v)) for v in map(self.worth, (TOKENIZER.decode(p) for p in wish.prompts))]
+        values = [self.worth(TOKENIZER.decode(prompt.ids)) for prompt in wish.prompts]
+        odds = [math.log(v / (1 - v)) for v in values]
         return torch.tensor([[odd, odd, 0.0, 0.0] for odd in odds])
 
 

@@ -47,8 +47,9 @@ class Scripted(FakeEngine):
 
     def next_token_logits(self, prompts, ids=None):
         assert [self.tokenizer.decode([i]) for i in ids] == ["Yes", " Yes", "No", " No"]
-        p = torch.tensor([[self.table[self._key(ids)]] for ids in prompts], dtype=torch.float64)
-        return torch.cat([p / 3, p * 2 / 3, (1 - p) / 2, (1 - p) / 2], dim=1).log().float()
+        p = torch.tensor([[self.table[self._key(p.ids)]] for p in prompts], dtype=torch.float64)
+        odds = torch.cat([p / 3, p * 2 / 3, (1 - p) / 2, (1 - p) / 2], dim=1)
+        return odds.log().float(), [0] * len(prompts)
 
     def _completion(self, request, text):
         ids = tuple(self.tokenizer.encode(text, add_special_tokens=False))
@@ -179,8 +180,8 @@ class Hashed(Scripted):
         return ("Hard to say.", *says(1, 2, 3))[draw % 4]
 
     def next_token_logits(self, prompts, ids=None):
-        yes = torch.tensor([self._draw(p) % 100 / 10 - 5 for p in prompts])
-        return torch.stack([yes, yes, -yes, -yes], dim=1)
+        yes = torch.tensor([self._draw(p.ids) % 100 / 10 - 5 for p in prompts])
+        return torch.stack([yes, yes, -yes, -yes], dim=1), [0] * len(prompts)
 
 
 @pytest.fixture(scope="module")

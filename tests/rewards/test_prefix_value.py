@@ -9,6 +9,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged, fit_head, save_head
 from soft_reasoning.types import NextLogits, Problem, Prompt, UserError
+from tests.contracts.engine import logits_after
 from tests.engines.models import VOCABULARY, tiny
 
 PREFIXES = [Prefix((7, 8), "3 + 4 =\n  7"), Prefix((9,), "3 - 4")]
@@ -36,7 +37,7 @@ def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
     steps = SelfJudged().values(Problem("p", "How many?", "7"), Prompt((1,)), PREFIXES, context)
     wish, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
     assert asked == [("prefix_right", {"partial": "3 + 4 = 7"}), ("prefix_right", {"partial": "3 - 4"})]
-    assert wish.prompts == ((1,), (2,)) and wish.role == "verifier"
+    assert [p.ids for p in wish.prompts] == [(1,), (2,)] and wish.role == "verifier"
     assert values.tolist() == pytest.approx([0.8807970, 0.1192029])  # 1 / (1 + e^-2)
 
 
@@ -54,7 +55,8 @@ def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
     save_head(tmp_path / "head", range(10, 16), weight, bias)
     head = LinearHead(str(tmp_path / "head"))
     wish, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
-    assert wish.prompts == [(1, 2, 7, 8), (1, 2, 9)] and wish.ids == tuple(range(10, 16))
+    assert [p.ids for p in wish.prompts] == [(1, 2, 7, 8), (1, 2, 9)]
+    assert {p.common for p in wish.prompts} == {2} and wish.ids == tuple(range(10, 16))
     assert torch.allclose(values, design[:2] @ expected, atol=1e-5)
 
 
@@ -66,7 +68,7 @@ def test_a_head_on_logits_is_one_on_the_last_hidden_state():
     with torch.no_grad():
         state = engine.model(ids, output_hidden_states=True).hidden_states[-1][:, -1].double()
     value = state @ torch.randn(state.shape[1], generator=generator, dtype=torch.float64)
-    logits = engine.next_token_logits([tuple(row) for row in ids.tolist()], range(2 * state.shape[1]))
+    logits = logits_after(engine, [tuple(row) for row in ids.tolist()], range(2 * state.shape[1]))
     weight, bias = fit_head(logits[:160], value[:160], ridge=1e-9)
     error = logits[160:].double() @ weight + bias - value[160:]
     assert float(error.std() / value.std()) < 1e-3

@@ -7,7 +7,7 @@ import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.rewards.yes_no import ask_yes_no, probability_of_yes, word_ids
-from soft_reasoning.types import UserError
+from soft_reasoning.types import Prompt, UserError
 
 
 def test_a_words_tokens_count_together():
@@ -18,10 +18,10 @@ def test_a_words_tokens_count_together():
 
 def test_both_spellings_are_asked_for_and_yes_comes_first():
     tokenizer = FakeTokenizer()
-    steps = ask_yes_no([(5, 6), (7,)], tokenizer, role="verifier")
+    steps = ask_yes_no([Prompt((5, 6)), Prompt((7,))], tokenizer, role="verifier")
     wish = next(steps)
     assert [tokenizer.decode([i]) for i in wish.ids] == ["Yes", " Yes", "No", " No"]
-    assert wish.prompts == ((5, 6), (7,)) and wish.role == "verifier"
+    assert wish.prompts == [Prompt((5, 6)), Prompt((7,))] and wish.role == "verifier"
     with pytest.raises(StopIteration) as stop:
         steps.send(torch.tensor([[0.0, 0.0, 0.0, 0.0], [math.log(3), math.log(3), 0.0, 0.0]]))
     assert stop.value.value.tolist() == pytest.approx([0.5, 0.75])
