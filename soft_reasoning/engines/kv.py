@@ -59,6 +59,11 @@ class Block:
         return chosen
 
     @property
+    def positions(self) -> int:
+        """How many it has room for."""
+        return len(self.lengths) * round_up(max(self.lengths))
+
+    @property
     def bytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
 
@@ -80,10 +85,11 @@ def join(blocks: Sequence[Block]) -> Block:
 
 class KeptPrefixes:
     """Prefixes of finished batches, those of one block together, at most ``most`` positions; the blocks that
-    were not read for longest go first."""
+    were not read for longest go first. ``held`` counts positions, ``bytes`` those of keys and values."""
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.held = self.bytes = 0
         self._blocks: OrderedDict[int, tuple[Block, list[Hashable]]] = OrderedDict()
         self._where: dict[Hashable, tuple[int, int]] = {}
 
@@ -92,14 +98,14 @@ class KeptPrefixes:
 
     def add(self, keys: Sequence[Hashable], block: Block) -> None:
         """Keep ``block``, whose prefixes are ``keys``."""
-        if positions(block) > self.most:
+        if block.positions > self.most:
             return
         self._blocks[id(block)] = block, list(keys)
         self._where.update({key: (id(block), i) for i, key in enumerate(keys)})
-        held = sum(positions(some) for some in self.blocks)
-        while held > self.most:
+        self.held, self.bytes = self.held + block.positions, self.bytes + block.bytes
+        while self.held > self.most:
             _, (oldest, gone) = self._blocks.popitem(last=False)
-            held -= positions(oldest)
+            self.held, self.bytes = self.held - oldest.positions, self.bytes - oldest.bytes
             for key in gone:
                 del self._where[key]
 
@@ -115,18 +121,13 @@ class KeptPrefixes:
             found.append((self._blocks[name][0].select([self._where[key][1] for key in some]), some))
         return found
 
-    @property
-    def blocks(self) -> list[Block]:
-        return [block for block, _ in self._blocks.values()]
+    def holds(self, block: Block) -> bool:
+        return id(block) in self._blocks
 
     def clear(self) -> None:
+        self.held = self.bytes = 0
         self._blocks.clear()
         self._where.clear()
-
-
-def positions(block: Block) -> int:
-    """How many positions a block has room for."""
-    return len(block.lengths) * round_up(max(block.lengths))
 
 
 class Part:

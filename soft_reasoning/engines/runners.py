@@ -224,8 +224,8 @@ class TreeRunner:
             )[0][0]  # fmt: skip
 
     def _count(self) -> None:
-        blocks = {id(b): b for b in (*(part.block for part in self._parts), *self._kept.blocks)}
-        held = self._own.bytes + sum(block.bytes for block in blocks.values())
+        blocks = [part.block for part in self._parts if not self._kept.holds(part.block)]
+        held = self._own.bytes + self._kept.bytes + sum(block.bytes for block in blocks)
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
 
