@@ -73,7 +73,11 @@ class Streams(Recorder):
         self.tickets.append(self._engine.submit(requests))
         return self.tickets[-1]
 
-    def collect(self) -> list[tuple[int, Completion]]:
+    def submit_prompts(self, prompts: Sequence[Prompt], ids: Any = None) -> list[int]:
+        self.prompts += [prompt.ids for prompt in prompts]
+        return self._engine.submit_prompts(prompts, ids)
+
+    def collect(self) -> list[tuple[int, Any]]:
         done = self._engine.collect()
         self.answers.update(done)
         return done
@@ -83,7 +87,8 @@ def solve(
     engine: Any, problems: Sequence[Any], *overrides: str, clock: Clock | None = None
 ) -> dict[str, Any]:
     config = compose_config(overrides)
-    driven = drive(problems, build_method(config), build_context(config, engine), clock=clock)
+    method, context = build_method(config), build_context(config, engine)
+    driven = drive(problems, method, context, max_live=config.max_live, clock=clock)
     return {problem.id: result for problem, result in driven}
 
 
@@ -177,7 +182,7 @@ def main() -> None:
     expected = solve(theirs, problems)
     ours._engine.reset_prefix_cache()
     asked, clock = Streams(ours), Clock()
-    cpu, wall, results = timed(lambda: solve(asked, problems, clock=clock))
+    cpu, wall, results = timed(lambda: solve(asked, problems, "engine=vllm", clock=clock))
     texts = [
         [c.text for c in results[p.id].candidates] == [c.text for c in expected[p.id].candidates]
         for p in problems

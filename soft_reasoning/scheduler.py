@@ -216,46 +216,54 @@ def _tick(live: Sequence[_Live], *, engine: Engine, clock: Clock) -> list[tuple[
 
 
 class _Stream:
-    """Gives a streaming engine each problem's requests once, and each problem its completions together."""
+    """Gives a streaming engine each problem's wish once, and each problem all that came of it together."""
 
     def __init__(self, engine: StreamingEngine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self._tickets: dict[int, tuple[_Live, int]] = {}
-        self._completions: dict[_Live, dict[int, Completion]] = {}
+        self._left: dict[_Live, int] = {}
+        self._found: dict[_Live, list[Any]] = {}
 
     def run(self, live: Sequence[_Live]) -> list[tuple[_Live, Any]]:
         """Answers of the problems, at least one, whose wishes are fulfilled first."""
         for one in live:
-            if isinstance(one.wish, Generate) and one not in self._completions:
+            if one not in self._found:
                 self._submit(one)
-        answers = _choose(live, self._engine, self._clock) + self._complete()
-        while not answers:
+        while not (answers := self._complete()):
             self._collect()
-            answers = self._complete()
         return answers
 
     def _submit(self, one: _Live) -> None:
-        self._completions[one] = {}
+        wish = one.wish
         try:
-            tickets = self._engine.submit(one.wish.requests)
+            if isinstance(wish, Generate):
+                tickets = self._engine.submit(wish.requests)
+            else:
+                tickets = self._engine.submit_prompts(wish.prompts, wish.ids)
         except (UserError, ValueError) as error:
             raise one.failed(error) from error
+        self._found[one], self._left[one] = [None] * len(tickets), len(tickets)
         self._tickets.update({ticket: (one, place) for place, ticket in enumerate(tickets)})
 
     def _collect(self) -> None:
         collected = self._engine.collect()
         if not collected:
             raise RuntimeError(f"engine: expected {len(self._tickets)} more completions, got none")
-        for ticket, completion in collected:
+        for ticket, found in collected:
             one, place = self._tickets.pop(ticket)
-            self._completions[one][place] = completion
+            self._found[one][place] = found
+            self._left[one] -= 1
 
     def _complete(self) -> list[tuple[_Live, Any]]:
-        whole = [o for o, found in self._completions.items() if len(found) == len(o.wish.requests)]
         answers = []
-        for one in whole:
-            found = self._completions.pop(one)
-            answers.append((one, _counted(one, [found[i] for i in range(len(found))], self._clock)))
+        for one in [one for one, left in self._left.items() if not left]:
+            del self._left[one]
+            found = self._found.pop(one)
+            if isinstance(one.wish, Generate):
+                answers.append((one, _counted(one, found, self._clock)))
+            else:
+                logits = torch.stack([row for row, _ in found])
+                answers.append((one, _read(one, logits, [cached for _, cached in found], self._clock)))
         return answers
 
 
@@ -282,6 +290,14 @@ def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Co
     return completions
 
 
+def _read(one: _Live, logits: torch.Tensor, cached: Sequence[int], clock: Clock) -> torch.Tensor:
+    """``logits``, which answer the problem's wish, after adding its prompts to its usage and the clock."""
+    for prompt, count in zip(one.wish.prompts, cached, strict=True):
+        one.count(one.wish.role, Usage.of(len(prompt.ids), count))
+    clock.sequences += len(cached)
+    return logits
+
+
 def _choose(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     choosing = [one for one in live if isinstance(one.wish, NextLogits)]
     answers: list[tuple[_Live, Any]] = []
@@ -297,12 +313,13 @@ def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[t
     except (UserError, ValueError) as error:
         _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, one.wish.ids))
         raise error
-    clock.sequences += len(prompts)
-    counts = iter(cached)
+    rows, counts = iter(logits), iter(cached)
+    answers = []
     for one in group:
-        for prompt in one.wish.prompts:
-            one.count(one.wish.role, Usage.of(len(prompt.ids), next(counts)))
-    return list(zip(group, logits.split([len(one.wish.prompts) for one in group]), strict=True))
+        own = len(one.wish.prompts)
+        some = torch.stack(list(islice(rows, own)))
+        answers.append((one, _read(one, some, list(islice(counts, own)), clock)))
+    return answers
 
 
 def _name_the_problem(waiting: Sequence[_Live], ask: Callable[[_Live], Any]) -> None:

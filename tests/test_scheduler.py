@@ -58,13 +58,20 @@ class Streaming:
         self.log += [("in", sum(r.prompt_ids)) for r in requests]
         return tickets
 
+    def submit_prompts(self, prompts, ids=None):
+        tickets = self.submit([Request(prompt.ids) for prompt in prompts])
+        logits, cached = self.next_token_logits(prompts, ids)
+        for ticket, *answer in zip(tickets, logits, cached, strict=True):
+            self.under_way[ticket] = (self.under_way[ticket][0], tuple(answer))
+        return tickets
+
     def collect(self):
         if not self.under_way:
             return []
         ticket = min(self.under_way, key=lambda t: sum(self.under_way[t][0].prompt_ids))
-        request, completion = self.under_way.pop(ticket)
+        request, found = self.under_way.pop(ticket)
         self.log.append(("out", sum(request.prompt_ids)))
-        return [(ticket, completion)]
+        return [(ticket, found)]
 
     def cancel(self):
         self.under_way.clear()

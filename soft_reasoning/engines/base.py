@@ -64,8 +64,13 @@ class StreamingEngine(Engine, Protocol):
         """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
         ...
 
-    def collect(self) -> list[tuple[int, Completion]]:
-        """Work until something submitted is complete: tickets and completions, in the order they came.
+    def submit_prompts(self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None) -> list[int]:
+        """Take ``prompts`` on, for the logits that follow them; as ``submit``."""
+        ...
+
+    def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
+        """Work until something submitted is complete: tickets, in the order they came, with completions, or
+        with a prompt's row of logits and how many of its tokens were cached.
 
         Empty once everything submitted was collected.
         """

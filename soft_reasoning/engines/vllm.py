@@ -131,7 +131,7 @@ class VLLMEngine:
         self._numbers = itertools.count()
         self._waiting: deque[_Run] = deque()
         self._running: dict[str, Callable[[Any], None]] = {}
-        self._done: dict[int, Completion] = {}
+        self._done: dict[int, Completion | tuple[Tensor, int]] = {}
         try:
             self._check_soft_tokens(config.model_type)
         except BaseException:
@@ -148,10 +148,7 @@ class VLLMEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        tickets = self.submit(requests)
-        while not all(ticket in self._done for ticket in tickets):
-            self._step()
-        return [self._done.pop(ticket) for ticket in tickets]
+        return self._finish(self.submit(requests))
 
     def submit(self, requests: Sequence[Request]) -> list[int]:
         """Take ``requests`` on; errors as in ``generate``, before any is taken."""
@@ -159,7 +156,24 @@ class VLLMEngine:
         self._waiting.extend(runs)
         return [run.ticket for run in runs]
 
-    def collect(self) -> list[tuple[int, Completion]]:
+    def submit_prompts(self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None) -> list[int]:
+        """Take ``prompts`` on for the logits after them, ahead of the requests that wait here."""
+        named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
+        wanted = {"logprobs": self._max_logprobs} if named is None else {"logprob_token_ids": named}
+        params = self._params(max_tokens=1, temperature=0.0, **wanted)
+        chosen = slice(None) if ids is None else torch.tensor(list(ids), dtype=torch.long)
+        jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
+        tickets = [next(self._numbers) for _ in jobs]
+
+        def read(ticket: int, output: Any) -> None:
+            self._done[ticket] = self._row(output)[chosen], output.num_cached_tokens or 0
+
+        for ticket, job in zip(tickets, jobs, strict=True):
+            # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
+            self._add(self._mixed(job), params, partial(read, ticket))
+        return tickets
+
+    def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
         """Work until something submitted is complete; empty once nothing is left."""
         while not self._done and (self._waiting or self._running):
             self._step()
@@ -180,24 +194,10 @@ class VLLMEngine:
 
         Without ``ids``, a token that is not among the ``max_logprobs`` likeliest has minus infinity.
         """
-        named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
-        wanted = {"logprobs": self._max_logprobs} if named is None else {"logprob_token_ids": named}
-        params = self._params(max_tokens=1, temperature=0.0, **wanted)
-        jobs = [self._job(row, reading(prompt)) for row, prompt in enumerate(prompts)]
-        logits = torch.empty(len(jobs), len(self._table))
-        cached = [0] * len(jobs)
-        left = set(range(len(jobs)))
-
-        def read(row: int, output: Any) -> None:
-            logits[row], cached[row] = self._row(output), output.num_cached_tokens or 0
-            left.discard(row)
-
-        for job in jobs:
-            # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
-            self._add(self._mixed(job), params, partial(read, job.index))
-        while left:
-            self._step()
-        return logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)], cached
+        done = self._finish(self.submit_prompts(prompts, ids))
+        rows = [row for row, _ in done]
+        width = len(self._table) if ids is None else len(ids)
+        return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
@@ -215,6 +215,12 @@ class VLLMEngine:
         if worst >= len(self._table) or min(request.prompt_ids, default=0) < 0:
             raise ValueError(f"expected prompt ids in 0..{len(self._table) - 1}, got {worst}")
         return job
+
+    def _finish(self, tickets: Sequence[int]) -> list[Any]:
+        """What comes of ``tickets``."""
+        while not all(ticket in self._done for ticket in tickets):
+            self._step()
+        return [self._done.pop(ticket) for ticket in tickets]
 
     def _step(self) -> None:
         """Let vLLM work until its next outputs, and hand them to whom they belong."""

@@ -14,7 +14,7 @@ from soft_reasoning.engines.loading import DEMO_FOLDER
 from soft_reasoning.engines.vllm import VLLMEngine
 from soft_reasoning.engines.vllm_setup import import_vllm
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Request, Sampling, UserError
+from soft_reasoning.types import Prompt, Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES
 
@@ -119,9 +119,12 @@ class TestVLLM(EngineContract):
         tickets += engine.submit(requests[40:])
         assert self.same(engine.generate(requests[:1])[0], expected[0])  # meanwhile
         logits_after(engine, prompts)
+        readings = engine.submit_prompts([Prompt(p) for p in prompts], [7, 3])
         while some := engine.collect():
             found.update(some)
-        assert sorted(found) == sorted(tickets)
+        assert sorted(found) == sorted(tickets + readings)
+        logits = torch.stack([found[ticket][0] for ticket in readings])
+        assert self.close(logits, logits_after(engine, prompts, [7, 3]))
         assert all(self.same(found[t], e) for t, e in zip(tickets, expected, strict=True))
 
     def test_what_is_cancelled_is_gone(self, engine, prompts):
