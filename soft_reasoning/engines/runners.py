@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.allocation import keep_freed_memory
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
@@ -43,9 +44,7 @@ class ModelCalls:
         self.rows = 1
         if self.device.type == "cpu":
             self.rows = ROWS
-            # The C library gives freed memory back to the system, and touching it anew may cost more than
-            # the work it is for. Freeing one large piece raises the size from which it does so, up to 32 MiB.
-            torch.empty(31 * 2**20, dtype=torch.uint8)
+            keep_freed_memory()
         self.accepts = set(inspect.signature(model.forward).parameters)
 
     def embed(self, ids: Sequence[int]) -> Tensor:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from soft_reasoning.allocation import keep_freed_memory
 from soft_reasoning.search.acquisition import Acquisition, AdaptiveEI, expected_improvement
 from soft_reasoning.search.batch import Batch, TopK
 from soft_reasoning.search.checks import choice, whole
@@ -24,6 +26,9 @@ from soft_reasoning.types import generator_for
 INCUMBENTS = ("posterior_mean", "observed")
 CHUNK_NUMBERS = 2**20
 """Float64 numbers that the largest tensor of a chunk of problems may hold (8 MB)."""
+
+ROUNDS_KEPT = 8
+"""Candidate points of a round serve all problems; of so many rounds they are kept (2 MB each)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +103,11 @@ class BayesianOptimiser:
         self.generation = generation or NormalCandidates()
         self.batch = batch or TopK()
         self.incumbent = choice("search.optimiser.incumbent", incumbent, INCUMBENTS)
+        keep_freed_memory()
+        self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
+
+    def _draw(self, dim: int, seed: int, round: int) -> Tensor:
+        return self.generation.draw(dim, generator_for(seed, "candidates", round))
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("search.candidates", k, least=1)
@@ -108,7 +118,7 @@ class BayesianOptimiser:
         self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
-        draws = self.generation.draw(U.shape[-1], generator_for(seed, "candidates", round))
+        draws = self._draws(U.shape[-1], seed, round)
         size = max(1, CHUNK_NUMBERS // (self.generation.count * (U.shape[1] + k)))
         proposals = []
         for start in range(0, len(U), size):
