@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.allocation import keep_freed_memory
+from soft_reasoning.engines.allocation import keep_freed_memory
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step

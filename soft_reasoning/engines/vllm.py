@@ -26,6 +26,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines import loading
+from soft_reasoning.engines.allocation import keep_freed_memory
 from soft_reasoning.engines.planning import Job, job_of, reading
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.table import EmbeddingTable
@@ -86,6 +87,7 @@ class VLLMEngine:
         max_logprobs: int = -1,
         **options: Any,
     ) -> None:
+        keep_freed_memory()
         on_cpu = torch.cuda.device_count() == 0
         vllm = import_vllm(on_cpu)
         check_options(options, vllm.EngineArgs)

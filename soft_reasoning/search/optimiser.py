@@ -14,7 +14,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from soft_reasoning.allocation import keep_freed_memory
 from soft_reasoning.search.acquisition import Acquisition, AdaptiveEI, expected_improvement
 from soft_reasoning.search.batch import Batch, TopK
 from soft_reasoning.search.checks import choice, whole
@@ -103,7 +102,6 @@ class BayesianOptimiser:
         self.generation = generation or NormalCandidates()
         self.batch = batch or TopK()
         self.incumbent = choice("search.optimiser.incumbent", incumbent, INCUMBENTS)
-        keep_freed_memory()
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:
