@@ -45,9 +45,9 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def next_token_logits(self, prompts: Sequence[Prompt], ids: Any = None) -> tuple[torch.Tensor, list[int]]:
+    def next_token_logits(self, prompts: Sequence[Prompt], *args: Any, **kwargs: Any) -> Any:
         self.prompts += [prompt.ids for prompt in prompts]
-        return self._engine.next_token_logits(prompts, ids)
+        return self._engine.next_token_logits(prompts, *args, **kwargs)
 
     @property
     def requests(self) -> list[Request]:
@@ -73,9 +73,9 @@ class Streams(Recorder):
         self.tickets.append(self._engine.submit(requests))
         return self.tickets[-1]
 
-    def submit_prompts(self, prompts: Sequence[Prompt], ids: Any = None) -> list[int]:
+    def submit_prompts(self, prompts: Sequence[Prompt], *args: Any, **kwargs: Any) -> list[int]:
         self.prompts += [prompt.ids for prompt in prompts]
-        return self._engine.submit_prompts(prompts, ids)
+        return self._engine.submit_prompts(prompts, *args, **kwargs)
 
     def collect(self) -> list[tuple[int, Any]]:
         done = self._engine.collect()
@@ -145,7 +145,7 @@ def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
     """All that ``asked`` remembers, for one call of vLLM's own ``generate``, on an engine like ``engine``."""
     common = {"temperature": 0.0, "ignore_eos": True, "stop_token_ids": sorted(engine.eos_ids)}
     prompts = [{"prompt_token_ids": list(prompt)} for prompt in asked.prompts]
-    params = [SamplingParams(max_tokens=1, logprobs=-1, flat_logprobs=True, **common)] * len(prompts)
+    params = [SamplingParams(max_tokens=1, logprobs=1, flat_logprobs=True, **common)] * len(prompts)
     for request in asked.requests:
         prompts.append(prompt_of(engine, request))
         room = min(request.max_new_tokens, engine.context_length - len(prompts[-1]["prompt_token_ids"]))

@@ -239,7 +239,7 @@ class _Stream:
             if isinstance(wish, Generate):
                 tickets = self._engine.submit(wish.requests)
             else:
-                tickets = self._engine.submit_prompts(wish.prompts, wish.ids)
+                tickets = self._engine.submit_prompts(wish.prompts, wish.ids, top=wish.top)
         except (UserError, ValueError) as error:
             raise one.failed(error) from error
         self._found[one], self._left[one] = [None] * len(tickets), len(tickets)
@@ -301,17 +301,17 @@ def _read(one: _Live, logits: torch.Tensor, cached: Sequence[int], clock: Clock)
 def _choose(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
     choosing = [one for one in live if isinstance(one.wish, NextLogits)]
     answers: list[tuple[_Live, Any]] = []
-    for group in _grouped(choosing, lambda one: one.wish.ids):
+    for group in _grouped(choosing, lambda one: (one.wish.ids, one.wish.top)):
         answers += _next_logits(group, engine, clock)
     return answers
 
 
 def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
-    prompts = [prompt for one in group for prompt in one.wish.prompts]
+    prompts, wish = [prompt for one in group for prompt in one.wish.prompts], group[0].wish
     try:
-        logits, cached = engine.next_token_logits(prompts, group[0].wish.ids)
+        logits, cached = engine.next_token_logits(prompts, wish.ids, top=wish.top)
     except (UserError, ValueError) as error:
-        _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, one.wish.ids))
+        _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, wish.ids))
         raise error
     rows, counts = iter(logits), iter(cached)
     answers = []

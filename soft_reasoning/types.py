@@ -145,12 +145,14 @@ class Generate:
 class NextLogits:
     """A method's wish: next-token logits after each prompt, for the token ids in ``ids`` (all if None).
 
-    Answered by a float32 tensor (len(prompts), len(ids) or vocabulary).
+    Answered by a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top``, only the differences
+    between so many of the likeliest tokens need be right, and the others may have minus infinity.
     """
 
     prompts: Sequence[Prompt]
     ids: tuple[int, ...] | None = None
     role: str = "candidate"
+    top: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

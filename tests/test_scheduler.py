@@ -38,7 +38,7 @@ class Engine:
         prompts = [r.prompt_ids for r in requests]
         return [Completion((1, 2), (0.0, 0.0), str(sum(ids)), "eos", len(ids), 1) for ids in prompts]
 
-    def next_token_logits(self, prompts, ids=None):
+    def next_token_logits(self, prompts, ids=None, *, top=None):
         self.read.append((len(prompts), ids))
         logits = torch.tensor([[float(sum(p.ids))] * len(ids) for p in prompts])
         return logits, [len(p.ids) - 1 for p in prompts]
@@ -58,7 +58,7 @@ class Streaming:
         self.log += [("in", sum(r.prompt_ids)) for r in requests]
         return tickets
 
-    def submit_prompts(self, prompts, ids=None):
+    def submit_prompts(self, prompts, ids=None, *, top=None):
         tickets = self.submit([Request(prompt.ids) for prompt in prompts])
         logits, cached = self.next_token_logits(prompts, ids)
         for ticket, *answer in zip(tickets, logits, cached, strict=True):

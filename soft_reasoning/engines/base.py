@@ -42,10 +42,10 @@ class Engine(Protocol):
         ...
 
     def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
-        tokens of each prompt were cached."""
+        tokens of each prompt were cached. ``top`` as in :class:`NextLogits`."""
         ...
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
@@ -64,7 +64,9 @@ class StreamingEngine(Engine, Protocol):
         """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
         ...
 
-    def submit_prompts(self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None) -> list[int]:
+    def submit_prompts(
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
+    ) -> list[int]:
         """Take ``prompts`` on, for the logits that follow them; as ``submit``."""
         ...
 

@@ -59,7 +59,7 @@ class FakeEngine:
         return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=self.eos_ids, watch=self._watch)
 
     def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
         tokens of each prompt were cached."""

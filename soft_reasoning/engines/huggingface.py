@@ -129,7 +129,7 @@ class HuggingFaceEngine:
         return [completion for completion in done if completion is not None]
 
     def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
         tokens of each prompt were cached."""

@@ -158,10 +158,15 @@ class VLLMEngine:
         self._waiting.extend(runs)
         return [run.ticket for run in runs]
 
-    def submit_prompts(self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None) -> list[int]:
+    def submit_prompts(
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
+    ) -> list[int]:
         """Take ``prompts`` on for the logits after them, ahead of the requests that wait here."""
         named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
-        wanted = {"logprobs": self._max_logprobs} if named is None else {"logprob_token_ids": named}
+        likeliest = self._max_logprobs
+        if ids is None and top is not None and not 0 <= likeliest < top:
+            likeliest = top  # vLLM looks up as many for all that it computes beside this prompt
+        wanted = {"logprobs": likeliest} if named is None else {"logprob_token_ids": named}
         params = self._params(max_tokens=1, temperature=0.0, **wanted)
         chosen = slice(None) if ids is None else torch.tensor(list(ids), dtype=torch.long)
         jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
@@ -190,13 +195,13 @@ class VLLMEngine:
         self._done.clear()
 
     def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None
+        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """As ``engines.base.Engine`` says; log-probabilities, which are logits as well.
 
         Without ``ids``, a token that is not among the ``max_logprobs`` likeliest has minus infinity.
         """
-        done = self._finish(self.submit_prompts(prompts, ids))
+        done = self._finish(self.submit_prompts(prompts, ids, top=top))
         rows = [row for row, _ in done]
         width = len(self._table) if ids is None else len(ids)
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]

@@ -97,7 +97,7 @@ class PrefixScorer:
 
     def _token(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
         """One more token, drawn from the tilted distribution."""
-        [logits] = yield NextLogits([prompt.followed_by(so_far.ids)])
+        [logits] = yield NextLogits([prompt.followed_by(so_far.ids)], top=self.top_tokens)
         top = torch.topk(logits.double(), min(self.top_tokens, len(logits)))
         longer = [_extended(so_far, (token,), context) for token in top.indices.tolist()]
         values = yield from self._value.values(problem, prompt, longer, context)

@@ -143,7 +143,10 @@ class SoftReasoning:
     def _subspace(self, prompt: Prompt, context):
         """The subspace around the greedy first token(s), and for each the texts of what is weighted there."""
         engine = context.engine
-        [logits] = yield NextLogits([prompt], role="anchor")
+        top = 1
+        if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
+            top = self.embedding.likely_tokens + len(engine.tokenizer.all_special_ids)
+        [logits] = yield NextLogits([prompt], role="anchor", top=top)
         greedy = [int(logits.argmax())]
         if self.scope > 1:
             request = Request(

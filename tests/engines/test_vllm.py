@@ -143,6 +143,9 @@ class TestVLLM(EngineContract):
         top = every.topk(5).indices
         assert self.close(some.gather(-1, top), every.gather(-1, top))
         assert int(torch.isfinite(some).sum()) == 5 * len(prompts)
+        fewer, _ = engine.next_token_logits([Prompt(p) for p in prompts], top=3)
+        assert self.close(fewer.gather(-1, top[:, :3]), every.gather(-1, top[:, :3]))
+        assert int(torch.isfinite(fewer).sum()) == 3 * len(prompts)
         named = list(range(200))  # more than vLLM reads by name
         monkeypatch.undo()
         assert self.close(logits_after(engine, prompts, named), every[:, named])

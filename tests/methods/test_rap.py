@@ -45,7 +45,7 @@ class Scripted(FakeEngine):
         assert len({r.seed for r in requests}) == len(requests)
         return [self._completion(r, t) for r, t in zip(requests, texts, strict=True)]
 
-    def next_token_logits(self, prompts, ids=None):
+    def next_token_logits(self, prompts, ids=None, *, top=None):
         assert [self.tokenizer.decode([i]) for i in ids] == ["Yes", " Yes", "No", " No"]
         p = torch.tensor([[self.table[self._key(p.ids)]] for p in prompts], dtype=torch.float64)
         odds = torch.cat([p / 3, p * 2 / 3, (1 - p) / 2, (1 - p) / 2], dim=1)
@@ -179,7 +179,7 @@ class Hashed(Scripted):
             return (" How many first?", " How many then?", " What else?", f" {LAST}")[draw % 4]
         return ("Hard to say.", *says(1, 2, 3))[draw % 4]
 
-    def next_token_logits(self, prompts, ids=None):
+    def next_token_logits(self, prompts, ids=None, *, top=None):
         yes = torch.tensor([self._draw(p.ids) % 100 / 10 - 5 for p in prompts])
         return torch.stack([yes, yes, -yes, -yes], dim=1), [0] * len(prompts)
 
