@@ -66,6 +66,25 @@ def test_a_task_is_its_head_the_question_the_steps_and_its_fields(tokenizer):
     assert 1 < prompt.shared == other.shared and prompt.ids[: prompt.shared] == other.ids[: prompt.shared]
 
 
+def test_tasks_of_one_state_say_what_they_begin_with(tokenizer):
+    """Whatever their own fields are, and whatever the task, where the wording does not differ before."""
+    tasks = {
+        "ask": TaskWording(ask="Question:\n{question}\nThought:\n{steps}Answer:"),
+        "tell": TaskWording(ask="Question:\n{question}\nThought:\n{steps}Answer: {asked}\nTask:"),
+    }
+    prompts = Prompts(tokenizer, wording(tasks=tasks))
+    told = [("7 (seven)", "1")]
+    state = prompts.task("ask", PROBLEM, told)
+    assert state.common == len(state.ids) - 1  # the last one may change with what follows
+    for asked in ("7 (seven)", "Aye, zinc", "1"):
+        prompt = prompts.task("tell", PROBLEM, told, asked=asked)
+        assert prompt.common == state.common
+        assert prompt.ids[: prompt.common] == state.ids[: state.common]
+    assert prompts.task("ask", PROBLEM).common < state.common
+    longer = state.followed_by((5, 6))
+    assert (longer.ids, longer.common) == ((*state.ids, 5, 6), len(state.ids))
+
+
 def test_braces_in_a_question_stay(tokenizer):
     Prompts(tokenizer, wording()).solve(Problem("p", "What is {x} in {0}?"))
 

@@ -174,6 +174,18 @@ def test_logits_are_grouped_by_ids():
     assert results["0"].usage == {"anchor": Usage.of(1) + Usage.of(2, 1)}
 
 
+def test_logits_come_first_and_their_problems_join_the_batch():
+    context = Context()
+
+    def steps(problem):
+        if problem.id == "1":
+            yield NextLogits([Prompt((5,))], ids=(1,), role="anchor")
+        return answer((yield ask(problem)))
+
+    assert len(list(drive(problems(3), Script(steps), context))) == 3
+    assert context.engine.read == [(1, (1,))] and context.engine.generated == [3]
+
+
 def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch():
     context, optimiser = Context(), Optimiser()
 

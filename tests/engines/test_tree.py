@@ -6,7 +6,7 @@ import torch
 from soft_reasoning.engines.decode import packed
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.kv import Block, OwnKeys, Part
+from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part
 from soft_reasoning.engines.passes import Bucket, Prefill, Step
 from soft_reasoning.engines.planning import packs
 from soft_reasoning.engines.tree import active, tree_attention
@@ -159,3 +159,29 @@ def test_filling_rows_read_nothing_and_change_nothing():
     take, back, absent = part.indices(1)
     assert part.width == 2 and absent is None
     assert take.tolist() == [0, 0, 1, 2] and back.tolist()[:3] == [0, 2, 3] and len(back) == 8
+
+
+def stored(*lengths):
+    """A block of random prefixes of these lengths."""
+    block = Block(lengths, [0] * len(lengths))
+    for i, length in enumerate(lengths):
+        block.store(0, torch.tensor([i]), torch.randn(1, 2, length, 4), torch.randn(1, 2, length, 4))
+    return block
+
+
+def test_of_kept_prefixes_those_go_that_were_not_read_for_longest():
+    kept, blocks = KeptPrefixes(most=5 * 32), [stored(30, 20), stored(31), stored(32, 32)]
+    kept.add(["a", "b"], blocks[0])
+    kept.add(["c"], blocks[1])
+    [(found, keys)] = kept.find(["b", "z"])
+    assert keys == ["b"] and found.lengths == [20]
+    assert torch.equal(found.keys[0][0], blocks[0].keys[0][1])
+    kept.add(["d", "e"], blocks[2])
+    assert kept.held == 5 * 32 and kept.bytes == sum(block.bytes for block in blocks)
+    kept.add(["f"], stored(5))
+    assert "c" not in kept and all(key in kept for key in "abdef") and kept.held == 5 * 32
+    assert [keys for _, keys in kept.find("eabf")] == [["e"], ["a", "b"], ["f"]]
+    kept.add(list("ghijkl"), stored(*[40] * 6))  # more than there is room for
+    assert "g" not in kept and "a" in kept
+    kept.clear()
+    assert kept.held == kept.bytes == 0 and kept.find("abdef") == []
