@@ -18,7 +18,7 @@ from torch import Tensor
 from soft_reasoning.build import build_context, build_dataset, build_engine
 from soft_reasoning.config import compose_config
 from soft_reasoning.context import Context
-from soft_reasoning.rewards.prefix_value import fit_head, save_head
+from soft_reasoning.rewards.prefix_value import fit_head, head_values, save_head
 from soft_reasoning.types import Problem, Prompt, Request, Sampling, generator_for
 
 TEMPERATURE = 0.8
@@ -81,7 +81,7 @@ def main() -> None:
     owner, reward = torch.tensor(owners), torch.tensor(rewards)
     held_out = owner % 10 == 0
     weight, bias = fit_head(logits[~held_out], reward[~held_out])
-    values, true = logits[held_out].double() @ weight + bias, reward[held_out].double()
+    values, true = head_values(logits[held_out], weight, bias), reward[held_out].double()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     save_head(args.out, ids, weight, bias)
     guess = reward[~held_out].double().mean()

@@ -79,22 +79,34 @@ class LinearHead:
     def values(self, problem, prompt, prefixes, context):
         read = [prompt.followed_by(prefix.ids) for prefix in prefixes]
         logits = yield NextLogits(read, self.ids, "verifier")
-        return logits.double() @ self.weight + self.bias
+        return head_values(logits, self.weight, self.bias)
 
 
 def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[Tensor, Tensor]:
-    """Weights (F,) and bias () of least squared error from ``logits`` (n, F) to ``rewards`` (n,).
+    """Weights (F,) and bias () of least squared error from ``logits`` (n, F), less their mean, to ``rewards``
+    (n,).
 
     Each prefix of a rollout is a row, with the rollout's final reward (FUDGE; SPEC 6). ``ridge`` is the
     penalty in units of the mean variance of a feature.
     """
-    X, y = logits.double(), rewards.double()
+    X, y = _centred(logits), rewards.double()
     centre, mean = X.mean(0), y.mean()
     X = X - centre
     gram = X.T @ X / len(X)
     penalty = ridge * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
     weight = torch.linalg.solve(gram + penalty, X.T @ (y - mean) / len(X))
     return weight, mean - centre @ weight
+
+
+def head_values(logits: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(n,) float64: a head's values for ``logits`` (n, F)."""
+    return _centred(logits) @ weight + bias
+
+
+def _centred(logits: Tensor) -> Tensor:
+    """``logits`` (n, F) less each row's mean: what an engine adds to all of a row does not matter."""
+    logits = logits.double()
+    return logits - logits.mean(-1, keepdim=True)
 
 
 def save_head(file: Path, ids: Sequence[int], weight: Tensor, bias: Tensor) -> None:

@@ -7,7 +7,14 @@ import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged, fit_head, save_head
+from soft_reasoning.rewards.prefix_value import (
+    LinearHead,
+    Prefix,
+    SelfJudged,
+    fit_head,
+    head_values,
+    save_head,
+)
 from soft_reasoning.types import NextLogits, Problem, Prompt, UserError
 from tests.contracts.engine import logits_after
 from tests.engines.models import VOCABULARY, tiny
@@ -45,10 +52,13 @@ def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(40, 6, generator=generator, dtype=torch.float64)
     rewards = (torch.rand(40, generator=generator) < 0.5).double()
-    weight, bias = fit_head(logits, rewards, ridge=0.0)
-    design = torch.cat([logits, torch.ones(40, 1)], dim=1)
-    expected = torch.linalg.lstsq(design, rewards.unsqueeze(1)).solution[:, 0]
-    assert torch.allclose(torch.cat([weight, bias[None]]), expected, atol=1e-10)
+    weight, bias = fit_head(logits, rewards, ridge=1e-12)
+    design = torch.cat([logits - logits.mean(-1, keepdim=True), torch.ones(40, 1)], dim=1)
+    expected = design @ (torch.linalg.pinv(design) @ rewards)
+    assert torch.allclose(head_values(logits, weight, bias), expected, atol=1e-6)
+    assert torch.allclose(
+        head_values(logits + 5, weight, bias), expected, atol=1e-6
+    )  # log-probabilities, say
     flat, mean = fit_head(logits, rewards, ridge=1e9)
     assert flat.abs().max() < 1e-6 and float(mean) == pytest.approx(float(rewards.mean()), abs=1e-6)
 
@@ -57,7 +67,7 @@ def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
     wish, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
     assert [p.ids for p in wish.prompts] == [(1, 2, 7, 8), (1, 2, 9)]
     assert {p.common for p in wish.prompts} == {2} and wish.ids == tuple(range(10, 16))
-    assert torch.allclose(values, design[:2] @ expected, atol=1e-5)
+    assert torch.allclose(values, expected[:2], atol=1e-5)
 
 
 def test_a_head_on_logits_is_one_on_the_last_hidden_state():
@@ -70,7 +80,7 @@ def test_a_head_on_logits_is_one_on_the_last_hidden_state():
     value = state @ torch.randn(state.shape[1], generator=generator, dtype=torch.float64)
     logits = logits_after(engine, [tuple(row) for row in ids.tolist()], range(2 * state.shape[1]))
     weight, bias = fit_head(logits[:160], value[:160], ridge=1e-9)
-    error = logits[160:].double() @ weight + bias - value[160:]
+    error = head_values(logits[160:], weight, bias) - value[160:]
     assert float(error.std() / value.std()) < 1e-3
 
 
