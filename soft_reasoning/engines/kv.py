@@ -84,11 +84,16 @@ def join(blocks: Sequence[Block]) -> Block:
 
 
 class KeptPrefixes:
-    """Prefixes of finished batches, those of one block together, at most ``most`` positions; the blocks that
-    were not read for longest go first. ``held`` counts positions, ``bytes`` those of keys and values."""
+    """Prefixes of finished batches, those of one block together, at most ``most`` positions.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    The blocks that were not read for longest go first, and those not read for ``age`` batches go without need:
+    what a solved problem left, say. ``held`` counts positions, ``bytes`` those of keys and values.
+    """
+
+    def __init__(self, most: int, age: int = 32) -> None:
+        self.most, self.age = most, age
+        self._batch = 0
+        self._read: dict[int, int] = {}  # in which batch a block was last
         self.held = self.bytes = 0
         self._blocks: OrderedDict[int, tuple[Block, list[Hashable]]] = OrderedDict()
         self._where: dict[Hashable, tuple[int, int]] = {}
@@ -101,13 +106,24 @@ class KeptPrefixes:
         if block.positions > self.most:
             return
         self._blocks[id(block)] = block, list(keys)
+        self._read[id(block)] = self._batch
         self._where.update({key: (id(block), i) for i, key in enumerate(keys)})
         self.held, self.bytes = self.held + block.positions, self.bytes + block.bytes
         while self.held > self.most:
-            _, (oldest, gone) = self._blocks.popitem(last=False)
-            self.held, self.bytes = self.held - oldest.positions, self.bytes - oldest.bytes
-            for key in gone:
-                del self._where[key]
+            self._drop_oldest()
+
+    def next_batch(self) -> None:
+        """A batch begins."""
+        self._batch += 1
+        while self._blocks and self._read[next(iter(self._blocks))] < self._batch - self.age:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        name, (block, keys) = self._blocks.popitem(last=False)
+        self.held, self.bytes = self.held - block.positions, self.bytes - block.bytes
+        del self._read[name]
+        for key in keys:
+            del self._where[key]
 
     def find(self, keys: Iterable[Hashable]) -> list[tuple[Block, list[Hashable]]]:
         """Those of ``keys`` that are kept, as blocks of their own."""
@@ -118,6 +134,7 @@ class KeptPrefixes:
         found = []
         for name, some in wanted.items():
             self._blocks.move_to_end(name)
+            self._read[name] = self._batch
             found.append((self._blocks[name][0].select([self._where[key][1] for key in some]), some))
         return found
 
@@ -127,6 +144,7 @@ class KeptPrefixes:
     def clear(self) -> None:
         self.held = self.bytes = 0
         self._blocks.clear()
+        self._read.clear()
         self._where.clear()
 
 

@@ -90,6 +90,7 @@ class TreeRunner:
         batch), and how many prompt positions of each job were computed for another row or run."""
         self._changed()
         jobs = list(jobs)
+        self._kept.next_batch()
         cached = _cached_counts(jobs, self._kept)
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
         reads = self._reads(jobs)

@@ -183,5 +183,10 @@ def test_of_kept_prefixes_those_go_that_were_not_read_for_longest():
     assert [keys for _, keys in kept.find("eabf")] == [["e"], ["a", "b"], ["f"]]
     kept.add(list("ghijkl"), stored(*[40] * 6))  # more than there is room for
     assert "g" not in kept and "a" in kept
+    kept.age = 2
+    for _ in range(3):
+        kept.next_batch()
+        kept.find("a")
+    assert "a" in kept and not any(key in kept for key in "def") and kept.held == 2 * 32
     kept.clear()
     assert kept.held == kept.bytes == 0 and kept.find("abdef") == []
