@@ -86,8 +86,8 @@ def join(blocks: Sequence[Block]) -> Block:
 class KeptPrefixes:
     """Prefixes of finished batches, those of one block together, at most ``most`` positions.
 
-    The blocks that were not read for longest go first, and those not read for ``age`` batches go without need:
-    what a solved problem left, say. ``held`` counts positions, ``bytes`` those of keys and values.
+    The blocks that were not read for longest go first, and those not read for ``age`` batches go without
+    need: what a solved problem left, say. ``held`` counts positions, ``bytes`` those of keys and values.
     """
 
     def __init__(self, most: int, age: int = 32) -> None:
