@@ -174,8 +174,9 @@ class HuggingFaceEngine:
             peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
 
-    def forget_peaks(self) -> None:
-        """Count ``peak_bytes`` from now on, for the next of several runs."""
+    def begin_run(self) -> None:
+        """For the next of several runs: forget what earlier ones left, and count ``peak_bytes`` from now on."""
+        self._runner.forget()
         self._runner.peak_kv_bytes = 0
         if self._calls.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._calls.device)

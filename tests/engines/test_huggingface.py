@@ -55,6 +55,9 @@ class TestHuggingFace(EngineContract):
             assert [c.cached_tokens for c in again] == [0, len(prompt)]
             assert all(self.same(a, b) for a, b in zip(after, again, strict=True))
         assert engine.peak_bytes["kv"] > small.peak_bytes["kv"]
+        engine.begin_run()
+        [done] = engine.generate([Request(prompts[0], common=len(prompts[0]), max_new_tokens=2)])
+        assert done.cached_tokens == 0
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))

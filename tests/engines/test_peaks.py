@@ -20,7 +20,7 @@ def test_keys_and_values_are_those_of_all_rows_and_little_more():
     assert before < needed <= peak < 1.6 * needed
     engine.generate([Request(prompts[0], max_new_tokens=2)])
     assert engine.peak_bytes == {"kv": peak}  # on the CPU nobody counts activations
-    engine.forget_peaks()
+    engine.begin_run()
     engine.generate([Request(prompts[0], max_new_tokens=2)])
     assert 0 < engine.peak_bytes["kv"] < peak
 
