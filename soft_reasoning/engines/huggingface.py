@@ -175,7 +175,7 @@ class HuggingFaceEngine:
         return peaks
 
     def begin_run(self) -> None:
-        """For the next of several runs: forget what earlier ones left, and count ``peak_bytes`` from now on."""
+        """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
         self._runner.forget()
         self._runner.peak_kv_bytes = 0
         if self._calls.device.type == "cuda":

@@ -206,6 +206,10 @@ class VLLMEngine:
         width = len(self._table) if ids is None else len(ids)
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
 
+    def begin_run(self) -> None:
+        """Forget what earlier runs left."""
+        self._engine.reset_prefix_cache()
+
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         self.cancel()

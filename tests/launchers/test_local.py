@@ -11,7 +11,7 @@ class Counting(FakeEngine):
         super().__init__()
         self.peak_bytes = {"kv": 0}
 
-    def forget_peaks(self):
+    def begin_run(self):
         self.peak_bytes = {"kv": 0}
 
 
