@@ -1,4 +1,4 @@
-"""What a sampled baseline gives a problem does not depend on the other problems."""
+"""What a method gives a problem does not depend on the other problems."""
 
 import pytest
 
@@ -11,7 +11,17 @@ from soft_reasoning.types import Problem
 from tests.engines.models import tiny
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {'one more and ' * i}3?", str(i)) for i in range(5)]
-METHODS = ("fire", "cot_decoding", "cot_decoding_original", "best_of_n", "verifier_only")
+METHODS = {
+    "fire": (),
+    "cot_decoding": (),
+    "cot_decoding_original": (),
+    "best_of_n": (),
+    "verifier_only": (),
+    "rap": ("method.iterations=3",),
+    "prefix_scorer": ("method.block_tokens=4",),
+    "prefix_scorer by token": ("method.form=token", "max_new_tokens=4"),
+    "soft_reasoning": ("search.stopping.rule=none", "search.rounds=2"),
+}
 
 
 @pytest.fixture(scope="module", params=["fake", "huggingface"])
@@ -23,7 +33,7 @@ def engine(request):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
-    config = compose_config([f"method={name}", "max_new_tokens=12"])
+    config = compose_config([f"method={name.split()[0]}", "max_new_tokens=12", *METHODS[name]])
     method, context = build_method(config), build_context(config, engine)
 
     def solve(problems, max_live):
