@@ -22,8 +22,9 @@ from soft_reasoning.types import Completion, Prompt, Request, UserError
 log = logging.getLogger(__name__)
 
 LOOKUP_CHUNK = 8192
-KEPT_SHARE = 4
-"""Between batches at most this part of ``max_batch_tokens`` is kept, beside it."""
+KEPT_SHARE, LEAST_KEPT = 4, 8192
+"""Between batches at most this part of ``max_batch_tokens`` is kept, beside it, or so many positions if that
+is less: the exemplars of a run at any rate."""
 
 
 class HuggingFaceEngine:
@@ -97,7 +98,7 @@ class HuggingFaceEngine:
         self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
         self._runner = choose_runner(
             self._calls,
-            kept_tokens=self.max_batch_tokens // KEPT_SHARE,
+            kept_tokens=max(self.max_batch_tokens // KEPT_SHARE, LEAST_KEPT),
             record=on_gpu and compile is not False,
         )
         self._watch = StopWatch(tokenizer)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 ROWS = 8
 """On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
+
 Read = tuple[Block, Sequence[int]]
 """A block of shared prefixes, and for each row which of them it reads (-1: none)."""
 

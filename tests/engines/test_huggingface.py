@@ -40,14 +40,15 @@ class TestHuggingFace(EngineContract):
         """And gives the same bits as computed anew; what is beyond the bound is dropped."""
 
         def made(most):
-            engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), max_batch_tokens=most)
+            engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+            engine._runner._kept.most = most
             return engine, [
                 engine.generate([Request(p, soft=x, common=len(p), max_new_tokens=6) for x in soft])
                 for soft in (engine.embed([4, 5]).unsqueeze(1), engine.embed([6, 7]).unsqueeze(1))
                 for p in prompts
             ]
 
-        (engine, kept), (small, anew) = made(None), made(240)
+        (engine, kept), (small, anew) = made(10**6), made(60)
         count = len(prompts)
         for before, after, again, prompt in zip(kept, kept[count:], anew[count:], prompts, strict=False):
             assert [c.cached_tokens for c in before] == [0, len(prompt)]
