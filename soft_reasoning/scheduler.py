@@ -313,13 +313,11 @@ def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[t
     except (UserError, ValueError) as error:
         _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, wish.ids))
         raise error
-    rows, counts = iter(logits), iter(cached)
-    answers = []
-    for one in group:
-        own = len(one.wish.prompts)
-        some = torch.stack(list(islice(rows, own)))
-        answers.append((one, _read(one, some, list(islice(counts, own)), clock)))
-    return answers
+    parts, counts = logits.split([len(one.wish.prompts) for one in group]), iter(cached)
+    return [
+        (one, _read(one, part, list(islice(counts, len(part))), clock))
+        for one, part in zip(group, parts, strict=True)
+    ]
 
 
 def _name_the_problem(waiting: Sequence[_Live], ask: Callable[[_Live], Any]) -> None:
