@@ -49,7 +49,9 @@ CHANGES = (
     "surrogate.noise=0.05", "surrogate.noise=0.2", "surrogate.variance=0.1", "surrogate.variance=1",
     "surrogate.lengthscale=0.5", "surrogate.lengthscale=1", "surrogate.mean=zero", "surrogate.mean=constant",
     "surrogate=map", "surrogate=map_ard", "search=fantasy", "search=sobol_candidates", "search=trust_region",
-    "search=gradient", "search.optimiser.generation.reach=0.9", "search.optimiser.incumbent=observed",
+    "search=gradient", "search.optimiser.contrast=0", "search.optimiser.contrast=0.3",
+    "search.optimiser.contrast=0.6", "search.optimiser.generation.reach=0.7",
+    "search.optimiser.incumbent=observed",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from soft_reasoning.search.acquisition import LogEI
 from soft_reasoning.search.checks import whole
 from soft_reasoning.search.marginals import Marginals
+from soft_reasoning.search.points import Around, half_norms, products
 
 TIE = 1e-10
 """Values closer than this, relative to the largest, count as equal; the lowest index then wins. So
@@ -64,6 +65,27 @@ class Fantasy:
             picks.append(_pick(acquisition(marginals), taken))
         index, value = zip(*picks, strict=True)
         return torch.stack(index, dim=-1), torch.stack(value, dim=-1)
+
+
+class FarthestFirst:
+    """One point after another, each the farthest from its nearest among the points seen and chosen.
+
+    It looks where nothing is known, and takes the place of the acquisition function: values are distances.
+    """
+
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
+        X, new, norms = marginals.X, marginals.model.U, half_norms(marginals.X)
+        nearest, index, value = torch.full_like(marginals.mean, torch.inf), [], []
+        for _ in range(k):
+            nearest = torch.minimum(nearest, self._halved(new, X, norms).amin(-2))
+            index.append(first_best(nearest).unsqueeze(-1))
+            value.append((2 * nearest.gather(-1, index[-1])).sqrt())
+            new = marginals.at(index[-1])
+        return torch.cat(index, dim=-1), torch.cat(value, dim=-1)
+
+    def _halved(self, a: Tensor, X: Tensor | Around, norms: Tensor) -> Tensor:
+        """(b, n, N): half the squared distances of ``a`` (b, n, d) and the points ``X``."""
+        return half_norms(a).unsqueeze(-1) + norms.unsqueeze(-2) - products(a, X)
 
 
 class QLogEI:

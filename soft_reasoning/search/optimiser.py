@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.search.acquisition import Acquisition, AdaptiveEI, expected_improvement
-from soft_reasoning.search.batch import Batch, TopK
-from soft_reasoning.search.checks import choice, whole
+from soft_reasoning.search.batch import Batch, FarthestFirst, TopK
+from soft_reasoning.search.checks import choice, real, whole
 from soft_reasoning.search.generation import Generation, NormalCandidates, sobol_normal
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.surrogate import FixedRBF, Surrogate
@@ -35,8 +35,8 @@ class Proposal:
     """The next round of one problem.
 
     ``points`` (k, d) float64; ``mean`` and ``sd`` (k,) their posterior before the round; ``acquisition``
-    (k,) their values when chosen; ``incumbent`` the value to improve on. ``diagnostics`` holds plain
-    floats. Random search leaves all but the points empty.
+    (k,) their values when chosen (of an exploring round, distances); ``incumbent`` the value to improve on.
+    ``diagnostics`` holds plain floats. Random search leaves all but the points empty.
     """
 
     points: Tensor
@@ -87,6 +87,10 @@ class BayesianOptimiser:
 
     ``incumbent`` is the value to improve on: the best posterior mean at the points evaluated, or the
     best reward ``observed`` (SPEC 14).
+
+    While the posterior means at the points seen differ by less than ``contrast`` (units of the reward),
+    nothing stands out that is worth staying near, and a round's points are, of ``generation.count`` normal
+    ones, the farthest from all seen.
     """
 
     def __init__(
@@ -96,16 +100,19 @@ class BayesianOptimiser:
         generation: Generation | None = None,
         batch: Batch | None = None,
         incumbent: str = "posterior_mean",
+        contrast: float = 0.0,
     ):
         self.surrogate = surrogate or FixedRBF()
         self.acquisition = acquisition or AdaptiveEI()
         self.generation = generation or NormalCandidates()
         self.batch = batch or TopK()
         self.incumbent = choice("search.optimiser.incumbent", incumbent, INCUMBENTS)
+        self.contrast = real("search.optimiser.contrast", contrast, least=0.0)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
 
-    def _draw(self, dim: int, seed: int, round: int) -> Tensor:
-        return self.generation.draw(dim, generator_for(seed, "candidates", round))
+    def _draw(self, explores: bool, dim: int, seed: int, round: int) -> Tensor:
+        generation = NormalCandidates(self.generation.count) if explores else self.generation
+        return generation.draw(dim, generator_for(seed, "candidates", round))
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("search.candidates", k, least=1)
@@ -116,14 +123,11 @@ class BayesianOptimiser:
         self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
-        draws = self._draws(U.shape[-1], seed, round)
         size = max(1, CHUNK_NUMBERS // (self.generation.count * (U.shape[1] + k)))
         proposals = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
-            streams = [generator_for(seed, key, "acquisition", round) for key in keys[part]]
-            shared = generator_for(seed, "acquisition", round)
-            proposals += self._chunk(U[part], y[part], k, draws, streams, shared)
+            proposals += self._chunk(U[part], y[part], k, seed, round, keys[part])
         return proposals
 
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
@@ -131,21 +135,29 @@ class BayesianOptimiser:
         return self.surrogate.fit(U, y).marginals(U)[0]
 
     def _chunk(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        draws: Tensor,
-        streams: list[torch.Generator],
-        shared: torch.Generator,
+        self, U: Tensor, y: Tensor, k: int, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
         model = self.surrogate.fit(U, y)
-        worth = y if self.incumbent == "observed" else model.marginals(U)[0]
+        seen, _ = model.marginals(U)
+        explores = (seen.amax(-1) - seen.amin(-1) < self.contrast).tolist()
+        if len(set(explores)) > 1:
+            halves = ([i for i, this in enumerate(explores) if this == which] for which in (False, True))
+            parts = [
+                (rows, self._chunk(U[rows], y[rows], k, seed, round, [keys[i] for i in rows]))
+                for rows in halves
+            ]
+            by_row = {i: proposal for rows, part in parts for i, proposal in zip(rows, part, strict=True)}
+            return [by_row[i] for i in range(len(U))]
+        worth = y if self.incumbent == "observed" else seen
         incumbent, best = worth.max(-1)
-        X = self.generation.place(draws, model, best, self.acquisition)
-        before = Marginals(model, X, incumbent, streams, shared)
+        X = self._draws(explores[0], U.shape[-1], seed, round)
+        batch: Batch = FarthestFirst()
+        if not explores[0]:
+            X, batch = self.generation.place(X, model, best, self.acquisition), self.batch
+        streams = [generator_for(seed, key, "acquisition", round) for key in keys]
+        before = Marginals(model, X, incumbent, streams, generator_for(seed, "acquisition", round))
         mean, sd = before.mean, before.sd
-        index, value = self.batch.choose(self.acquisition, before, k)
+        index, value = batch.choose(self.acquisition, before, k)
         points, chosen_mean, chosen_sd = before.at(index), mean.gather(-1, index), sd.gather(-1, index)
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
         columns = {
@@ -159,6 +171,7 @@ class BayesianOptimiser:
             ).amax(-1),
             "incumbent_distance": (points - centre).square().sum(-1).sqrt().mean(-1),
             "lengthscale": model.lengthscale.mean(-1),
+            "explores": torch.tensor(explores),
         }
         return [
             Proposal(

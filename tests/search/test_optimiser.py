@@ -10,7 +10,7 @@ import torch
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SobolOptimiser
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.acquisition import EI, AdaptiveEI, Thompson
-from soft_reasoning.search.batch import Fantasy, QLogEI, TopK, first_best
+from soft_reasoning.search.batch import Fantasy, FarthestFirst, QLogEI, TopK, first_best
 from soft_reasoning.search.generation import (
     GradientCandidates,
     LocalCandidates,
@@ -32,9 +32,14 @@ ALL = {
     "uniform": BayesianOptimiser(generation=UniformCandidates()),
     "sobol candidates": BayesianOptimiser(generation=SobolCandidates()),
     "local": BayesianOptimiser(generation=LocalCandidates(), batch=Fantasy()),
+    "farthest first": BayesianOptimiser(generation=LocalCandidates(), batch=FarthestFirst()),
+    "exploring": BayesianOptimiser(generation=LocalCandidates(), batch=Fantasy(), contrast=1e3),
     "trust region": BayesianOptimiser(generation=TrustRegionCandidates(), batch=Fantasy()),
     "gradient": BayesianOptimiser(generation=GradientCandidates(500), batch=Fantasy()),
     "q_log_ei": BayesianOptimiser(generation=NormalCandidates(500), batch=QLogEI(32, 32)),
+    "exploring thompson": BayesianOptimiser(
+        acquisition=Thompson(64), generation=NormalCandidates(500), contrast=0.83
+    ),
     "thompson": BayesianOptimiser(acquisition=Thompson(64), generation=NormalCandidates(500)),
     "map": BayesianOptimiser(MAPRBF()),
     "random": RandomOptimiser(),
@@ -152,6 +157,40 @@ def test_local_candidates_keep_the_norm_and_come_close():
         assert X[i].norm(dim=-1).mean().item() == pytest.approx(math.sqrt(50), rel=0.1)
 
 
+def test_farthest_first_is_what_it_says():
+    U, y = data(problems=2, n=15, d=50)
+    model = FixedRBF().fit(U, y)
+    draws = torch.randn(300, 50, dtype=torch.float64, generator=generator_for(0, "x"))
+    for X in (draws, LocalCandidates(300).place(draws, model, torch.tensor([3, 7]), EI())):
+        index, values = FarthestFirst().choose(EI(), Marginals(model, X, y.amax(-1)), 4)
+        for i in range(2):
+            points = X if X is draws else X[i]
+            seen = U[i]
+            for j, value in zip(index[i].tolist(), values[i], strict=True):
+                nearest = torch.cdist(points, seen).amin(-1)
+                assert j == int(nearest.argmax())
+                torch.testing.assert_close(value, nearest[j])
+                seen = torch.cat([seen, points[j : j + 1]])
+
+
+def test_explores_until_the_incumbent_stands_out():
+    """The first problem's rewards are all alike; in the second a success is confirmed by its neighbours."""
+    U, _ = data(problems=2, n=15, d=50)
+    y = torch.full((2, 15), 0.9, dtype=torch.float64)
+    U[1, 5:8] = 0.9 * U[1, 4] + math.sqrt(1 - 0.81) * U[1, 5:8]
+    y[1, 4:8] = 2.0
+    parts = dict(surrogate=FixedRBF(2.0, noise=0.1, variance=0.25), generation=LocalCandidates())
+    rules = [
+        BayesianOptimiser(batch=Fantasy(), contrast=0.45, **parts),
+        BayesianOptimiser(parts["surrogate"], batch=FarthestFirst()),
+        BayesianOptimiser(batch=Fantasy(), **parts),
+    ]
+    mixed, far, near = (rule.propose(U, y, 5, seed=0, round=1, keys=KEYS[:2]) for rule in rules)
+    assert torch.equal(mixed[0].points, far[0].points)
+    assert torch.equal(mixed[1].points, near[1].points)
+    assert [proposal.diagnostics["explores"] for proposal in mixed] == [1.0, 0.0]
+
+
 def test_trust_region_grows_with_success_and_shrinks_with_failure():
     rule = TrustRegionCandidates(length=1.6, shortest=0.2, longest=3.2, round_size=2)
     up = torch.tensor([[0.0, 1.0, 2.0, 0.0, 3.0, 0.0]])
@@ -199,6 +238,8 @@ def test_bad_values():
         BayesianOptimiser(incumbent="best")
     with pytest.raises(UserError, match="count"):
         NormalCandidates(0)
+    with pytest.raises(UserError, match="contrast"):
+        BayesianOptimiser(contrast=-0.1)
     with pytest.raises(UserError, match="reach"):
         LocalCandidates(reach=1.0)
     assert isinstance(BayesianOptimiser().acquisition, AdaptiveEI)
