@@ -90,6 +90,8 @@ class VLLMEngine:
         keep_freed_memory()
         on_cpu = torch.cuda.device_count() == 0
         vllm = import_vllm(on_cpu)
+        from vllm.usage.usage_lib import UsageContext
+
         check_options(options, vllm.EngineArgs)
         name = loading.resolve(path)
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
@@ -113,7 +115,8 @@ class VLLMEngine:
                     disable_log_stats=True,
                     **source,
                     **options,
-                )
+                ),
+                usage_context=UsageContext.LLM_CLASS,  # whose defaults are for many requests at once
             )
             model = self._engine.model_config
             self._table = EmbeddingTable.load(name, config, dtype=model.dtype, **source)

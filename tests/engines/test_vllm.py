@@ -11,7 +11,7 @@ from soft_reasoning.config import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.loading import DEMO_FOLDER
-from soft_reasoning.engines.vllm import VLLMEngine
+from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm_setup import import_vllm
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Prompt, Request, Sampling, UserError
@@ -200,6 +200,22 @@ class TestAgreement:
         prompts = [random_ids(5 + 30 * i, i) for i in range(4)]
         expected = logits_after(theirs, prompts).log_softmax(-1)
         assert torch.allclose(logits_after(ours, prompts), expected, atol=1e-3)
+
+
+@vllm
+def test_batches_are_as_large_as_those_of_vllm_s_own_class():
+    """The defaults of its ``LLMEngine`` are half of those of ``LLM`` on a CPU, an eighth on an H200."""
+    from vllm import LLM
+
+    found = []
+    for engine in (
+        VLLMEngine("demo")._engine,
+        LLM(str(DEMO_FOLDER), dtype="float32", **CPU_OPTIONS).llm_engine,
+    ):
+        scheduler = engine.vllm_config.scheduler_config
+        found.append((scheduler.max_num_seqs, scheduler.max_num_batched_tokens))
+        engine.engine_core.shutdown()
+    assert found[0] == found[1]
 
 
 @vllm
