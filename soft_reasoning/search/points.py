@@ -41,18 +41,13 @@ class Around:
         near = (a * self.centre).sum(
             -1, keepdim=True
         )  # (b, n, 1); a product so thin rounds differently for each b
-        return self._with_draws(a).mul_(self._rest).addcmul_(near, self.share)
+        return products(a, self.draws).mul_(self._rest).addcmul_(near, self.share)
 
     def half_norms(self) -> Tensor:
         """(b, N): half the squared lengths."""
-        mixed = self._with_draws(self.centre).squeeze(-2)
+        mixed = products(self.centre, self.draws).squeeze(-2)
         own = self._rest.square() * half_norms(self.draws) + self.share.square() * half_norms(self.centre)
         return own.addcmul_(self.share * self._rest, mixed)
-
-    def _with_draws(self, a: Tensor) -> Tensor:
-        """(b, n, N): products with the draws, one problem at a time: one product for all of them would
-        round differently for each b."""
-        return torch.bmm(a, self.draws.transpose(0, 1).expand(len(a), -1, -1))
 
 
 def half_norms(points: Tensor | Around) -> Tensor:
@@ -61,8 +56,15 @@ def half_norms(points: Tensor | Around) -> Tensor:
 
 
 def products(a: Tensor, points: Tensor | Around) -> Tensor:
-    """(..., n, N): scalar products of ``a`` (..., n, d) with points (..., N, d)."""
-    return points.products(a) if isinstance(points, Around) else a @ points.transpose(-1, -2)
+    """(..., n, N): scalar products of ``a`` (..., n, d) with points (..., N, d).
+
+    With points that all problems share, one problem at a time: one product for all of them would round
+    differently for each b.
+    """
+    if isinstance(points, Around):
+        return points.products(a)
+    across = points.transpose(-1, -2)
+    return torch.bmm(a, across.expand(len(a), -1, -1)) if a.ndim == 3 and points.ndim == 2 else a @ across
 
 
 def at(points: Tensor | Around, index: Tensor) -> Tensor:
