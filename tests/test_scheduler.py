@@ -288,7 +288,7 @@ def soft_reasoning():
 
 def solved(soft_reasoning, order, max_live, engine=None):
     """Answers, and candidates with their points and rewards: exactly. (How much of a prompt was cached
-    depends on the batch.)"""
+    depends on the batch, and with several threads the last bits of the surrogate's diagnostics do.)"""
     method, context = soft_reasoning
     driven = drive(order, method, context, engine=engine, max_live=max_live)
     return {p.id: (r.answer, r.candidates) for p, r in driven}

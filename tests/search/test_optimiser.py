@@ -66,22 +66,37 @@ def test_proposals(name):
             assert (proposal.sd > 0).all() and math.isfinite(proposal.incumbent)
 
 
-def numbers(proposal):
-    """All else that a trace tells of a proposal."""
-    columns = (proposal.mean, proposal.sd, proposal.acquisition)
-    return [column.tolist() for column in columns], str(proposal.incumbent), proposal.diagnostics
+def alone_and_together(optimiser, monkeypatch):
+    """The six problems in chunks, one by one, and in one chunk."""
+    together = propose(optimiser)
+    alone = [propose(optimiser, slice(i, i + 1))[0] for i in range(6)]
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", 2**24)
+    return together, alone, propose(optimiser)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_problem_alone_gets_the_points_it_gets_in_any_batch(name, monkeypatch):
-    together = propose(ALL[name])
-    alone = [propose(ALL[name], slice(i, i + 1))[0] for i in range(6)]
-    monkeypatch.setattr(module, "CHUNK_NUMBERS", 2**24)
-    one_chunk = propose(ALL[name])
-    for i in range(6):
-        for other in (alone[i], one_chunk[i]):
-            assert torch.equal(together[i].points, other.points)
-            assert numbers(together[i]) == numbers(other)
+    for proposals in zip(*alone_and_together(ALL[name], monkeypatch), strict=True):
+        assert all(torch.equal(proposal.points, proposals[0].points) for proposal in proposals)
+
+
+@pytest.fixture
+def one_thread():
+    """Several threads round sums of products differently for each b."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_on_one_thread_a_trace_is_that_of_any_batch_to_the_last_bit(name, one_thread, monkeypatch):
+    for proposals in zip(*alone_and_together(ALL[name], monkeypatch), strict=True):
+        first, *others = [
+            (p.mean.tolist(), p.sd.tolist(), p.acquisition.tolist(), str(p.incumbent), p.diagnostics)
+            for p in proposals
+        ]
+        assert all(other == first for other in others)
 
 
 @pytest.mark.parametrize("name", ALL)
