@@ -287,11 +287,11 @@ def soft_reasoning():
 
 
 def solved(soft_reasoning, order, max_live, engine=None):
-    """Answers, and candidates with their points and rewards: exactly. (How much of a prompt was cached
-    depends on the batch, and with several threads the last bits of the surrogate's diagnostics do.)"""
+    """Answers, traces, candidates with their points and rewards: exactly. (How much of a prompt was cached
+    depends on the batch.)"""
     method, context = soft_reasoning
     driven = drive(order, method, context, engine=engine, max_live=max_live)
-    return {p.id: (r.answer, r.candidates) for p, r in driven}
+    return {p.id: (r.answer, r.candidates, r.trace) for p, r in driven}
 
 
 def test_results_do_not_depend_on_batch_or_order(soft_reasoning):

@@ -210,14 +210,22 @@ def _readable(
 
 
 def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str, Any] | None:
-    """What the surrogate expected of this round beside what came; None for the first round."""
+    """What the surrogate expected of this round beside what came; None for the first round.
+
+    To nine digits: the last ones depend on the batch and on the number of threads.
+    """
     if proposal is None:
         return None
     best = max(c.reward for c in found)
+    realised = _nine(best - proposal.incumbent) if proposal.mean.numel() else None
+    columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
     return {
-        "mean": proposal.mean.tolist(),
-        "sd": proposal.sd.tolist(),
-        "acquisition": proposal.acquisition.tolist(),
-        **proposal.diagnostics,
-        "realised_improvement": best - proposal.incumbent if proposal.mean.numel() else None,
+        **{name: [_nine(value) for value in column.tolist()] for name, column in columns.items()},
+        **{name: _nine(value) for name, value in proposal.diagnostics.items()},
+        "realised_improvement": realised,
     }
+
+
+def _nine(value: float) -> float:
+    """``value`` to nine significant digits."""
+    return float(f"{value:.9g}")
