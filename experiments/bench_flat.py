@@ -6,7 +6,8 @@
 
 Soft Reasoning with its defaults on bundled test problems (repeated under new ids beyond 500), stored and
 reported as any run. Time is that of the run, without loading the model and after a warm-up; memory is the
-largest resident set of the process. The scheduler's share is what engine, optimiser, methods and store leave.
+largest resident set of the process, after a fifth of the run's time and at its end. The scheduler's share is
+what engine, optimiser, methods and store leave.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -43,6 +45,32 @@ def problems_of(count: int) -> list[Problem]:
     return [replace(spread[i % len(spread)], id=f"{i}") for i in range(count)]
 
 
+class Memory:
+    """The largest resident set of this process (MiB), noted while a block runs."""
+
+    def __enter__(self) -> Memory:
+        self._start, self._noted, self._over = time.perf_counter(), [], threading.Event()
+        self._thread = threading.Thread(target=self._note)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _note(self) -> None:
+        over = False
+        while not over:
+            over = self._over.wait(0.2)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            self._noted.append((time.perf_counter() - self._start, peak))
+
+    def after(self, share: float) -> float:
+        """The most until ``share`` of the block's time had passed."""
+        end = share * self._noted[-1][0]
+        return next(peak for at, peak in self._noted if at >= end)
+
+
 def measure(count: int, overrides: list[str]) -> dict[str, float]:
     """One run in this process: seconds by kind, CPU seconds and memory in MiB."""
     config = compose_config(overrides)
@@ -51,12 +79,12 @@ def measure(count: int, overrides: list[str]) -> dict[str, float]:
     plain = OmegaConf.to_container(config, resolve=True)
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
         run(problems[:32], solver, f"{folder}/warm-up", plain, progress=False)
-        cpu, wall = time.process_time(), time.perf_counter()
-        metrics = run(problems, solver, f"{folder}/run", plain, progress=False).metrics
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {**metrics["seconds"], "cpu": cpu, "wall": wall, "peak": peak,
-            "sequences": metrics["tokens"]["total"]["sequences"]}  # fmt: skip
+        with Memory() as memory:
+            cpu, wall = time.process_time(), time.perf_counter()
+            metrics = run(problems, solver, f"{folder}/run", plain, progress=False).metrics
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return {**metrics["seconds"], "sequences": metrics["tokens"]["total"]["sequences"], "cpu": cpu,
+            "wall": wall, "early": memory.after(0.2), "peak": memory.after(1)}  # fmt: skip
 
 
 def main() -> None:
@@ -82,10 +110,10 @@ def main() -> None:
         rows.append(
             [f"{count:,}", f"{one['wall']:.1f}", f"{1000 * costs[-1]:.1f}",
              f"{1000 * one['cpu'] / count:.1f}",
-             f"{one['sequences'] / count:.1f}", *shares, f"{one['peak']:,.0f}"]
+             f"{one['sequences'] / count:.1f}", *shares, f"{one['early']:,.0f}", f"{one['peak']:,.0f}"]
         )  # fmt: skip
     columns = ("problems", "seconds", "ms a problem", "CPU ms a problem", "sequences a problem",
-               *(f"{kind} %" for kind in KINDS), "scheduler %", "MiB")  # fmt: skip
+               *(f"{kind} %" for kind in KINDS), "scheduler %", "MiB after a fifth", "MiB")  # fmt: skip
     print(Table(columns, rows).markdown())
     spread = 100 * (max(costs) / min(costs) - 1)
     print(f"\nlargest cost a problem over smallest: +{spread:.0f} %; {torch.get_num_threads()} threads, "
