@@ -1,6 +1,16 @@
-"""How the C library deals with freed memory."""
+"""Memory: how the C library deals with what is freed, and what is said when it runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+
+from soft_reasoning.types import UserError
+
+RAN_OUT = ("out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")
+"""What PyTorch's allocators, CUDA and its libraries say."""
 
 
 def keep_freed_memory() -> None:
@@ -10,3 +20,34 @@ def keep_freed_memory() -> None:
     one large piece raises the size from which that happens, up to 32 MiB.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether ``error``, or one while handling which it was raised, says that memory ran out.
+
+    A CUDA graph that cannot be recorded for want of memory may end in another error.
+    """
+    if error is None:
+        return False
+    told = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
+    return told or is_out_of_memory(error.__context__)
+
+
+@contextmanager
+def memory_for(model: str) -> Iterator[None]:
+    """UserError where memory runs out while ``model`` is loaded or tried out."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(too_large(model, error)) from error
+
+
+def too_large(model: str, error: Exception) -> str:
+    """One line for memory that does not suffice for ``model``."""
+    return (
+        f"expected memory for the model {model}, and it ran out ({' '.join(str(error).split())[:200]}); free "
+        "the device of other work, or take model.dtype=bfloat16, model.quantization=4bit, "
+        "model.device_map=auto or a smaller model"
+    )

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines import loading
+from soft_reasoning.engines.allocation import is_out_of_memory, memory_for
 from soft_reasoning.engines.decode import decode_batch
 from soft_reasoning.engines.onednn import with_onednn
-from soft_reasoning.engines.planning import Job, batches, job_of, reading
+from soft_reasoning.engines.planning import Job, batches, job_of, positions, reading
 from soft_reasoning.engines.probe import choose_runner
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner
 from soft_reasoning.engines.text import StopWatch
@@ -61,18 +62,19 @@ class HuggingFaceEngine:
         compile: bool | str = "auto",
     ) -> None:
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model, tokenizer = loading.load(
-            path,
-            dtype=dtype,
-            device=where,
-            revision=revision,
-            attn_implementation=attn_implementation,
-            device_map=device_map,
-            quantization=quantization,
-            trust_remote_code=trust_remote_code,
-            adapter=adapter,
-        )
-        self._set_up(model, tokenizer, max_batch_tokens, compile)
+        with memory_for(path):
+            model, tokenizer = loading.load(
+                path,
+                dtype=dtype,
+                device=where,
+                revision=revision,
+                attn_implementation=attn_implementation,
+                device_map=device_map,
+                quantization=quantization,
+                trust_remote_code=trust_remote_code,
+                adapter=adapter,
+            )
+            self._set_up(model, tokenizer, max_batch_tokens, compile)
 
     @classmethod
     def from_loaded(
@@ -81,7 +83,8 @@ class HuggingFaceEngine:
         """An engine over a model that is loaded already; it is used as it is, in its dtype and place."""
         engine = cls.__new__(cls)
         loading.refuse(model.config)
-        engine._set_up(model.eval(), tokenizer, max_batch_tokens, compile)
+        with memory_for(type(model).__name__):
+            engine._set_up(model.eval(), tokenizer, max_batch_tokens, compile)
         return engine
 
     def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None, compile: bool | str) -> None:
@@ -199,31 +202,26 @@ class HuggingFaceEngine:
         return job
 
     def _run_all(self, jobs: list[Job], run: Any) -> None:
-        """Run every job once, in batches; a batch that memory cannot hold is halved, and so is the bound."""
-        queue = self._groups(jobs)
-        while queue:
-            group = queue.pop(0)
-            for batch in list(batches(group, self.max_batch_tokens)):
-                try:
-                    run(batch)
+        """Run every job once, in batches; where memory cannot hold one, halve the bound and plan anew."""
+        shared = not isinstance(self._runner, PlainRunner)
+        for group in self._groups(jobs):
+            planned = list(batches(group, self.max_batch_tokens, shared=shared))
+            while planned:
+                if _fits(planned[0], run):
+                    del planned[0]
                     continue
-                except (torch.OutOfMemoryError, RuntimeError) as error:
-                    if not is_out_of_memory(error):
-                        raise
-                # Outside the handler: the traceback would keep the batch's tensors alive.
-                if len(batch) == 1:
-                    raise UserError(
-                        f"expected memory for a prompt of {batch[0].prompt_tokens} tokens and "
-                        f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or take a "
-                        "smaller model"
-                    )
-                self._halve(batch)
-                half = len(batch) // 2
-                queue[:0] = [batch[:half], batch[half:]]
+                self._halve(planned[0], shared)
+                left = [job for batch in planned for job in batch]
+                planned = list(batches(left, self.max_batch_tokens, shared=shared))
 
-    def _halve(self, batch: list[Job]) -> None:
-        used = sum(job.prompt_tokens + job.max_new_tokens for job in batch)
-        self.max_batch_tokens = max(1, min(self.max_batch_tokens, used) // 2)
+    def _halve(self, batch: list[Job], shared: bool) -> None:
+        if len(batch) == 1:
+            raise UserError(
+                f"expected memory for a prompt of {batch[0].prompt_tokens} tokens and "
+                f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or take a smaller model"
+            )
+        # What ``batch`` takes may be less than the bound; half of it is too little for ``batch``.
+        self.max_batch_tokens = min(self.max_batch_tokens, positions(batch, shared=shared)) // 2
         self._runner.forget()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -276,5 +274,12 @@ def free_tokens(model: Any, calls: ModelCalls) -> int:
     return max(4096, free // size)
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+def _fits(batch: list[Job], run: Any) -> bool:
+    """Run ``batch``; False where memory ran out, once the error no longer keeps the batch's tensors alive."""
+    try:
+        run(batch)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return True

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from soft_reasoning.engines.allocation import is_out_of_memory, too_large
 from soft_reasoning.types import UserError
 
 DEMO = "demo"
@@ -109,6 +110,8 @@ def _merged(model: Any, adapter: str) -> Any:
             warnings.simplefilter("ignore", FutureWarning)
             return PeftModel.from_pretrained(model, name).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         raise UserError(
             f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "
             f"({' '.join(str(error).split())[:200]})"
@@ -128,6 +131,8 @@ def _quantization(asked: dict[str, Any] | str) -> Any:
 
 def why(name: str, error: Exception) -> str:
     """One line for an error of ``from_pretrained``: what was expected, what came, how to mend it."""
+    if is_out_of_memory(error):
+        return too_large(name, error)
     text = " ".join(str(error).split())
     low = text.lower()
     if isinstance(error, ImportError) or "pip install" in low:

@@ -108,16 +108,16 @@ def reading(prompt: Prompt) -> Request:
     return Request(prompt.ids, shared=prompt.shared, common=prompt.common, max_new_tokens=1)
 
 
-def batches(jobs: Sequence[Job], max_tokens: int) -> Iterator[list[Job]]:
+def batches(jobs: Sequence[Job], max_tokens: int, *, shared: bool = True) -> Iterator[list[Job]]:
     """Jobs of like lengths together, those of one prompt side by side, at most ``max_tokens`` cached
-    positions a batch (a single job may exceed that)."""
+    positions a batch (a single job may exceed that). ``shared``: jobs of one prefix keep it once."""
     order = sorted(jobs, key=lambda j: (j.own, len(j.prefix), j.prefix, j.max_new_tokens, j.index))
     batch: list[Job] = []
     seen: set[tuple[int, ...]] = set()
     cost = 0
     for job in order:
         new = job.own + job.max_new_tokens
-        new += 0 if job.prefix in seen else len(job.prefix)
+        new += 0 if shared and job.prefix in seen else len(job.prefix)
         if batch and cost + new > max_tokens:
             yield batch
             batch, seen, cost = [], set(), 0
@@ -127,6 +127,13 @@ def batches(jobs: Sequence[Job], max_tokens: int) -> Iterator[list[Job]]:
         cost += new
     if batch:
         yield batch
+
+
+def positions(batch: Sequence[Job], *, shared: bool = True) -> int:
+    """How many ``batch`` has cached at its end; ``shared`` as in :func:`batches`."""
+    prefixes = [job.prefix for job in batch]
+    kept = sum(map(len, set(prefixes) if shared else prefixes))
+    return kept + sum(job.own + job.max_new_tokens for job in batch)
 
 
 def packs(counts: Sequence[int], most: int) -> Iterator[list[tuple[int, list[int]]]]:

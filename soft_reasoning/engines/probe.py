@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.allocation import is_out_of_memory
 from soft_reasoning.engines.planning import LEAST_SHARED, Job
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
 from soft_reasoning.types import Request, UserError
@@ -32,6 +33,8 @@ def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) 
     try:
         expected = calls.model(torch.tensor([ids], device=calls.device)).logits[0, -1].float()
     except Exception as error:  # whatever a foreign architecture raises is the reason to give
+        if is_out_of_memory(error):
+            raise
         raise UserError(_refusal(calls, f"a plain forward pass fails: {error}")) from error
     plain = PlainRunner(calls)
     problem = _differs(plain, ids, expected)
@@ -66,6 +69,8 @@ def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: T
         runner.start([job])
         logits = runner.step(torch.tensor([ids[-1]] * max(1, runner.granularity)))[0]
     except Exception as error:  # as above
+        if is_out_of_memory(error):
+            raise
         return f"it fails: {error}"
     # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
     tolerance = 1e-3 if runner.calls.dtype == torch.float32 else 0.1

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.allocation import keep_freed_memory
+from soft_reasoning.engines.allocation import is_out_of_memory, keep_freed_memory
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
@@ -205,6 +205,8 @@ class TreeRunner:
         try:
             self._recorded = self._recorded or Recorded(self._run, embeddings)
         except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             log.warning("decode steps are not recorded as CUDA graphs: %s", error)
             self.record = False
             self._now = Step(self._own, self._parts, self._offset, self._most)

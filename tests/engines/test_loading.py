@@ -5,6 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, T5Config
 
 from soft_reasoning.engines import huggingface, loading
+from soft_reasoning.engines.allocation import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, eos_ids
 from soft_reasoning.engines.planning import batches, job_of
@@ -123,6 +124,26 @@ def test_batches_hold_every_job_once_within_the_bound():
         assert cost <= 60 or len(batch) == 1
 
 
+def test_rows_of_one_prompt_hold_it_each_where_it_is_not_shared():
+    prompt = Request(tuple(range(5, 25)), max_new_tokens=4)
+    jobs = [job_of(i, prompt, hidden_size=8, context_length=512) for i in range(6)]
+    assert [len(batch) for batch in batches(jobs, 50)] == [6]
+    assert [len(batch) for batch in batches(jobs, 50, shared=False)] == [2, 2, 2]
+
+
+def test_the_models_own_cache_stays_within_the_bound(monkeypatch):
+    real, sizes = huggingface.decode_batch, []
+
+    def count(runner, batch, **options):
+        sizes.append(len(batch))
+        return real(runner, batch, **options)
+
+    monkeypatch.setattr(huggingface, "decode_batch", count)
+    plain = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer(), max_batch_tokens=50)
+    plain.generate([Request(tuple(range(5, 25)), max_new_tokens=4)] * 6)
+    assert sizes == [2, 2, 2]
+
+
 def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
     expected, real, sizes = engine.generate(requests()), huggingface.decode_batch, []
 
@@ -139,6 +160,67 @@ def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
         assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
     first = sizes.index(12)
     assert max(sizes[first + 1 :]) < 12, "the second call starts from the bound the first one found"
+
+
+def test_after_out_of_memory_the_other_batches_are_planned_anew(engine, monkeypatch):
+    """Each of four batches is a third beyond memory: the bound is halved once, not once a batch."""
+    asked = [Request((5 + i, *range(6, 20)), max_new_tokens=5) for i in range(16)]
+    expected, real, failed = engine.generate(asked), huggingface.decode_batch, []
+
+    def scarce(runner, batch, **options):
+        if len(batch) > 3:
+            failed.append(len(batch))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(runner, batch, **options)
+
+    monkeypatch.setattr(huggingface, "decode_batch", scarce)
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer, max_batch_tokens=80)
+    got = fresh.generate(asked)
+    assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
+    assert failed == [4] and fresh.max_batch_tokens == 40
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
+    """In a batch, while a model is loaded, and while it is tried out."""
+    assert is_out_of_memory(error) and not is_out_of_memory(ValueError(str(error)))
+    model = tiny("llama")
+
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patch, pytest.raises(UserError) as caught:
+        patch.setattr(model, "forward", fail)
+        HuggingFaceEngine.from_loaded(model, engine.tokenizer)
+    assert "memory for the model LlamaForCausalLM" in one_line(caught)
+    assert "model.dtype" in one_line(caught) and "decoder-only" not in one_line(caught)
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda *_, **__: model.config)
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: engine.tokenizer)
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(UserError, match="memory for the model x/y"):
+        HuggingFaceEngine("x/y")
+
+
+def test_other_faults_are_not_taken_for_memory():
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+
+
+def test_an_error_on_the_way_out_does_not_hide_that_memory_ran_out():
+    try:
+        try:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        finally:
+            raise RuntimeError("the capture was invalidated")
+    except RuntimeError as error:
+        assert is_out_of_memory(error)
 
 
 def test_a_single_request_beyond_memory_is_the_users_to_mend(engine, monkeypatch):
