@@ -267,9 +267,12 @@ def context_length(config: Any) -> int:
 def free_tokens(model: Any, calls: ModelCalls) -> int:
     """How many positions' keys and values fit in half of the memory that is free (2 GiB on the CPU)."""
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    size = 2 * config.num_hidden_layers * heads * head_dim * calls.dtype.itemsize
+    heads = getattr(config, "num_attention_heads", None)
+    width = config.hidden_size  # without attention too: its state takes less, reading a prompt takes more
+    if heads:
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+        width = head_dim * (getattr(config, "num_key_value_heads", None) or heads)
+    size = 2 * config.num_hidden_layers * width * calls.dtype.itemsize
     free = torch.cuda.mem_get_info(calls.device)[0] // 2 if calls.device.type == "cuda" else 2**31
     return max(4096, free // size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) 
     Where prefixes are shared, ``kept_tokens`` positions may be kept between batches, and ``record`` asks for
     decode steps replayed as CUDA graphs.
 
-    UserError for a model that gives other logits from embeddings than from the ids they belong to.
+    UserError for a model that gives other logits from embeddings than from the ids they belong to. A model
+    whose prefixes are not shared gets a warning, once.
     """
     length = LEAST_SHARED + 8
     ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(length))
@@ -42,15 +44,22 @@ def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) 
     if problem:
         raise UserError(_refusal(calls, f"run from input embeddings, {problem}"))
     if not _may_share(calls.model):
+        _tell_unshared(type(calls.model).__name__, "its attention is not one that can be replaced here")
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
     tree = TreeRunner(calls, prefill_tokens=most, kept_tokens=kept_tokens, record=record)
     problem = _differs(tree, ids, expected)
     if problem:
-        log.info("%s shares no prefixes: %s", type(calls.model).__name__, problem)
+        _tell_unshared(type(calls.model).__name__, f"with them {problem}")
         return plain
     tree.forget()
     return tree
+
+
+@cache
+def _tell_unshared(name: str, reason: str) -> None:
+    reason = " ".join(reason.split())[:300]
+    log.warning("%s runs without shared prefixes, which takes longer: %s", name, reason)
 
 
 def _may_share(model: Any) -> bool:

@@ -13,6 +13,7 @@ BASE = {
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 0,
     "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.3,
 }  # fmt: skip
+HEADS = ("num_attention_heads", "num_key_value_heads")
 SLIDING = ["sliding_attention", "full_attention"]
 GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
 FAMILIES = {
@@ -35,7 +36,7 @@ FAMILIES = {
     "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": False},
     "bloom": {"n_layer": 2, "n_head": 4},
     "gptj": {**GPT2, "rotary_dim": 8},
-    "mamba": {"state_size": 8},
+    "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
 SHARING = set(FAMILIES) - {"falcon", "bloom", "gptj", "mamba"}
 """Families whose prefixes are computed and kept once; the others run with the model's own cache."""
@@ -44,6 +45,7 @@ SHARING = set(FAMILIES) - {"falcon", "bloom", "gptj", "mamba"}
 def tiny(family: str):
     """A random float32 model of ``family`` whose greedy completions vary."""
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **(BASE | FAMILIES[family]))
+    options = {key: value for key, value in (BASE | FAMILIES[family]).items() if value is not None}
+    config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     return model

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from soft_reasoning.engines import probe
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.runners import PlainRunner, TreeRunner
@@ -69,6 +70,24 @@ def family(request):
 @pytest.fixture(scope="module")
 def served(family):
     return HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer())
+
+
+def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):
+    probe._tell_unshared.cache_clear()
+    for _ in range(2):
+        HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
+    HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    [told] = caplog.messages
+    assert "BloomForCausalLM runs without shared prefixes" in told and "attention" in told
+    caplog.clear()
+    monkeypatch.setattr(probe.TreeRunner, "step", lambda *_: 1 / 0)
+    HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    [told] = caplog.messages
+    assert "LlamaForCausalLM" in told and "division by zero" in told
+
+
+def test_a_model_without_attention_has_no_heads():
+    assert not hasattr(tiny("mamba").config, "num_attention_heads")
 
 
 class TestFamilies:
