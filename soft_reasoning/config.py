@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import traceback
@@ -40,7 +41,8 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Make ``${run_name:...}`` and ``${sweep_name:}`` known to OmegaConf."""
+    """Make ``${run_name:...}``, ``${sweep_name:}`` and ``${sqrt:...}`` known to OmegaConf."""
+    OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.config import compose_config, conf_dir, run_name
@@ -47,12 +49,31 @@ def test_every_experiment_composes_and_builds(path):
     for choice in config.methods or ():
         method, *changes = [choice] if isinstance(choice, str) else choice
         build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
+    swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
+    for key, values in swept.items():
+        for value in OverridesParser.create().parse_override(f"{key}={values}").sweep_string_iterator():
+            build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
     assert path.read_text().splitlines()[1].startswith("# python -m soft_reasoning.run")
 
 
 def test_a_group_that_the_method_does_not_use_is_an_error():
     with pytest.raises(UserError, match="acquisition"):
         compose_config(["method=cot", "acquisition=ucb"])
+
+
+def test_every_part_of_the_search_is_one_value():
+    method = build_method(
+        compose_config(
+            ["surrogate.noise=0.125", "acquisition=pi", "generation=uniform", "generation.count=7",
+             "batch=top_k", "search.contrast=0", "search.incumbent=observed", "search.rounds=3"]
+        )
+    )  # fmt: skip
+    optimiser = method.optimiser
+    names = [type(part).__name__ for part in (optimiser.acquisition, optimiser.generation, optimiser.batch)]
+    assert names == ["PI", "UniformCandidates", "TopK"]
+    assert optimiser.surrogate.noise == 0.125 and optimiser.generation.count == 7
+    assert optimiser.contrast == 0 and optimiser.incumbent == "observed"
+    assert method.stopping.rounds == 3
 
 
 def test_errors_list_what_exists_on_one_line():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.methods.base import read_candidate, sampled
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import NoVerifier, Verifier
@@ -37,13 +38,9 @@ class BestOfN:
 
     def __post_init__(self) -> None:
         for key in ("samples", "together"):
-            if getattr(self, key) < 1:
-                raise UserError(f"method.{key}: expected at least 1, got {getattr(self, key)}")
-        if self.temperature <= 0:
-            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
-                            "method=cot is the greedy one")  # fmt: skip
-        if self.select not in SELECT:
-            raise UserError(f"method.select: expected one of {', '.join(SELECT)}, got {self.select!r}")
+            whole(f"method.{key}", getattr(self, key), least=1)
+        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
+        choice("method.select", self.select, SELECT)
         if self.select == "verifier" and isinstance(self.verifier, NoVerifier):
             raise UserError("method.select=verifier: expected a verifier, got verifier=none; "
                             "use method.select=coherence")  # fmt: skip

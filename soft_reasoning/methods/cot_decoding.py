@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.engines.text import decode, finish
 from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.types import (
@@ -61,16 +62,12 @@ class CotDecoding:
     name: str = "cot_decoding"
 
     def __post_init__(self) -> None:
-        if self.paths < 1:
-            raise UserError(f"method.paths: expected at least 1, got {self.paths}")
+        whole("method.paths", self.paths, least=1)
         for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
-            if getattr(self, key) not in known:
-                raise UserError(
-                    f"method.{key}: expected one of {', '.join(known)}, got {getattr(self, key)!r}"
-                )
-        if self.continuation == "sample" and self.temperature <= 0:
-            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
-                            "use method.continuation=greedy")  # fmt: skip
+            choice(f"method.{key}", getattr(self, key), known)
+        if self.continuation == "sample":
+            mend = "use method.continuation=greedy"
+            real("method.temperature", self.temperature, above=0.0, mend=mend)
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from soft_reasoning.checks import real, whole
 from soft_reasoning.methods.base import read_candidate, sampled
-from soft_reasoning.types import Generate, Result, Sampling, UserError
+from soft_reasoning.types import Generate, Result, Sampling
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,9 @@ class Fire:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise UserError(f"method.samples: expected at least 1, got {self.samples}")
+        whole("method.samples", self.samples, least=1)
         for key in ("first_temperature", "temperature"):
-            if getattr(self, key) <= 0:
-                raise UserError(f"method.{key}: expected more than 0, got {getattr(self, key)}; "
-                                "method=cot is the greedy one")  # fmt: skip
+            real(f"method.{key}", getattr(self, key), above=0.0, mend="method=cot is the greedy one")
 
     def solve(self, problem, context):
         sampling = Sampling(

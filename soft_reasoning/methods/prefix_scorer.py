@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.engines.text import decode, earliest_stop
 from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged
 from soft_reasoning.types import (
@@ -21,7 +22,6 @@ from soft_reasoning.types import (
     Request,
     Result,
     Sampling,
-    UserError,
     generator_for,
 )
 
@@ -46,14 +46,11 @@ class PrefixScorer:
     name: str = "prefix_scorer"
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise UserError(f"method.form: expected one of {', '.join(FORMS)}, got {self.form!r}")
+        choice("method.form", self.form, FORMS)
         for key in ("candidates", "block_tokens", "top_tokens", "max_new_tokens"):
-            if getattr(self, key) < 1:
-                raise UserError(f"method.{key}: expected at least 1, got {getattr(self, key)}")
-        if self.temperature <= 0:
-            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
-                            "method=cot is the greedy one")  # fmt: skip
+            whole(f"method.{key}", getattr(self, key), least=1)
+        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
+        real("method.strength", self.strength)
         object.__setattr__(self, "_value", LinearHead(self.head) if self.head else SelfJudged())
 
     def solve(self, problem, context):

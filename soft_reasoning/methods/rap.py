@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from soft_reasoning.checks import real, whole
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.search.mcts import Node, search, votes
-from soft_reasoning.types import Candidate, Completion, Generate, Prompt, Request, Result, Sampling, UserError
+from soft_reasoning.types import Candidate, Completion, Generate, Prompt, Request, Result, Sampling
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
@@ -74,16 +75,11 @@ class ReasoningViaPlanning:
 
     def __post_init__(self) -> None:
         for key in ("actions", "answers", "chunk", "depth", "iterations"):
-            if getattr(self, key) < 1:
-                raise UserError(f"method.{key}: expected at least 1, got {getattr(self, key)}")
+            whole(f"method.{key}", getattr(self, key), least=1)
         for key in ("usefulness_weight", "expected_confidence"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise UserError(f"method.{key}: expected a number from 0 to 1, got {getattr(self, key)}")
-        if self.exploration < 0:
-            raise UserError(f"method.exploration: expected at least 0, got {self.exploration}")
-        if self.temperature <= 0:
-            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
-                            "questions and answers are sampled")  # fmt: skip
+            real(f"method.{key}", getattr(self, key), least=0.0, most=1.0)
+        real("method.exploration", self.exploration, least=0.0)
+        real("method.temperature", self.temperature, above=0.0, mend="questions and answers are sampled")
 
     def solve(self, problem, context):
         root = Node()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from soft_reasoning.checks import real, whole
 from soft_reasoning.methods.base import read_candidate, sampled
-from soft_reasoning.types import Generate, Result, Sampling, UserError
+from soft_reasoning.types import Generate, Result, Sampling
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,8 @@ class SelfConsistency:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise UserError(f"method.samples: expected at least 1, got {self.samples}")
-        if self.temperature <= 0:
-            raise UserError(f"method.temperature: expected more than 0, got {self.temperature}; "
-                            "method=cot is the greedy one")  # fmt: skip
+        whole("method.samples", self.samples, least=1)
+        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
 
     def solve(self, problem, context):
         sampling = Sampling(self.temperature, self.top_k, self.top_p)

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import choice, whole
 from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
@@ -55,10 +57,9 @@ class SoftReasoning:
     name: str = "soft_reasoning"
 
     def __post_init__(self) -> None:
-        if self.candidates < 2:
-            raise UserError(f"search.candidates: expected at least 2, got {self.candidates}")
-        if self.scope < 1:
-            raise UserError(f"method.scope: expected at least 1, got {self.scope}")
+        whole("search.candidates", self.candidates, least=2)
+        whole("method.scope", self.scope, least=1)
+        choice("method.placement", self.placement, PLACEMENTS)
 
     @property
     def independent(self) -> bool:
@@ -66,7 +67,7 @@ class SoftReasoning:
         return getattr(self.optimiser, "independent", False)
 
     def solve(self, problem, context):
-        began = time.monotonic()
+        began, written = time.monotonic(), 0
         prompt = context.prompts.solve(problem)
         position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
         subspace, likely = yield from self._subspace(prompt, context)
@@ -84,6 +85,7 @@ class SoftReasoning:
             )
             rounds.append(found)
             verdicts.append(verdict)
+            written += verdict.tokens + sum(c.generated_tokens for c in found)
             trace.append(
                 {
                     "round": len(rounds) - 1,
@@ -102,8 +104,8 @@ class SoftReasoning:
             y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
             reason = self.stopping.reason(
                 [[c.reward for c in r] for r in rounds],
-                scores=verdict.scores,
-                tokens=sum(c.generated_tokens for c in seen),
+                agreement=verdict.agreement or verdict.scores,
+                tokens=written,
                 seconds=time.monotonic() - began,
             )
             if reason is not None:
@@ -160,7 +162,8 @@ class SoftReasoning:
             greedy = list(completion.token_ids)
         tokens, texts = None, []
         if self.embedding.likely_tokens:
-            ids = _likeliest(logits, self.embedding.likely_tokens, engine.tokenizer)
+            anchor = greedy[0] if self.embedding.needs_anchor else None
+            ids = _likeliest(logits, self.embedding.likely_tokens, engine.tokenizer, anchor)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
         likely = [
             [engine.tokenizer.decode([i]), *texts[1:]] if self.embedding.needs_anchor else texts
@@ -178,11 +181,13 @@ class SoftReasoning:
         )  # fmt: skip
 
 
-def _likeliest(logits: Tensor, count: int, tokenizer) -> list[int]:
-    """The ids of the ``count`` likeliest tokens, special tokens left out."""
+def _likeliest(logits: Tensor, count: int, tokenizer, anchor: int | None) -> list[int]:
+    """The ids of the ``count`` likeliest tokens, special ones left out; the anchor, whatever it is, first."""
     logits = logits.clone()
     logits[torch.tensor(sorted(tokenizer.all_special_ids), dtype=torch.long)] = -torch.inf
-    if count > int(torch.isfinite(logits).sum()):
+    if anchor is not None:
+        logits[anchor] = torch.inf
+    if count > int((logits > -torch.inf).sum()):
         raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
     return torch.topk(logits, count).indices.tolist()
 
@@ -212,12 +217,14 @@ def _readable(
 def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str, Any] | None:
     """What the surrogate expected of this round beside what came; None for the first round.
 
-    To nine digits: the last ones depend on the batch and on the number of threads.
+    ``realised_improvement``: how far the rewards rose above the incumbent, below it 0, on average; the
+    counterpart of the optimiser's ``expected_improvement``. Numbers have nine digits: the last ones depend on
+    the batch and on the number of threads.
     """
     if proposal is None:
         return None
-    best = max(c.reward for c in found)
-    realised = _nine(best - proposal.incumbent) if proposal.mean.numel() else None
+    gains = [max(0.0, c.reward - proposal.incumbent) for c in found]
+    realised = _nine(sum(gains) / len(gains)) if proposal.mean.numel() else None
     columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
     return {
         **{name: [_nine(value) for value in column.tolist()] for name, column in columns.items()},

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 
-from soft_reasoning.types import Completion, UserError
+from soft_reasoning.types import Completion
+
+KINDS = ("mean_prob", "mean_logprob", "sum_logprob")
 
 
 def coherence(completion: Completion, kind: str = "mean_prob") -> float:
-    """``mean_prob`` in [0, 1], ``mean_logprob`` or ``sum_logprob`` (nats, at most 0) over the generated
-    tokens; an empty completion has mean_prob 0 and log-probability 0."""
+    """Over the generated tokens, by ``kind``: ``mean_prob`` in [0, 1], ``mean_logprob`` or ``sum_logprob``
+    (nats, at most 0); an empty completion has mean_prob 0 and log-probability 0."""
     logprobs = completion.logprobs
     if kind == "sum_logprob":
         return math.fsum(logprobs)
     count = max(1, len(logprobs))
     if kind == "mean_logprob":
         return math.fsum(logprobs) / count
-    if kind == "mean_prob":
-        return math.fsum(map(math.exp, logprobs)) / count
-    raise UserError(f"reward.coherence: expected mean_prob, mean_logprob or sum_logprob, got {kind!r}")
+    return math.fsum(map(math.exp, logprobs)) / count

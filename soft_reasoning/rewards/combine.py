@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soft_reasoning.rewards.coherence import coherence
+from soft_reasoning.checks import choice, real
+from soft_reasoning.rewards.coherence import KINDS, coherence
 from soft_reasoning.types import Completion
 
 
@@ -18,6 +19,11 @@ class Reward:
     verifier_weight: float = 1.0
     coherence_weight: float = 1.0
     coherence: str = "mean_prob"
+
+    def __post_init__(self) -> None:
+        for key in ("verifier_weight", "coherence_weight"):
+            real(f"reward.{key}", getattr(self, key), least=0.0)
+        choice("reward.coherence", self.coherence, KINDS)
 
     def of_coherence(self, completion: Completion) -> float:
         return coherence(completion, self.coherence)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.types import Candidate, UserError
+from soft_reasoning.types import Candidate
 
 RULES = (
     "vote", "reward_vote", "round_vote", "posterior_vote", "best_reward", "best_posterior_mean", "verifier",
@@ -31,10 +32,8 @@ class FinalAnswer:
     verifier_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise UserError(f"final.rule: expected one of {', '.join(RULES)}, got {self.rule!r}")
-        if self.verifier_weight < 0:
-            raise UserError(f"final.verifier_weight: expected 0 or more, got {self.verifier_weight}")
+        choice("final.rule", self.rule, RULES)
+        real("final.verifier_weight", self.verifier_weight, least=0.0)
 
     @property
     def needs_posterior(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.types import (
@@ -34,12 +35,15 @@ CONFIDENCES = ("none", "mean_prob", "sequence_prob")
 @dataclass(frozen=True)
 class Verdict:
     """``scores`` in [0, 1], one a candidate (None: not judged); ``answers`` the verifier's own, one a
-    sample it wrote, and ``weights`` in [0, 1] how much each of them counts; ``texts`` what it wrote."""
+    sample it wrote, and ``weights`` in [0, 1] how much each of them counts; ``texts`` what it wrote, of
+    ``tokens`` in all. ``agreement``: the scores before confidence, where a verifier has one."""
 
     scores: tuple[float | None, ...]
     answers: tuple[str | None, ...] = ()
     texts: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+    tokens: int = 0
+    agreement: tuple[float | None, ...] = ()
 
 
 class Verifier(Protocol):
@@ -104,18 +108,15 @@ class ModelVerifier:
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise UserError(f"verifier.samples: expected at least 1, got {self.samples}")
-        if self.samples > 1 and self.temperature <= 0:
-            raise UserError("verifier.temperature: several samples need a temperature above 0, "
-                            f"got {self.temperature}")  # fmt: skip
-        if self.shots is not None and self.shots < 0:
-            raise UserError(f"verifier.shots: expected 0 or more, or null for all, got {self.shots}")
+        whole("verifier.samples", self.samples, least=1)
+        real("verifier.temperature", self.temperature, least=0.0)
+        if self.samples > 1:
+            mend = "several samples of temperature 0 are equal"
+            real("verifier.temperature", self.temperature, above=0.0, mend=mend)
+        if self.shots is not None:
+            whole("verifier.shots", self.shots, least=0)
         for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
-            if getattr(self, key) not in known:
-                raise UserError(
-                    f"verifier.{key}: expected one of {', '.join(known)}, got {getattr(self, key)!r}"
-                )
+            choice(f"verifier.{key}", getattr(self, key), known)
 
     def _requests(
         self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
@@ -134,7 +135,7 @@ class ModelVerifier:
     def verify(self, problem, candidates, context, *, stage, earlier=()):
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
-        scores: list[float | None] = [0.0] * len(candidates)
+        scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
         if not shown:
             return Verdict(scores=tuple(scores))
         groups = self._groups(shown)
@@ -156,9 +157,11 @@ class ModelVerifier:
                 answers += [answer] if self.answers_itself else []
                 for i, one in zip(group, agreed, strict=True):
                     scores[i] += weights[s] * one / self.samples
+                    agreement[i] += one / self.samples
         return Verdict(
-            tuple(scores), tuple(answers), tuple(c.text for c in completions), tuple(weights[: len(answers)])
-        )
+            tuple(scores), tuple(answers), tuple(c.text for c in completions), tuple(weights[: len(answers)]),
+            tokens=sum(c.generated_tokens for c in completions), agreement=tuple(agreement),
+        )  # fmt: skip
 
     def _prompt(
         self, problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]

@@ -15,7 +15,7 @@ from botorch.acquisition.analytic import _log_ei_helper
 from botorch.utils.probability.utils import log_ndtr, ndtr, phi
 from torch import Tensor
 
-from soft_reasoning.search.checks import real, whole
+from soft_reasoning.checks import real, whole
 from soft_reasoning.search.marginals import Marginals
 
 

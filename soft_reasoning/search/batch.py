@@ -9,8 +9,8 @@ from botorch.acquisition.logei import qLogExpectedImprovement
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
+from soft_reasoning.checks import whole
 from soft_reasoning.search.acquisition import LogEI
-from soft_reasoning.search.checks import whole
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.points import Around, half_norms, products
 
@@ -20,8 +20,9 @@ rounding, which differs between batch sizes, does not decide."""
 
 
 class Batch(Protocol):
-    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
-        """Indices (b, k) of distinct points and their acquisition values (b, k), in order of choice."""
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Indices (b, k) of distinct points and their acquisition values (b, k), in order of choice; and the
+        values (b, N) of all points before the first choice."""
         ...
 
 
@@ -41,8 +42,8 @@ def _pick(values: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
 class TopK:
     """The k points of the largest acquisition values."""
 
-    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
-        values = acquisition(marginals)
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        first = values = acquisition(marginals)
         taken = torch.zeros_like(values, dtype=torch.bool)
         picks = [_pick(values, taken)]
         for _ in range(k - 1):
@@ -50,21 +51,21 @@ class TopK:
                 values = acquisition(marginals)
             picks.append(_pick(values, taken))
         index, value = zip(*picks, strict=True)
-        return torch.stack(index, dim=-1), torch.stack(value, dim=-1)
+        return torch.stack(index, dim=-1), torch.stack(value, dim=-1), first
 
 
 class Fantasy:
     """One point after another, each believed to come out at its posterior mean (Kriging believer)."""
 
-    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
-        taken = torch.zeros_like(marginals.mean, dtype=torch.bool)
-        picks = []
-        for i in range(k):
-            if i:
-                marginals.believe(picks[-1][0])
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        first = acquisition(marginals)
+        taken = torch.zeros_like(first, dtype=torch.bool)
+        picks = [_pick(first, taken)]
+        for _ in range(k - 1):
+            marginals.believe(picks[-1][0])
             picks.append(_pick(acquisition(marginals), taken))
         index, value = zip(*picks, strict=True)
-        return torch.stack(index, dim=-1), torch.stack(value, dim=-1)
+        return torch.stack(index, dim=-1), torch.stack(value, dim=-1), first
 
 
 class FarthestFirst:
@@ -73,15 +74,16 @@ class FarthestFirst:
     It looks where nothing is known, and takes the place of the acquisition function: values are distances.
     """
 
-    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
-        X, new, norms = marginals.X, marginals.model.U, half_norms(marginals.X)
-        nearest, index, value = torch.full_like(marginals.mean, torch.inf), [], []
-        for _ in range(k):
-            nearest = torch.minimum(nearest, self._halved(new, X, norms).amin(-2))
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        X, norms = marginals.X, half_norms(marginals.X)
+        first = nearest = self._halved(marginals.model.U, X, norms).amin(-2)
+        index, value = [], []
+        for i in range(k):
+            if i:
+                nearest = torch.minimum(nearest, self._halved(marginals.at(index[-1]), X, norms).amin(-2))
             index.append(first_best(nearest).unsqueeze(-1))
             value.append((2 * nearest.gather(-1, index[-1])).sqrt())
-            new = marginals.at(index[-1])
-        return torch.cat(index, dim=-1), torch.cat(value, dim=-1)
+        return torch.cat(index, dim=-1), torch.cat(value, dim=-1), (2 * first).clamp_min(0.0).sqrt()
 
     def _halved(self, a: Tensor, X: Tensor | Around, norms: Tensor) -> Tensor:
         """(b, n, N): half the squared distances of ``a`` (b, n, d) and the points ``X``."""
@@ -95,15 +97,15 @@ class QLogEI:
     """
 
     def __init__(self, pool: int = 128, samples: int = 128):
-        self.pool = whole("search.optimiser.batch.pool", pool, least=1)
-        self.samples = whole("search.optimiser.batch.samples", samples, least=1)
+        self.pool = whole("batch.pool", pool, least=1)
+        self.samples = whole("batch.samples", samples, least=1)
 
-    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor]:
+    def choose(self, acquisition: Any, marginals: Marginals, k: int) -> tuple[Tensor, Tensor, Tensor]:
         values = LogEI()(marginals)
         pool = values.topk(min(max(self.pool, k), values.shape[-1])).indices.sort(-1).values  # (b, P)
         picks = [self._one(marginals, i, row, k) for i, row in enumerate(pool)]
         index, value = zip(*picks, strict=True)
-        return torch.stack(index), torch.stack(value)
+        return torch.stack(index), torch.stack(value), values
 
     def _one(self, marginals: Marginals, problem: int, pool: Tensor, k: int) -> tuple[Tensor, Tensor]:
         model, best = marginals.model.select(problem), marginals.incumbent[problem]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -17,23 +18,22 @@ class BoTorch:
     """Any analytic acquisition function of BoTorch.
 
     ``make`` is the class with its own arguments bound (``_partial_: true`` in YAML); it is called with
-    ``model`` and, unless ``takes_best`` is false, ``best_f``, for one problem at a time.
+    ``model`` and, where it takes that, ``best_f``, for one problem at a time.
     """
 
     redraw = False
 
-    def __init__(self, make: Callable[..., AcquisitionFunction], takes_best: bool = True):
-        self.make, self.takes_best = make, takes_best
+    def __init__(self, make: Callable[..., AcquisitionFunction]):
+        self.make, self._takes_best = make, "best_f" in signature(make).parameters
 
     def __call__(self, marginals: Marginals) -> Tensor:
         return torch.cat([self._one(marginals, i) for i in range(len(marginals.incumbent))])
 
     def _one(self, marginals: Marginals, problem: int) -> Tensor:
-        best: dict[str, Any] = {"best_f": marginals.incumbent[problem]} if self.takes_best else {}
+        best: dict[str, Any] = {"best_f": marginals.incumbent[problem]} if self._takes_best else {}
         function = self.make(model=marginals.model.select(problem), **best)
         X = marginals.X if marginals.X.ndim == 2 else marginals.X[problem]
-        with torch.no_grad():
-            return function(X[:, None, None, :]).reshape(1, -1)  # points x problem x q x d
+        return function(X[:, None, None, :]).reshape(1, -1)  # points x problem x q x d
 
 
 class AsBoTorch(AcquisitionFunction):

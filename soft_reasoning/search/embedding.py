@@ -1,7 +1,7 @@
 """Linear subspaces of the input-embedding space: x = z + sigma A u / sqrt(d).
 
 The search runs over u in R^d, u ~ N(0, I) at the start; the model sees x in R^D (paper, Dimension
-Reduction; SPEC 12). A depends on the run seed alone, so every problem of a run is searched in the same
+Reduction; SPEC 12). A depends on a seed alone, so every problem of a run is searched in the same
 directions around its own anchor z. The effective-dimension theorem then speaks about the objective
 translated by z.
 """
@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from soft_reasoning.search.checks import choice, real, whole
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.types import UserError, generator_for
 
 ANCHORS = ("first_token", "none")
@@ -90,19 +90,23 @@ class _Linear:
         units: str = "rms",
         anchor: str = "first_token",
         box: float | None = None,
+        seed: int | None = None,
     ):
         """``sigma`` is the standard deviation of a coordinate of x - z, in units of the embedding table's
-        root mean square or absolute; ``box`` clips every coordinate of u to [-box, box]."""
+        root mean square or absolute; ``box`` clips every coordinate of u to [-box, box]; ``seed`` is that of
+        A, None the run's."""
         self.dim = whole("embedding.dim", dim, least=1)
         self.sigma = real("embedding.sigma", sigma, least=0.0)
         self.units = choice("embedding.units", units, UNITS)
         self.anchor = choice("embedding.anchor", anchor, ANCHORS)
         self.box = None if box is None else real("embedding.box", box, above=0.0)
+        self.seed = None if seed is None else whole("embedding.seed", seed, least=0)
         self.needs_anchor = anchor == "first_token"
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
         scale = self.sigma * (rms if self.units == "rms" else 1.0)
         start = anchor if self.needs_anchor else torch.zeros_like(anchor)
+        seed = seed if self.seed is None else self.seed
         return LinearSubspace(start, self.dim, self._step(anchor.shape[1], scale, seed), self.box)
 
     def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:

@@ -13,8 +13,8 @@ import torch
 from botorch.generation import gen_candidates_scipy
 from torch import Tensor
 
+from soft_reasoning.checks import real, whole
 from soft_reasoning.search.botorch_acquisition import AsBoTorch
-from soft_reasoning.search.checks import real, whole
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.model import ExactRBF
 from soft_reasoning.search.points import Around
@@ -22,24 +22,33 @@ from soft_reasoning.search.points import Around
 
 class Generation(Protocol):
     count: int
+    climbs: bool
+    """Whether points follow the gradient of the acquisition function."""
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor: ...
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor | Around:
-        """``best`` (b,) is the index of the incumbent among the model's own points."""
+    def place(
+        self, draws: Tensor, model: ExactRBF, best: Tensor, incumbent: Tensor, acquisition: Any
+    ) -> Tensor | Around:
+        """``best`` (b,) is the index of the incumbent among the model's own points, ``incumbent`` (b,) the
+        value to improve on."""
         ...
 
 
 class NormalCandidates:
     """``count`` points u ~ N(0, I), as the first round's (paper)."""
 
+    climbs = False
+
     def __init__(self, count: int = 5000):
-        self.count = whole("search.optimiser.generation.count", count, least=1)
+        self.count = whole("generation.count", count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor:
+    def place(
+        self, draws: Tensor, model: ExactRBF, best: Tensor, incumbent: Tensor, acquisition: Any
+    ) -> Tensor:
         return draws
 
 
@@ -75,36 +84,40 @@ class LocalCandidates(NormalCandidates):
 
     def __init__(self, count: int = 5000, reach: float = 0.9):
         super().__init__(count)
-        self.reach = real("search.optimiser.generation.reach", reach, least=0.0, below=1.0)
+        self.reach = real("generation.reach", reach, least=0.0, below=1.0)
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Around:
+    def place(
+        self, draws: Tensor, model: ExactRBF, best: Tensor, incumbent: Tensor, acquisition: Any
+    ) -> Around:
         centre = model.U[torch.arange(len(best)), best].unsqueeze(1)  # (b, 1, d)
         return Around(centre, draws, torch.linspace(0.0, self.reach, len(draws), dtype=torch.float64))
 
 
 class GradientCandidates(NormalCandidates):
-    """Normal points, the ``starts`` best of which climb the acquisition function by L-BFGS-B.
+    """Normal points, and those to which the ``starts`` best of them climb by L-BFGS-B.
 
-    Each problem climbs alone, within [-bound, bound]^d; far slower than the others.
+    Each problem climbs alone, within [-bound, bound]^d; far slower than the others. Climbs often end at
+    the same maximum, so all points stay candidates.
     """
+
+    climbs = True
 
     def __init__(self, count: int = 5000, starts: int = 10, bound: float = 3.0):
         super().__init__(count)
-        self.starts = whole("search.optimiser.generation.starts", starts, least=1)
-        self.bound = real("search.optimiser.generation.bound", bound, above=0.0)
+        self.starts = whole("generation.starts", starts, least=1)
+        self.bound = real("generation.bound", bound, above=0.0)
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor:
-        mean, _ = model.marginals(model.U)
-        incumbents = mean.max(-1).values
-        return torch.stack(
-            [
-                self._climb(draws, model.select(i), incumbents[i : i + 1], acquisition)
-                for i in range(len(best))
-            ]
-        )
+    def place(
+        self, draws: Tensor, model: ExactRBF, best: Tensor, incumbent: Tensor, acquisition: Any
+    ) -> Tensor:
+        climbed = [
+            self._climb(draws, model.select(i), incumbent[i : i + 1], acquisition) for i in range(len(best))
+        ]
+        return torch.cat([draws.expand(len(best), -1, -1), torch.stack(climbed)], dim=1)
 
     def _climb(self, draws: Tensor, model: ExactRBF, incumbent: Tensor, acquisition: Any) -> Tensor:
-        values = acquisition(Marginals(model, draws, incumbent))[0]
+        with torch.no_grad():
+            values = acquisition(Marginals(model, draws, incumbent))[0]
         starts = draws[values.topk(min(self.starts, len(draws))).indices].clamp(-self.bound, self.bound)
         with torch.enable_grad():
             climbed, _ = gen_candidates_scipy(
@@ -134,17 +147,19 @@ class TrustRegionCandidates(NormalCandidates):
         round_size: int = 5,
     ):
         super().__init__(count)
-        self.length = real("search.optimiser.generation.length", length, above=0.0)
-        self.shortest = real("search.optimiser.generation.shortest", shortest, above=0.0)
-        self.longest = real("search.optimiser.generation.longest", longest, least=self.shortest)
-        self.round_size = whole("search.optimiser.generation.round_size", round_size, least=1)
+        self.length = real("generation.length", length, above=0.0)
+        self.shortest = real("generation.shortest", shortest, above=0.0)
+        self.longest = real("generation.longest", longest, least=self.shortest)
+        self.round_size = whole("generation.round_size", round_size, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         offsets = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) * 2 - 1
         kept = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) < min(1.0, 20 / dim)
         return offsets * kept
 
-    def place(self, draws: Tensor, model: ExactRBF, best: Tensor, acquisition: Any) -> Tensor:
+    def place(
+        self, draws: Tensor, model: ExactRBF, best: Tensor, incumbent: Tensor, acquisition: Any
+    ) -> Tensor:
         centre = model.U[torch.arange(len(best)), best].unsqueeze(1)  # (b, 1, d)
         return centre + self.lengths(model.y)[:, None, None] * draws
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from soft_reasoning.search.checks import real, whole
+from soft_reasoning.checks import real, whole
 from soft_reasoning.search.embedding import LinearSubspace
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from botorch.utils.probability.utils import ndtr, phi
 from torch import Tensor
 
+from soft_reasoning.checks import real
 from soft_reasoning.search.acquisition import adaptive_factor
-from soft_reasoning.search.checks import real
 from soft_reasoning.search.marginals import Marginals
 
 

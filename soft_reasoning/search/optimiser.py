@@ -14,13 +14,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.search.acquisition import Acquisition, AdaptiveEI, expected_improvement
 from soft_reasoning.search.batch import Batch, FarthestFirst, TopK
-from soft_reasoning.search.checks import choice, real, whole
 from soft_reasoning.search.generation import Generation, NormalCandidates, sobol_normal
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.surrogate import FixedRBF, Surrogate
-from soft_reasoning.types import generator_for
+from soft_reasoning.types import UserError, generator_for
 
 INCUMBENTS = ("posterior_mean", "observed")
 CHUNK_NUMBERS = 2**20
@@ -36,7 +36,10 @@ class Proposal:
 
     ``points`` (k, d) float64; ``mean`` and ``sd`` (k,) their posterior before the round; ``acquisition``
     (k,) their values when chosen (of an exploring round, distances); ``incumbent`` the value to improve on.
-    ``diagnostics`` holds plain floats. Random search leaves all but the points empty.
+    ``diagnostics`` holds plain floats, among them ``acquisition_spread``, the largest minus the smallest
+    value among all candidate points, and ``expected_improvement``, how far the round's rewards, noise
+    included, are expected to rise above the incumbent, on average. Random search leaves all but the points
+    empty.
     """
 
     points: Tensor
@@ -106,8 +109,11 @@ class BayesianOptimiser:
         self.acquisition = acquisition or AdaptiveEI()
         self.generation = generation or NormalCandidates()
         self.batch = batch or TopK()
-        self.incumbent = choice("search.optimiser.incumbent", incumbent, INCUMBENTS)
-        self.contrast = real("search.optimiser.contrast", contrast, least=0.0)
+        if self.generation.climbs and self.acquisition.redraw:
+            raise UserError("generation=gradient: expected an acquisition function with a gradient, got one "
+                            "that draws at random; use another generation")  # fmt: skip
+        self.incumbent = choice("search.incumbent", incumbent, INCUMBENTS)
+        self.contrast = real("search.contrast", contrast, least=0.0)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
 
     def _draw(self, explores: bool, dim: int, seed: int, round: int) -> Tensor:
@@ -116,6 +122,7 @@ class BayesianOptimiser:
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("search.candidates", k, least=1)
+        whole("generation.count", self.generation.count, least=k)  # a round's points are distinct
         return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
     @torch.no_grad()
@@ -153,11 +160,12 @@ class BayesianOptimiser:
         X = self._draws(explores[0], U.shape[-1], seed, round)
         batch: Batch = FarthestFirst()
         if not explores[0]:
-            X, batch = self.generation.place(X, model, best, self.acquisition), self.batch
+            X = self.generation.place(X, model, best, incumbent, self.acquisition)
+            batch = self.batch
         streams = [generator_for(seed, key, "acquisition", round) for key in keys]
         before = Marginals(model, X, incumbent, streams, generator_for(seed, "acquisition", round))
         mean, sd = before.mean, before.sd
-        index, value = batch.choose(self.acquisition, before, k)
+        index, value, pool = batch.choose(self.acquisition, before, k)
         points, chosen_mean, chosen_sd = before.at(index), mean.gather(-1, index), sd.gather(-1, index)
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
         columns = {
@@ -165,10 +173,10 @@ class BayesianOptimiser:
             "mean_spread": _spread(mean),
             "sd_average": sd.mean(-1),
             "sd_spread": _spread(sd),
-            "acquisition_spread": value.amax(-1) - value.amin(-1),
+            "acquisition_spread": pool.amax(-1) - pool.amin(-1),
             "expected_improvement": expected_improvement(
-                chosen_mean, chosen_sd, incumbent.unsqueeze(-1)
-            ).amax(-1),
+                chosen_mean, (chosen_sd.square() + model.noise).sqrt(), incumbent.unsqueeze(-1)
+            ).mean(-1),
             "incumbent_distance": (points - centre).square().sum(-1).sqrt().mean(-1),
             "lengthscale": model.lengthscale.mean(-1),
             "explores": torch.tensor(explores),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from soft_reasoning.search.checks import choice, real, whole
+from soft_reasoning.checks import choice, real, whole
 
 RULES = ("agreement", "improvement", "difference", "none")
 
@@ -16,7 +16,8 @@ class Stopping:
     more than half of a round's candidates; ``improvement`` (the released rule, SPEC 15.14) once a round's
     best minus the best before it is below ``threshold``; ``difference`` (the paper, Setting the Convergence
     Threshold) once two successive rounds' best rewards differ by less.
-    ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound.
+    ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound. A bound of time is
+    not reproducible.
     """
 
     def __init__(
@@ -42,16 +43,18 @@ class Stopping:
         self,
         rewards_by_round: Sequence[Sequence[float]],
         *,
-        scores: Sequence[float | None] = (),
+        agreement: Sequence[float | None] = (),
         tokens: int = 0,
         seconds: float = 0.0,
     ) -> str | None:
         """Why to stop now ("converged", "rounds", "tokens", "seconds"), or None to go on.
 
-        ``rewards_by_round`` holds every round so far, the first one included; ``scores`` the verifier's of
-        the last (None: not judged); ``tokens`` and ``seconds`` what the problem has used.
+        ``rewards_by_round`` holds every round so far, the first one included; ``agreement`` the
+        share of the verifier's judgements that call each candidate of the last right (None: not judged);
+        ``tokens`` what candidates and verifier wrote for the problem; ``seconds`` since it was begun, in
+        which other problems in work have their share.
         """
-        if self._converged([max(rewards) for rewards in rewards_by_round], scores):
+        if self._converged([max(rewards) for rewards in rewards_by_round], agreement):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
@@ -61,9 +64,9 @@ class Stopping:
             return "seconds"
         return None
 
-    def _converged(self, best: list[float], scores: Sequence[float | None]) -> bool:
+    def _converged(self, best: list[float], agreement: Sequence[float | None]) -> bool:
         if self.rule == "agreement":
-            return 2 * sum(score is not None and score >= 0.5 for score in scores) > len(scores)
+            return 2 * sum(share is not None and share >= 0.5 for share in agreement) > len(agreement)
         if self.rule == "none" or len(best) < 2:
             return False
         if self.rule == "improvement":

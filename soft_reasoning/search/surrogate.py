@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from soft_reasoning.search.checks import choice, real, whole
+from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.search.model import ExactRBF
 
 MEANS = ("centred", "zero", "constant")
@@ -70,8 +70,8 @@ class MAPRBF:
     """RBF kernel whose lengthscale maximises the marginal likelihood times a log-normal prior.
 
     The prior is Hvarfner et al.'s, LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), stated there for inputs in
-    [0, 1]^d; ours are N(0, I), sqrt(12) times as wide, so its location moves by ln sqrt(12). Rewards are
-    judged in units of their standard deviation, as there. ``ard`` fits one lengthscale a dimension.
+    [0, 1]^d; ours are N(0, I), sqrt(12) times as wide, so its location moves by ln sqrt(12). ``noise`` and
+    ``variance`` are given, in the units of the rewards. ``ard`` fits one lengthscale a dimension.
     """
 
     def __init__(self, ard: bool = False, noise: float = 0.05, mean: str = "centred", variance: float = 1.0):
@@ -88,12 +88,7 @@ class MAPRBF:
 
     def log_posterior(self, U: Tensor, y: Tensor, log_lengthscale: Tensor) -> Tensor:
         """(b,): log marginal likelihood plus log prior density at ``log_lengthscale`` (b, 1) or (b, d)."""
-        spread = y.std(-1, keepdim=True) if y.shape[-1] > 1 else torch.ones_like(y)
-        standard = (y - y.mean(-1, keepdim=True)) / torch.where(spread > 1e-6, spread, 1.0)
-        zero = torch.zeros_like(y[:, 0])
-        model = ExactRBF(
-            U, standard, lengthscale=log_lengthscale.exp(), mean=zero, scale=self.variance, noise=self.noise
-        )
+        model = fitted(U, y, log_lengthscale.exp(), self.mean, self.variance, self.noise)
         fit = -0.5 * model.whitened.square().sum((-2, -1))
         volume = model.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         centre = math.sqrt(2) + 0.5 * math.log(U.shape[-1]) + 0.5 * math.log(12)

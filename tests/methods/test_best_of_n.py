@@ -112,9 +112,9 @@ def test_its_candidates_are_those_of_self_consistency(select):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"samples": 0}, "method.samples: expected at least 1"),
-        ({"together": 0}, "method.together: expected at least 1"),
-        ({"temperature": 0.0}, "method.temperature: expected more than 0"),
+        ({"samples": 0}, "method.samples: expected a whole number of at least 1"),
+        ({"together": 0}, "method.together: expected a whole number of at least 1"),
+        ({"temperature": 0.0}, "method.temperature: expected a finite number above 0"),
         ({"select": "luck"}, "method.select: expected one of verifier, coherence"),
         ({"verifier": NoVerifier()}, "use method.select=coherence"),
     ],

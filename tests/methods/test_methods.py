@@ -1,11 +1,20 @@
 """Methods on the fake engine: what every result holds, and what the search does with its rounds."""
 
+import math
+
 import pytest
+import torch
+from hydra.errors import InstantiationException
 
 from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.config import compose_config, user_error
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Problem
+from soft_reasoning.search.embedding import gaussian_matrix
+from soft_reasoning.search.optimiser import BayesianOptimiser, RandomOptimiser
+from soft_reasoning.types import Problem, Prompt
+from tests.methods.scripted import END, ScriptedEngine, context_of
+from tests.methods.scripted import token as token_of
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
 
@@ -101,7 +110,73 @@ def test_without_verifier_only_candidates_vote_and_coherence_rewards(engine):
         assert "verifier" not in result.usage
 
 
-def test_bad_values_are_refused_when_built():
-    for bad in ("search.candidates=1", "method.scope=0"):
-        with pytest.raises(Exception, match="expected at least"):
-            build_method(compose_config([bad]))
+@pytest.mark.parametrize("preset", ["informed", "paper", "released"])
+def test_the_control_draws_at_random_under_every_preset(preset):
+    ours, control = (
+        build_method(compose_config([f"preset={preset}", *method]))
+        for method in ((), ("method=random_embedding",))
+    )
+    assert isinstance(ours.optimiser, BayesianOptimiser) and not ours.independent
+    assert isinstance(control.optimiser, RandomOptimiser) and control.independent
+    assert type(control.embedding) is type(ours.embedding) and vars(control.embedding) == vars(ours.embedding)
+    assert type(control.verifier) is type(ours.verifier) and control.stopping.rule == ours.stopping.rule
+
+
+@pytest.mark.parametrize("dim", [4, 10, 50])
+def test_the_released_subspace_has_no_scale(dim):
+    """x = A u, at any d."""
+    embedding = build_method(compose_config(["preset=released", f"embedding.dim={dim}"])).embedding
+    subspace = embedding.bind(anchor=torch.zeros(1, 64), rms=0.1, seed=3)
+    u = torch.randn(2, dim, dtype=torch.float64)
+    expected = (u @ gaussian_matrix(3, 64, dim).T).float()
+    torch.testing.assert_close(subspace(u).squeeze(1), expected)
+
+
+def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
+    free = solve(engine, "search.stopping.rule=none")["p0"]
+    first = sum(c.generated_tokens for c in free.candidates[:5])
+    bounded = solve(engine, "search.stopping.rule=none", f"search.stopping.max_tokens={first + 1}")["p0"]
+    assert len(bounded.candidates) == 5 and bounded.trace[-1]["ended"] == "tokens"
+
+
+def test_a_special_first_token_is_the_anchor_of_a_span_and_no_direction_of_it():
+    """The likeliest token ends the text; the differences then go to the two likeliest ordinary tokens."""
+    engine = ScriptedEngine({"": {END: 0.7, "a": 0.2, "b": 0.1}})
+    chosen = SoftReasoning._subspace(
+        build_method(compose_config(["embedding=token_span", "embedding.dim=2"])), Prompt((5, 6)),
+        context_of(engine),
+    )  # fmt: skip
+    next(chosen)
+    logits, _ = engine.next_token_logits([Prompt((5, 6))])
+    with pytest.raises(StopIteration) as stop:
+        chosen.send(logits)
+    subspace, [likely] = stop.value.value
+    assert likely == [END, "a", "b"]
+    rows = engine.embed([token_of(END), token_of("a"), token_of("b")]).double()
+    ends = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    x = subspace(ends).squeeze(1).double()
+    factor = 2.0 / math.sqrt(2)
+    torch.testing.assert_close(x[1:] - x[:1], factor * (rows[1:] - rows[:1]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "search.candidates=1", "search.candidates=abc", "method.scope=0", "method.scope=1.5",
+        "method.placement=end", "reward.coherence=foo", "reward.verifier_weight=abc",
+        "final.verifier_weight=abc", "verifier.samples=abc", "search.incumbent=best", "embedding.seed=a",
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused_when_built(bad):
+    with pytest.raises(InstantiationException) as refused:
+        build_method(compose_config([bad]))
+    error = user_error(refused.value)
+    assert bad.split("=")[0] in str(error) and "expected" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("method", ["self_consistency", "best_of_n", "fire"])
+@pytest.mark.parametrize("bad", ["method.samples=abc", "method.samples=2.5", "method.temperature=hot"])
+def test_bad_values_of_sampling_methods_are_refused_when_built(method, bad):
+    with pytest.raises(InstantiationException) as refused:
+        build_method(compose_config([f"method={method}", bad]))
+    assert bad.split("=")[0] in str(user_error(refused.value))

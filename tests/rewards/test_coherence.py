@@ -27,8 +27,8 @@ def test_an_empty_completion_is_finite():
 
 
 def test_unknown_kind_names_what_exists():
-    with pytest.raises(UserError, match="mean_prob, mean_logprob or sum_logprob"):
-        coherence(completion(-1.0), "perplexity")
+    with pytest.raises(UserError, match="mean_prob, mean_logprob, sum_logprob"):
+        Reward(coherence="perplexity")
 
 
 def test_the_verifier_decides_and_coherence_breaks_ties():

@@ -103,6 +103,13 @@ def test_judgements_count_by_their_probability(confidence, weights):
     assert judged.scores == pytest.approx((a, 0, b, a), abs=1e-12) and judged.weights == ()
 
 
+def test_agreement_is_told_apart_from_confidence():
+    """A judgement of little probability weighs little, and agrees all the same."""
+    verdict, _, _ = run(MultiGenerate(confidence="sequence_prob"), ("Answer: 18", UNSURE))
+    assert set(verdict.agreement) == {0.0, 1.0}
+    assert max(verdict.scores) < 0.5
+
+
 def test_confidence_of_one_judgement_a_candidate():
     texts = [("Answer: 18", SURE), ("Answer: 9", UNSURE), ("Answer: 7", SURE)]
     verdict, _, _ = run(SingleGenerate(confidence="mean_prob"), *texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -80,7 +81,7 @@ def test_printed_formula_is_right_for_losses_and_wrong_for_gains():
         (EI(), BoTorch(analytic.ExpectedImprovement)),
         (LogEI(), BoTorch(analytic.LogExpectedImprovement)),
         (PI(), BoTorch(analytic.LogProbabilityOfImprovement)),
-        (UCB(2.0), BoTorch(lambda model: analytic.UpperConfidenceBound(model, beta=2.0), takes_best=False)),
+        (UCB(2.0), BoTorch(partial(analytic.UpperConfidenceBound, beta=2.0))),
     ],
     ids=["ei", "log_ei", "pi", "ucb"],
 )

@@ -159,3 +159,13 @@ def test_other_bad_values():
         OrthonormalEmbedding(65).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0)
     with pytest.raises(ValueError, match="10 likely tokens"):
         TokenSimplexEmbedding(10).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0, tokens=torch.zeros(9, 64))
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_the_projection_may_have_a_seed_of_its_own(kind):
+    anchor, u = torch.zeros(1, 64), torch.ones(1, 8)
+    own, run_5, run_6 = (
+        kind(8, seed=own).bind(anchor=anchor, rms=1.0, seed=run)(u)
+        for own, run in ((5, 6), (None, 5), (None, 6))
+    )
+    assert torch.equal(own, run_5) and not torch.equal(own, run_6)

@@ -6,11 +6,13 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition import analytic
 
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SobolOptimiser
 from soft_reasoning.search import optimiser as module
-from soft_reasoning.search.acquisition import EI, AdaptiveEI, Thompson
+from soft_reasoning.search.acquisition import EI, UCB, AdaptiveEI, LogEI, Thompson
 from soft_reasoning.search.batch import Fantasy, FarthestFirst, QLogEI, TopK, first_best
+from soft_reasoning.search.botorch_acquisition import BoTorch
 from soft_reasoning.search.generation import (
     GradientCandidates,
     LocalCandidates,
@@ -171,7 +173,7 @@ def test_local_candidates_keep_the_norm_and_come_close():
     U, y = data(problems=2, n=15, d=50)
     model = FixedRBF().fit(U, y)
     draws = torch.randn(4000, 50, dtype=torch.float64, generator=generator_for(0, "x"))
-    X = LocalCandidates(4000, 0.9).place(draws, model, torch.tensor([3, 7]), EI()).written()
+    X = LocalCandidates(4000, 0.9).place(draws, model, torch.tensor([3, 7]), y.amax(-1), EI()).written()
     assert torch.equal(X[:, 0], draws[:1].expand(2, -1))
     for i, best in enumerate((3, 7)):
         cosine = torch.cosine_similarity(X[i, -500:], U[i, best].expand(500, -1))
@@ -183,8 +185,8 @@ def test_farthest_first_is_what_it_says():
     U, y = data(problems=2, n=15, d=50)
     model = FixedRBF().fit(U, y)
     draws = torch.randn(300, 50, dtype=torch.float64, generator=generator_for(0, "x"))
-    for X in (draws, LocalCandidates(300).place(draws, model, torch.tensor([3, 7]), EI())):
-        index, values = FarthestFirst().choose(EI(), Marginals(model, X, y.amax(-1)), 4)
+    for X in (draws, LocalCandidates(300).place(draws, model, torch.tensor([3, 7]), y.amax(-1), EI())):
+        index, values, _ = FarthestFirst().choose(EI(), Marginals(model, X, y.amax(-1)), 4)
         for i in range(2):
             points = X if X is draws else X[i]
             seen = U[i]
@@ -228,6 +230,41 @@ def test_gradient_beats_the_candidates_it_starts_from():
         assert b.acquisition[0] > a.acquisition[0] + 1e-3
 
 
+@pytest.mark.parametrize("incumbent", ["observed", "posterior_mean"])
+def test_gradient_climbs_what_the_batch_rule_sees(incumbent):
+    """Whichever the incumbent, and BoTorch's functions as ours; a batch has no point twice, or nearly."""
+    ours, theirs = (
+        propose(BayesianOptimiser(acquisition=a, generation=GradientCandidates(), batch=Fantasy(),
+                                  incumbent=incumbent), slice(0, 1))[0]
+        for a in (LogEI(), BoTorch(analytic.LogExpectedImprovement))
+    )  # fmt: skip
+    assert ours.acquisition[0].item() == pytest.approx(theirs.acquisition[0].item(), abs=1e-3)
+    assert torch.pdist(ours.points).min() > 0.5
+    U, y = data(problems=6, n=15, d=50)
+    model = FixedRBF().fit(U[:1], y[:1])
+    best = torch.tensor([ours.incumbent], dtype=torch.float64)
+    point = ours.points[:1].requires_grad_()
+    [slope] = torch.autograd.grad(LogEI()(Marginals(model, point, best)).sum(), point)
+    inside = ours.points[0].abs() < 3 - 1e-6
+    assert slope[0, inside].abs().max() < 1e-2
+
+
+def test_diagnostics_tell_a_dead_acquisition_function_and_what_a_round_should_bring():
+    """Values that are all alike have no spread; expected improvement is of rewards, with their noise."""
+    U, y = data(problems=1, n=15, d=50)
+    dead = BayesianOptimiser(acquisition=UCB(0.0), surrogate=FixedRBF(1e-3))
+    [proposal] = dead.propose(U, y, 5, seed=0, round=1, keys=["a"])
+    assert proposal.diagnostics["acquisition_spread"] == 0.0
+    [proposal] = BayesianOptimiser(surrogate=FixedRBF(noise=0.2)).propose(
+        U, y, 5, seed=0, round=1, keys=["a"]
+    )
+    noise = torch.randn(5, 200_000, dtype=torch.float64, generator=generator_for(0))
+    rewards = proposal.mean[:, None] + (proposal.sd[:, None].square() + 0.2).sqrt() * noise
+    gain = (rewards - proposal.incumbent).clamp_min(0.0).mean().item()
+    assert proposal.diagnostics["expected_improvement"] == pytest.approx(gain, abs=3e-3)
+    assert proposal.diagnostics["acquisition_spread"] > 0.0
+
+
 def test_optimiser_learns_a_half_space():
     """Clean rewards, 30 problems: later rounds succeed more often than random ones."""
     U = torch.randn(30, 15, 50, dtype=torch.float64, generator=generator_for(0, "half-space"))
@@ -264,4 +301,10 @@ def test_bad_values():
         BayesianOptimiser(contrast=-0.1)
     with pytest.raises(UserError, match="reach"):
         LocalCandidates(reach=1.0)
+    with pytest.raises(UserError, match="generation.count: expected a whole number of at least 5"):
+        BayesianOptimiser(generation=NormalCandidates(3)).initial(5, 50, generator_for(0))
+    with pytest.raises(
+        UserError, match="generation=gradient: expected an acquisition function with a gradient"
+    ):
+        BayesianOptimiser(acquisition=Thompson(), generation=GradientCandidates())
     assert isinstance(BayesianOptimiser().acquisition, AdaptiveEI)

@@ -34,7 +34,7 @@ def test_the_posterior_is_that_at_the_points_written_out_after_fantasies_too():
     U, y = random(2, 6, 5), random(2, 6, seed=2)
     for surrogate in (FixedRBF(), MAPRBF()):  # the second gives every problem a lengthscale of its own
         model = surrogate.fit(U, y)
-        points = LocalCandidates(200).place(random(200, 5), model, torch.tensor([1, 4]), EI())
+        points = LocalCandidates(200).place(random(200, 5), model, torch.tensor([1, 4]), y.amax(-1), EI())
         near, far = (Marginals(model, X, y.amax(-1)) for X in (points, points.written()))
         for _ in range(3):
             torch.testing.assert_close(near.mean, far.mean, rtol=0, atol=1e-10)

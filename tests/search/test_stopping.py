@@ -45,7 +45,7 @@ def test_agreement_is_more_than_half_of_the_round():
         ((None, None), None),  # no verifier
         ((1.0, 1.0, None), "converged"),
     ):
-        assert Stopping().reason([[0.0] * len(scores)], scores=scores) == reason
+        assert Stopping().reason([[0.0] * len(scores)], agreement=scores) == reason
 
 
 def test_budgets():

@@ -12,7 +12,7 @@ from gpytorch.means import ZeroMean
 
 from soft_reasoning.search.acquisition import EI
 from soft_reasoning.search.marginals import Marginals
-from soft_reasoning.search.surrogate import MAPRBF, FixedRBF
+from soft_reasoning.search.surrogate import MAPRBF, FixedRBF, fitted
 from soft_reasoning.types import UserError
 from tests.contracts import surrogate as contract
 from tests.contracts.acquisition import data
@@ -146,3 +146,18 @@ def test_bad_values():
             FixedRBF(**kwargs)
     with pytest.raises(UserError, match="surrogate.noise"):
         MAPRBF(noise=0)
+
+
+@pytest.mark.parametrize("mean", ["centred", "zero", "constant"])
+def test_map_judges_the_model_that_it_returns(mean):
+    """The likelihood that chooses a lengthscale is that of the fitted model, in the units of the rewards."""
+    U, y = data()
+    surrogate = MAPRBF(noise=0.1, mean=mean, variance=0.25)
+    log = torch.full((len(U), 1), 1.3, dtype=torch.float64)
+    model = fitted(U, y, log.exp(), mean, 0.25, 0.1)
+    covariance = model.kernel(model._scaled, model._scaled) + 0.1 * torch.eye(y.shape[1], dtype=torch.float64)
+    likelihood = torch.distributions.MultivariateNormal(model.mean.unsqueeze(-1).expand_as(y), covariance)
+    prior = torch.distributions.LogNormal(math.sqrt(2) + 0.5 * math.log(12 * U.shape[-1]), math.sqrt(3))
+    expected = likelihood.log_prob(y) + prior.log_prob(log.exp()).sum(-1)
+    constant = surrogate.log_posterior(U, y, log) - expected
+    torch.testing.assert_close(constant, constant[:1].expand_as(constant), rtol=0, atol=1e-9)

@@ -11,7 +11,7 @@ from soft_reasoning.types import UserError
 def whole(name: str, value: object, *, least: int) -> int:
     """``value`` as an int of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r}; change {name}")
+        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r}")
     return value
 
 
@@ -21,12 +21,14 @@ def real(
     *,
     least: float | None = None,
     above: float | None = None,
+    most: float | None = None,
     below: float | None = None,
+    mend: str | None = None,
 ) -> float:
-    """``value`` as a finite float, at least ``least``, above ``above`` and below ``below``."""
+    """``value`` as a finite float within the bounds; ``mend`` is what to do about another one."""
     bounds = [
         f"{word} {bound:g}"
-        for word, bound in (("at least", least), ("above", above), ("below", below))
+        for word, bound in (("at least", least), ("above", above), ("at most", most), ("below", below))
         if bound is not None
     ]
     wanted = " ".join(["a finite number", *bounds])
@@ -35,14 +37,15 @@ def real(
         not number
         or (least is not None and value < least)
         or (above is not None and value <= above)
+        or (most is not None and value > most)
         or (below is not None and value >= below)
     ):
-        raise UserError(f"{name}: expected {wanted}, got {value!r}; change {name}")
+        raise UserError(f"{name}: expected {wanted}, got {value!r}{f'; {mend}' if mend else ''}")
     return float(value)
 
 
 def choice(name: str, value: object, known: Sequence[str]) -> str:
     """``value`` if it is one of ``known``."""
     if value not in known:
-        raise UserError(f"{name}: expected one of {', '.join(known)}, got {value!r}; pick one of them")
+        raise UserError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return str(value)
