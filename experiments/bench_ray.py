@@ -15,7 +15,6 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
 import tempfile
 import threading
@@ -45,19 +44,21 @@ def records(folder: str) -> dict[str, str]:
     return found
 
 
-def kill_two(folder: str, after: int) -> None:
-    """Kill two of this process' Ray workers once ``after`` records are stored, one after the other."""
+def kill_two(folder: str, after: int, dead: set[int]) -> None:
+    """Kill two of this process' Ray workers, the first once ``after`` records are stored and the second once
+    twice as many are; ``dead`` gets the process ids of those that are gone."""
     samples = Path(folder, "samples.jsonl")
-    killed: set[int] = set()
-    while len(killed) < 2:
+    while len(dead) < 2:
         time.sleep(0.02)
-        if not samples.exists() or samples.read_bytes().count(b"\n") < after * (1 + len(killed)):
+        if not samples.exists() or samples.read_bytes().count(b"\n") < after * (1 + len(dead)):
             continue
         children = psutil.Process().children(recursive=True)
-        workers = [p.pid for p in children if " ".join(p.cmdline()).startswith("ray::Worker.work")]
-        victim = next(pid for pid in workers if pid not in killed)
-        os.kill(victim, signal.SIGKILL)
-        killed.add(victim)
+        at_work = (p for p in children if " ".join(p.cmdline()).startswith("ray::Worker.work"))
+        victim = next((p for p in at_work if p.pid not in dead), None)
+        if victim is not None:
+            victim.kill()
+            victim.wait(timeout=10)
+            dead.add(victim.pid)
 
 
 def main() -> None:
@@ -78,12 +79,17 @@ def main() -> None:
         plain = OmegaConf.to_container(config, resolve=True)
         with tempfile.TemporaryDirectory() as folder, closing(build_launcher(config)) as launcher:
             solver = launcher.start(config, problems)
+            dead: set[int] = set()
+            killer = threading.Thread(target=kill_two, args=(folder, args.problems // 5, dead), daemon=True)
             if kill:
-                threading.Thread(target=kill_two, args=(folder, args.problems // 5), daemon=True).start()
+                killer.start()
             start = time.perf_counter()
             with redirect_stdout(sys.stderr):
                 metrics = run(problems, solver, folder, plain, progress=False).metrics
             seconds, found = time.perf_counter() - start, records(folder)
+            if kill:
+                killer.join(timeout=10)
+                assert len(dead) == 2, f"expected two killed workers, got {len(dead)}: take more --problems"
         expected = expected or found
         same = sum(found.get(name) == record for name, record in expected.items())
         tokens = metrics["tokens"]["total"]["generated"]

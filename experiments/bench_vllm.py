@@ -5,8 +5,8 @@ Runs where vLLM is installed. On the bundled model in float32, Soft Reasoning wi
 - All that a whole run asks of the Hugging Face engine is asked of vLLM in one call: the same tokens? For
   every placement with one and five soft tokens, and with sigma = 0 against the model's greedy continuation.
 - The whole run on vLLM: the same texts, answers and cached prompts? And how long, against a bare engine that
-  is given the same requests in one call? Seconds of the processor, as a busy machine does not change them
-  much, and by the clock.
+  is given the same requests and options in one call? Seconds of the processor, as a busy machine does not
+  change them much, and by the clock.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from soft_reasoning.config import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.loading import DEMO_FOLDER
 from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
+from soft_reasoning.engines.vllm_setup import SET_HERE
 from soft_reasoning.scheduler import Clock, drive
 from soft_reasoning.types import Completion, Prompt, Request
 
 PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]
+MEMORY = 0.5
+"""The share of a GPU's memory that vLLM takes; the other engine lies beside it."""
 COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
 
 
@@ -142,7 +145,7 @@ def prompt_of(engine: VLLMEngine, request: Request) -> dict[str, Any]:
 
 
 def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
-    """All that ``asked`` remembers, for one call of vLLM's own ``generate``, on an engine like ``engine``."""
+    """All that ``asked`` remembers, for one call of vLLM's own ``generate``, with ``engine``'s options."""
     common = {"temperature": 0.0, "ignore_eos": True, "stop_token_ids": sorted(engine.eos_ids)}
     prompts = [{"prompt_token_ids": list(prompt)} for prompt in asked.prompts]
     params = [SamplingParams(max_tokens=1, logprobs=1, flat_logprobs=True, **common)] * len(prompts)
@@ -155,8 +158,8 @@ def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
         params.append(own)
     engine.close()
     llm = LLM(
-        str(DEMO_FOLDER), dtype="float32", enable_prompt_embeds=True, enable_prefix_caching=True,
-        max_logprobs=-1, generation_config="vllm", **CPU_OPTIONS,
+        str(DEMO_FOLDER), dtype="float32", max_logprobs=-1, gpu_memory_utilization=MEMORY, **SET_HERE,
+        **(CPU_OPTIONS if engine.device.type == "cpu" else {}),
     )  # fmt: skip
     llm.generate(prompts[:8], params[:8], use_tqdm=False)  # warm up
     llm.reset_prefix_cache()
@@ -175,7 +178,10 @@ def main() -> None:
     parser.add_argument("--only-time", action="store_true", help="leave out the comparison of tokens")
     args = parser.parse_args()
     problems = demo_dataset("test", name="demo", limit=args.problems).problems(0)
-    ours, theirs = build_engine(compose_config(["engine=vllm"])), build_engine(compose_config())
+    ours = build_engine(
+        compose_config(["engine=vllm", "model.dtype=float32", f"engine.gpu_memory_utilization={MEMORY}"])
+    )
+    theirs = build_engine(compose_config(["model.dtype=float32"]))
     if not args.only_time:
         print(Table(COLUMNS, agreement(ours, theirs, problems)).markdown(), "\n", flush=True)
 
