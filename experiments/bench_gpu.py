@@ -3,7 +3,9 @@
 Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
 that reads all five) on 200 problems, by a Llama of 8 billion random bfloat16 weights: what it writes means
 nothing and costs what it would. Prompts have about 100 tokens, verifier prompts about 1,500. Once with the
-paper's stopping rule and once with all four rounds for every problem.
+paper's stopping rule and once with all four rounds for every problem. All problems are in work at once: the
+keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB; where memory holds
+less, the engine splits them into batches.
 
 The bound is the time that the memory needs to hand over, once a decoding step, the weights and the keys and
 values of the rows; a prompt's are counted once for its five candidates. The bandwidth is measured here, by
@@ -139,7 +141,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--new-tokens", type=int, default=300)
-    parser.add_argument("--overrides", nargs="*", default=[], help="of the configuration: max_live=200, ...")
+    parser.add_argument("--overrides", nargs="*", default=[], help="of the configuration: max_live=64, ...")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         print(NEEDS, file=sys.stderr)
@@ -151,7 +153,7 @@ def main() -> None:
     for name, rule in (("as it stops", "difference"), ("all four", "none")):
         config = compose_config(
             ["prompt=math", "verifier.shots=0", "search.rounds=3", f"search.stopping.rule={rule}",
-             f"max_new_tokens={args.new_tokens}", *args.overrides]
+             f"max_new_tokens={args.new_tokens}", f"max_live={args.problems}", *args.overrides]
         )  # fmt: skip
         metered = Metered(engine)
         solver = Local(build_method(config), build_context(config, metered), config.max_live)
@@ -178,6 +180,10 @@ def main() -> None:
         f"\n{args.problems} problems, {billions:.3g} billion parameters ({engine.model.dtype}) on {where}, "
         f"copying {speed / 1e9:,.0f} GB/s, torch {torch.__version__}"
     )
+    runner = engine._runner
+    steps = "replayed as CUDA graphs" if getattr(runner, "record", False) else "launched kernel by kernel"
+    most = f"batches of at most {engine.max_batch_tokens:,} tokens"
+    print(f"run by {type(runner).__name__}, decode steps {steps}, {most}")
 
 
 if __name__ == "__main__":
