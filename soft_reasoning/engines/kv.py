@@ -25,6 +25,11 @@ def round_up(n: int, multiple: int = TILE) -> int:
     return -(-n // multiple) * multiple
 
 
+def held(tensors: Iterable[Tensor]) -> int:
+    """Bytes of memory behind ``tensors``, what they do not show of it included."""
+    return sum(t.untyped_storage().nbytes() for t in tensors)
+
+
 class Block:
     """Keys (S, heads, width, L) and values (S, heads, L, width) of S shared prefixes, one tensor a layer.
 
@@ -65,7 +70,7 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
+        return held((*self.keys, *self.values))
 
 
 def join(blocks: Sequence[Block]) -> Block:
@@ -204,6 +209,13 @@ class Part:
             return kept[first:end]
         return kept[torch.tensor(self._used, device=self.device)]
 
+    @property
+    def copied(self) -> int:
+        """Bytes held beside the block's, where what is read does not lie side by side."""
+        if self._used[-1] + 1 - self._used[0] == self.count:
+            return 0
+        return held((*self._keys.values(), *self._values.values()))
+
     def indices(self, heads: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), ``back`` (R * heads,) and ``absent``
         (R * heads, 1, 1)."""
@@ -303,4 +315,4 @@ class OwnKeys:
 
     @property
     def bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
+        return held((*self.keys, *self.values))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -90,6 +90,7 @@ class TreeRunner:
         """Logits (R, V) of the rows, the first ``len(jobs)`` of which are the jobs (the rest fills up the
         batch), and how many prompt positions of each job were computed for another row or run."""
         self._changed()
+        self._parts, self._own = [], OwnKeys(0, self.calls.device)  # the last batch's
         jobs = list(jobs)
         self._kept.next_batch()
         cached = _cached_counts(jobs, self._kept)
@@ -184,16 +185,18 @@ class TreeRunner:
                     embeddings[first : first + len(rows[r])] = rows[r]
                     first += n
             self._forward(Prefill(buckets, targets, kept), embeddings, positions, last=True)
+            blocks = [block for block, _ in reads] + ([kept] if isinstance(kept, Block) else [])
+            self._count(blocks, (part for bucket in buckets for part in bucket.parts))
 
     def _step(self, embeddings: Tensor) -> Tensor:
         if self._now is None:
             self._now = Step(self._own, self._parts, self._offset, self._most)
             logits = self._run(embeddings)
+            self._count((part.block for part in self._parts), self._parts)  # nothing grows in later steps
         else:
             # What was just run once for these shapes can be recorded, and replayed until they change.
             logits = self._replay(embeddings) if self.record else self._run(embeddings)
         self._own.counts = [count + 1 for count in self._own.counts]
-        self._count()
         return logits
 
     def _run(self, embeddings: Tensor) -> Tensor:
@@ -226,9 +229,10 @@ class TreeRunner:
                 past_key_values=now,
             )[0][0]  # fmt: skip
 
-    def _count(self) -> None:
-        blocks = [part.block for part in self._parts if not self._kept.holds(part.block)]
-        held = self._own.bytes + self._kept.bytes + sum(block.bytes for block in blocks)
+    def _count(self, blocks: Iterable[Block], parts: Iterable[Part]) -> None:
+        """Note what is held: the rows' own, what is kept, ``blocks``, and what ``parts`` copied of them."""
+        others = {id(block): block.bytes for block in blocks if not self._kept.holds(block)}
+        held = self._own.bytes + self._kept.bytes + sum(others.values()) + sum(p.copied for p in parts)
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
 

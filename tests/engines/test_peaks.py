@@ -25,6 +25,26 @@ def test_keys_and_values_are_those_of_all_rows_and_little_more():
     assert 0 < engine.peak_bytes["kv"] < peak
 
 
+def test_copies_of_shared_prefixes_count():
+    """Once 8 of 40 problems are over, the prompts of the others no longer lie side by side: they are copied,
+    beside the buffers of all 40 rows."""
+    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    soft, common = engine.embed([4]), 256
+    prompts = [tuple(3 + (i * 7 + j) % 90 for j in range(common)) for i in range(40)]
+
+    def peak(short):
+        engine.begin_run()
+        lengths = [2 if i % 5 == 2 else short for i in range(40)]
+        engine.generate(
+            [Request(p, soft=soft, common=common, max_new_tokens=n, min_new_tokens=n)
+             for p, n in zip(prompts, lengths, strict=True)]
+        )  # fmt: skip
+        return engine.peak_bytes["kv"]
+
+    together = peak(2)
+    assert peak(6) - together == 32 * common * POSITION
+
+
 def test_a_model_that_keeps_its_own_cache():
     engine = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
     engine.generate([Request((5,) * LENGTH, max_new_tokens=NEW, min_new_tokens=NEW)] * 8)

@@ -169,6 +169,15 @@ def stored(*lengths):
     return block
 
 
+def test_a_part_tells_what_it_copied():
+    block = stored(40, 40, 40)
+    for groups, copies in (([0, 1], 0), ([1, 2], 0), ([0, 2], 2), ([2, -1, 0, 2], 2)):
+        part = Part(block, groups, 0, CPU)
+        assert part.copied == 0
+        part.keys(0), part.values(0)
+        assert part.copied == copies * block.bytes // 3
+
+
 def test_of_kept_prefixes_those_go_that_were_not_read_for_longest():
     kept, blocks = KeptPrefixes(most=5 * 32), [stored(30, 20), stored(31), stored(32, 32)]
     kept.add(["a", "b"], blocks[0])
