@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+RESOURCES = (
+    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens", "engine.compile",
+    "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
+    "engine.device_map", "model.device_map",
+)  # fmt: skip
+"""What an engine may take of its machine, so that a run can go on with more, or with less, after memory ran
+out. In low precision they change the last bits of sums, as a request's neighbours in a batch do, and no more.
+``engine.device`` is not among them: with ``dtype=auto`` it chooses the precision."""
+
 IGNORED = (
-    "fresh", "progress", "limit", "max_live", "methods", "budget", "label", "engine.max_batch_tokens",
-    "launcher", "ray", "hydra",
+    "fresh", "progress", "limit", "max_live", "methods", "budget", "label", "launcher", "ray", "hydra",
+    *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
 it takes."""

@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
+from soft_reasoning.config import compose_config
 from soft_reasoning.evaluation.files import read_manifest, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import UserError
@@ -104,6 +106,24 @@ def test_keys_that_change_no_result_may_change(tmp_path):
     fill(tmp_path, config=CONFIG | {"seed": 3}, ignore=("progress", "se*"))
     with pytest.raises(UserError, match="progress"):
         fill(tmp_path, config=CONFIG | {"progress": False}, ignore=())
+
+
+@pytest.mark.parametrize(
+    ("engine", "resources"),
+    [
+        ("hf", ["engine.max_batch_tokens=4000", "engine.compile=false", "model.device_map=auto"]),
+        ("vllm", ["engine.gpu_memory_utilization=0.5", "engine.tensor_parallel_size=2",
+                  "engine.pipeline_parallel_size=2", "+engine.max_num_seqs=8"]),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
+    def config(*overrides):
+        return OmegaConf.to_container(compose_config([f"engine={engine}", *overrides]), resolve=True)
+
+    fill(tmp_path, "a", config=config())
+    assert set(fill(tmp_path, config=config(*resources)).done) == {"a"}
+    with pytest.raises(UserError, match="model.dtype"):
+        fill(tmp_path, config=config("model.dtype=float16"))
 
 
 def test_another_config_is_welcome_while_nothing_is_stored(tmp_path):
