@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from soft_reasoning.search.acquisition import (
 )
 from soft_reasoning.search.botorch_acquisition import BoTorch
 from soft_reasoning.search.literal import PrintedAdaptiveEI, ReleasedEI, printed_improvement
+from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.surrogate import FixedRBF
 from soft_reasoning.types import UserError
 from tests.contracts import acquisition as contract
@@ -90,13 +92,18 @@ def test_agrees_with_botorch(ours, theirs):
 
 
 def test_adaptive_tends_to_plain():
-    """omega = 1 leaves EI: the information gain vanishes with large lambda, ln(1 / delta) with delta -> 1;
-    and the same formula at lambda -> 0 is EI of the noise-free posterior."""
-    seen = contract.marginals()
-    seen.gamma = torch.zeros_like(seen.gamma)
-    torch.testing.assert_close(AdaptiveEI(1 - 1e-12)(seen), EI()(seen), rtol=1e-9, atol=1e-12)
+    """omega = 1 leaves EI: the information gain vanishes with large lambda, ln(1 / delta) with delta -> 1.
+    Either alone leaves a larger omega, so larger values."""
     U, y = contract.data()
-    assert (FixedRBF(noise=1e9).fit(U, y).information_gain < 1e-7).all()
+    X = torch.randn(50, U.shape[-1], dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    values = {}
+    for noise in (0.1, 1e9):
+        seen = Marginals(FixedRBF(noise=noise).fit(U, y), X, y.amax(-1))
+        for delta in (0.1, 1 - 1e-12):
+            values[noise, delta] = AdaptiveEI(delta)(seen)
+        values[noise] = EI()(seen)
+    torch.testing.assert_close(values[1e9, 1 - 1e-12], values[1e9], rtol=1e-6, atol=1e-12)
+    assert (values[1e9, 0.1] > values[1e9]).all() and (values[0.1, 1 - 1e-12] > values[0.1]).all()
 
 
 def test_information_gain_and_omega():
@@ -126,6 +133,16 @@ def test_extreme_marginals_do_not_break_a_function(acquisition, scale):
     seen.mean = seen.mean * scale
     assert torch.isfinite(acquisition(seen)).all()
     seen.incumbent = seen.incumbent + scale
+    assert torch.isfinite(acquisition(seen)).all()
+
+
+@pytest.mark.parametrize("acquisition", [AdaptiveEI(), EI(), LogEI(), PI(), UCB(), *LITERAL], ids=name)
+@pytest.mark.parametrize("gain", [-1e30, -1.0, -1e-30, 0.0, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("sd", [1e-30, 1e-6, 1.0, 1e6, 1e30])
+def test_extreme_deviations_do_not_break_a_function(acquisition, gain, sd):
+    seen = SimpleNamespace(
+        mean=tensor([[gain]]), sd=tensor([[sd]]), incumbent=tensor([0.0]), gamma=tensor([3.0])
+    )
     assert torch.isfinite(acquisition(seen)).all()
 
 
