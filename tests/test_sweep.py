@@ -58,10 +58,17 @@ def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811
     assert [row["runs"] for row in rows] == [2, 2]
 
 
-@plugin("joblib")
-def test_joblib_runs_the_jobs_and_combines_them(run, tmp_path):  # noqa: F811
-    options = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "search.rounds=0"]
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", *options)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], marks=plugin("joblib")),
+        # The jobs that Slurm would get, as processes of this machine.
+        pytest.param(["hydra/launcher=submitit_local"], marks=plugin("submitit")),
+    ],
+    ids=["joblib", "submitit"],
+)
+def test_launchers_run_the_jobs_and_combine_them(run, tmp_path, options):  # noqa: F811
+    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "search.rounds=0", *options)
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     assert len(list(folder.glob("*/results.json"))) == 2
