@@ -13,7 +13,8 @@ from soft_reasoning.types import Completion, Prompt, Request
 class Engine(Protocol):
     """Runs a frozen language model. It knows no reward, no search and no problem.
 
-    The same request gets the same completion alone, in any batch and in any order (CPU, float32).
+    The same request gets the same tokens alone, in any batch and in any order, on the CPU in float32.
+    Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls.
     Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the same text.
     """
 

@@ -197,8 +197,10 @@ class Tally:
         """Plain values with ``_stderr`` beside each share; None where undefined.
 
         ``independent``: the first round's candidates are i.i.d. samples, as pass@m needs. What the run cost:
-        ``seconds`` by kind (``idle`` is the time in which the engine had nothing to do), ``peak_bytes`` of
-        the engine's memory and ``flops`` by role, estimated from the model's ``rate`` (``flops.rates``).
+        ``seconds`` by kind, ``peak_bytes`` of the engine's memory (None where it does not tell) and ``flops``
+        by role, estimated from the model's ``rate`` (``flops.rates``). ``seconds["engine"]`` is the time in
+        which the engine was waited for and ``idle`` all other: at most so long had it nothing to do, as one
+        in a process of its own (vLLM on a GPU) works on while nobody waits.
         """
         usage = {role: self._usage[role] for role in sorted(self._usage)}
         usage["total"] = sum(usage.values(), Usage())

@@ -227,7 +227,7 @@ def _seconds(metrics: Mapping[str, Any]) -> Table:
 
 def _cost(metrics: Mapping[str, Any]) -> str:
     """Operations, the engine's idle time and its memory, in a sentence each."""
-    parts = [f"The engine was idle for {duration(metrics['seconds'].get('idle'))}."]
+    parts = [f"The engine was idle for at most {duration(metrics['seconds'].get('idle'))}."]
     if metrics["flops"]:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
     for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):
