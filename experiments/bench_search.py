@@ -200,7 +200,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=1, help="sets of problems, pooled")
-    parser.add_argument("--first-seed", type=int, default=10, help="the default was chosen on 0 to 2 and 40 to 49")
+    parser.add_argument(
+        "--first-seed", type=int, default=10, help="the default was chosen on 0 to 2 and 40 to 49"
+    )
     parser.add_argument("--boxes", nargs="+", choices=BOXES, default=list(BOXES), metavar="BOX")
     parser.add_argument("--grid", nargs="*", choices=PRESETS, default=PRESETS, metavar="PRESET")
     parser.add_argument("--only", nargs="+", metavar="RULE", help="these rows, beside the controls")

@@ -92,7 +92,8 @@ class Oracle:
 class ModelVerifier:
     """Shared by the four verifiers of the paper: prompts, samples, token limit.
 
-    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone. ``shots`` worked
+    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone; where the context has
+    no room for all, the last are not shown, and agree with a solution or not all the same. ``shots`` worked
     reviews stand before it (None: all that the prompt has and the context has room for). ``samples`` > 1
     draws that many judgements at ``temperature``; a score is the share of them that call the candidate right.
     ``confidence`` weights each judgement, and its answer in a final vote, by the probability that the model
@@ -167,11 +168,16 @@ class ModelVerifier:
         self, problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Prompt:
         brief = self.show == "answer"
-        texts = [*self._recalled(earlier), *(f"Answer: {c.answer}" if brief else c.text for c in shown)]
-        return context.prompts.review(
-            self.name, problem, texts, shots=self.shots, brief=brief,
-            room=context.engine.context_length - self.max_new_tokens,
-        )  # fmt: skip
+        recalled = list(self._recalled(earlier))
+        texts = [f"Answer: {c.answer}" if brief else c.text for c in shown]
+        room = context.engine.context_length - self.max_new_tokens
+        while True:
+            prompt = context.prompts.review(
+                self.name, problem, [*recalled, *texts], shots=self.shots, brief=brief, room=room
+            )
+            if len(prompt.ids) <= room or len(recalled) + len(texts) < 2:
+                return prompt
+            (recalled or texts).pop(0 if recalled else -1)  # the oldest; then the last, which keeps numbers
 
     def _recalled(self, earlier: Sequence[Verdict]) -> Sequence[str]:
         """What of earlier rounds precedes the candidates in the prompt: nothing."""

@@ -45,10 +45,10 @@ class Prompts:
         return Prompt(ids=(1, 2, 3))
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=()):
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
     """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
     text may come with its tokens' log-probabilities."""
-    prompts = Prompts()
+    prompts = prompts or Prompts()
     context = SimpleNamespace(
         prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
         engine=SimpleNamespace(context_length=1000),
@@ -115,6 +115,20 @@ def test_confidence_of_one_judgement_a_candidate():
     verdict, _, _ = run(SingleGenerate(confidence="mean_prob"), *texts)
     assert verdict.scores == pytest.approx((0.85, 0, 0.3, 0), abs=1e-12)
     assert verdict.weights == pytest.approx((0.85, 0.3, 0.85), abs=1e-12)
+
+
+@pytest.mark.parametrize("verifier", [MultiGenerate(max_new_tokens=300), MultiJudge(max_new_tokens=300)])
+def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
+    class Long(Prompts):
+        def review(self, kind, problem, solutions, **options):
+            prompt = super().review(kind, problem, solutions, **options)
+            return Prompt(ids=prompt.ids * 100 * len(solutions))  # 300 tokens a solution, of 1,000 - 300
+
+    verdict, asked, [request] = run(verifier, "Answer: 18", prompts=Long())
+    assert [len(shown) for _, shown in asked] == [3, 2] and len(request.prompt_ids) == 600
+    assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
+    if isinstance(verifier, MultiGenerate):
+        assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the one not shown agrees all the same"
 
 
 def test_answers_alone_can_be_shown():
