@@ -15,6 +15,13 @@ def whole(name: str, value: object, *, least: int) -> int:
     return value
 
 
+def switch(name: str, value: object) -> bool:
+    """``value`` if it is true or false, and not merely a word that stands for one."""
+    if not isinstance(value, bool):
+        raise UserError(f"{name}: expected true or false, got {value!r}")
+    return value
+
+
 def real(
     name: str,
     value: object,

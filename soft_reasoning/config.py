@@ -1,19 +1,27 @@
-"""Composing the configuration: where conf/ lies, the names of run folders, and errors in one line."""
+"""Composing the configuration: where conf/ lies, what a value may be, the names of run folders, and errors
+in one line."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 import os
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.override_parser.types import Quote, QuotedString
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from soft_reasoning.checks import choice, switch, whole
+from soft_reasoning.evaluation.budget import BUDGETS
 from soft_reasoning.types import UserError
 
 SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
@@ -50,27 +58,108 @@ def register_resolvers() -> None:
 def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration under ``overrides``, outside of a command line.
 
-    Raises UserError in one line for a choice or key that does not exist.
+    Raises UserError in one line for a choice or key that does not exist, and as :func:`check`.
     """
     register_resolvers()
     try:
         if GlobalHydra.instance().is_initialized():
-            return compose("config", overrides=list(overrides))
-        with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
-            return compose("config", overrides=list(overrides))
+            config = compose("config", overrides=list(overrides))
+        else:
+            with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+                config = compose("config", overrides=list(overrides))
     except Exception as error:
         raise UserError(one_line(error)) from error
+    check(config)
+    return config
+
+
+def check(config: DictConfig) -> None:
+    """Raises UserError for a top-level key that nothing knows, or a top-level value that is none.
+
+    What is deeper is checked by the part that takes it, when it is built.
+    """
+    known = known_keys()
+    for key in config:
+        if key not in known:
+            raise UserError(_unknown(str(key), "", known))
+    for key in ("fresh", "progress"):
+        switch(key, config[key])
+    whole("seed", config.seed, least=0)
+    for key in ("max_new_tokens", "max_live"):
+        whole(key, config[key], least=1)
+    choice("budget", config.budget, BUDGETS)
+    compared = methods_of(config)
+    if config.budget == "equal" and not compared:
+        raise UserError("budget=equal: expected methods=[...] to compare, got none")
+
+
+def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
+    """What ``config.methods`` compares: label -> (method, overrides), in order; nothing where it is null.
+
+    Under ``budget=equal`` a label holds no number of samples, which follows from the rest.
+    Raises UserError unless it is a list of names, or of lists of a name and overrides, each once.
+    """
+    if config.methods is None:
+        return {}
+    wanted = "methods: expected a list such as [cot,[self_consistency,'method.samples=20']]"
+    if not isinstance(config.methods, ListConfig) or not config.methods:
+        raise UserError(f"{wanted}, got {config.methods}")
+    found: dict[str, tuple[str, list[str]]] = {}
+    for entry in config.methods:
+        name, *changes = entry if isinstance(entry, ListConfig) and entry else [entry]
+        if not isinstance(name, str) or not all(isinstance(one, str) and "=" in one for one in changes):
+            raise UserError(f"{wanted}, got {entry} in it")
+        hidden = "method.samples=" if config.budget == "equal" else "\n"
+        label = " ".join([name, *(one for one in changes if not one.startswith(hidden))])
+        if label in found:
+            raise UserError(f"methods: expected each of them once, got {label} twice; leave one out")
+        found[label] = (name, list(changes))
+    return found
+
+
+def override(key: str, value: Any) -> str:
+    """``key=value`` with the value in Hydra's grammar, whatever characters it holds."""
+    return f"{key}={_in_grammar(value)}"
+
+
+def _in_grammar(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_in_grammar(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_in_grammar, value)) + "]"
+    if isinstance(value, str | Path):
+        return QuotedString(str(value), Quote.single).with_quotes()
+    return "null" if value is None else str(value)
+
+
+@cache
+def _own_keys() -> frozenset[str]:
+    """The groups of conf/, and the keys that its files put at the top."""
+    conf = Path(conf_dir())
+    keys = {path.relative_to(conf).parts[0] for path in conf.glob("*/*.yaml")}
+    for path in conf.rglob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if path.parent == conf or "@package _global_" in text:
+            keys |= set(re.findall(r"^(\w+):", text, flags=re.MULTILINE))
+    return frozenset(keys - {"defaults", "hydra"})
+
+
+def known_keys() -> frozenset[str]:
+    """What may stand at the top of a configuration: our own keys, and the groups of every --config-dir."""
+    if not GlobalHydra.instance().is_initialized():
+        return _own_keys()
+    return _own_keys() | set(GlobalHydra.instance().config_loader().list_groups(""))
 
 
 def user_error(error: BaseException) -> UserError | None:
     """The UserError among ``error`` and its causes (Hydra wraps what a constructor raises), or what a
-    launcher says of a job or a machine that failed it."""
+    launcher or Hydra itself says of a job, a machine or a word that failed it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    return launcher_fault(error)
+    return launcher_fault(error) or hydra_fault(error)
 
 
 def launcher_fault(error: BaseException) -> UserError | None:
@@ -85,12 +174,70 @@ def launcher_fault(error: BaseException) -> UserError | None:
     return UserError(f"hydra/launcher: {lines[0]} On one machine use hydra/launcher=joblib")
 
 
+def hydra_fault(error: BaseException) -> UserError | None:
+    """A plain ValueError of Hydra's own about the words of a command, such as a group set to a number."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, ValueError) and frames and "hydra" in Path(frames[-1].filename).parts:
+        return UserError(str(error))
+    return None
+
+
 def one_line(error: BaseException) -> str:
-    """The message of a configuration error on one line, without empty parts."""
-    text = str(user_error(error) or error).partition("Config search path")[0]
+    """The message of a configuration error on one line: what was expected, what came, how to mend it."""
+    found = user_error(error)
+    if found is None and (mended := _not_known(error) or _not_built(error)):
+        return mended
+    text = str(found or error).partition("Config search path")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
-    message = re.sub(r":,? ", ": ", ", ".join(lines))
+    lines = [line for line in lines if not line.startswith(("full_key:", "object_type=", "See https:"))]
+    message = re.sub(r":,? ", ": ", re.sub(r"\.,", ";", ", ".join(lines)))
     if re.search(r"Could not find 'hydra/launcher/(joblib|submitit)", message):
         message += "; pip install 'soft-reasoning[launchers]' brings it"
     return message
+
+
+def _not_known(error: BaseException) -> str | None:
+    """What to say of an override whose key or group the configuration has not; Hydra recommends to add it,
+    and then nothing reads it."""
+    said = re.match(r"(In '.+': )?Could not override '([^']+)'", str(error))
+    if not said:
+        return None
+    place, key, cause = said[1] or "", said[2], error.__cause__
+    if key == "experiment":
+        return "experiment: expected +experiment=NAME, got it without the +"
+    parent = getattr(cause, "parent_node", None) if isinstance(cause, OmegaConfBaseException) else None
+    root = re.split(r"[.@/]", key)[0]
+    if root in known_keys() and not (parent is not None and parent._get_full_key("")):
+        return (
+            f"{place}{key}: expected a group that the chosen method uses, got {root}, which it does not; leave "
+            "it out, or choose another method"
+        )
+    if parent is None:
+        return _unknown(key, "", known_keys())
+    where = parent._get_full_key("")
+    return _unknown(str(cause.key), where, parent if where else known_keys())
+
+
+def _unknown(key: str, where: str, known: Iterable[Any]) -> str:
+    """That ``key`` is none of the ``known`` ones of ``where`` ("" is the top), and which was meant."""
+    names = sorted(str(one) for one in known if not str(one).startswith("_"))
+    near = difflib.get_close_matches(key, names, n=1)
+    mend = f"did you mean {near[0]}?" if near else "leave it out, or add it with + if its class takes it"
+    if where:
+        return f"{where}.{key}: expected one of its keys ({', '.join(names) or 'none'}), got {key}; {mend}"
+    if not near:
+        mend = "--help lists the groups, --cfg job the keys"
+    return f"{key}: expected a key or group of the configuration, got {key}; {mend}"
+
+
+def _not_built(error: BaseException) -> str | None:
+    """What to say of a part that does not exist or takes no such value."""
+    text = str(error)
+    place = re.search(r"^full_key: (.+)$", text, flags=re.MULTILINE)
+    key = place[1] if place else "_target_"
+    if missing := re.match(r"Error locating target '([^']+)'", text):
+        reason = str(error.__cause__ or error.__context__ or "").strip().splitlines()[-1:] or ["not found"]
+        return f"{key}: expected the dotted name of what there is, got {missing[1]} ({reason[0]})"
+    if surplus := re.search(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text):
+        return f"{key}: {surplus[1]} takes no {surplus[2]}; leave {surplus[2]} out"
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,20 +18,21 @@ from omegaconf.errors import OmegaConfBaseException
 from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
+    check,
     compose_config,
     conf_dir,
+    methods_of,
     one_line,
     register_resolvers,
     run_name,
     user_error,
 )  # fmt: skip
-from soft_reasoning.evaluation.budget import BUDGETS, equal_samples
+from soft_reasoning.evaluation.budget import equal_samples
 from soft_reasoning.evaluation.compare import PREFERRED
 from soft_reasoning.evaluation.files import PROBES
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import Summary, run
 from soft_reasoning.launchers import Launcher
-from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
@@ -54,11 +55,10 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     and then with the number that ``equal_samples`` reads from that.
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
-    commands: dict[str, list[str]] = {}
-    for choice in config.methods:
-        name, *changes = [choice] if isinstance(choice, str) else choice
-        shown = [one for one in changes if not (equal and one.startswith("method.samples="))]
-        commands.setdefault(" ".join([name, *shown]), [*overrides, f"method={name}", *changes])
+    commands = {
+        label: [*overrides, f"method={name}", *changes]
+        for label, (name, changes) in methods_of(config).items()
+    }
 
     def composed(label: str, *change: str) -> DictConfig:
         one = compose_config([*commands[label], *change])
@@ -66,6 +66,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         return one
 
     configs = {label: composed(label) for label in commands}
+    for one in configs.values():  # the last method's bad value before the first one's work
+        build_method(one)
     engines = {label: engine_settings(one) for label, one in configs.items()}
     ours = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
@@ -82,12 +84,18 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     compare([done[label].folder for label in configs], folder)
 
 
-def check_budget(config: DictConfig) -> None:
-    """Raises UserError unless ``budget`` is one, and one for this run."""
-    if config.budget not in BUDGETS:
-        raise UserError(f"budget: expected {' or '.join(BUDGETS)}, got {config.budget}")
-    if config.budget == "equal" and not config.get("methods"):
-        raise UserError("budget=equal: expected methods=[...] to compare, got none")
+@contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """Hydra makes ``folder`` before a run is accepted; one that is refused leaves none behind."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it holds something
+            folder.rmdir()
+            for parent in folder.parents:
+                if parent == Path.cwd() or not parent.is_relative_to(Path.cwd()):
+                    break
+                parent.rmdir()
 
 
 @contextmanager
@@ -120,13 +128,14 @@ def _refuse(message: str) -> NoReturn:
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
 def hydra_main(config: DictConfig) -> None:
     with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
-        check_budget(config)
         folder = Path(HydraConfig.get().runtime.output_dir)
-        with closing(build_launcher(config)) as launcher:
-            if config.get("methods"):
-                run_comparison(config, folder, launcher)
-            else:
-                run_one(config, folder, launcher)
+        with no_empty_folders(folder):
+            check(config)
+            with closing(build_launcher(config)) as launcher:
+                if config.methods is None:
+                    run_one(config, folder, launcher)
+                else:
+                    run_comparison(config, folder, launcher)
 
 
 def main() -> None:

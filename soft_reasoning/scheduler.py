@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from soft_reasoning.checks import whole
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine, StreamingEngine
 from soft_reasoning.methods.base import Method
@@ -115,8 +116,7 @@ def drive(
     Raises UserError or ProblemError naming the problem at fault, after the problems that had finished by
     then were yielded.
     """
-    if max_live < 1:
-        raise UserError(f"max_live: expected at least 1, got {max_live}; give how many problems run at once")
+    whole("max_live", max_live, least=1)
     engine = context.engine if engine is None else engine
     clock = Clock() if clock is None else clock
     source = iter(problems)

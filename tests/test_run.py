@@ -43,17 +43,50 @@ def run(tmp_path, monkeypatch, capsys):
         (["embedding.sigma=-1"], "embedding.sigma"),
         (["acquisition.delta=1.5"], "acquisition.delta"),
         (["method=cot", "acquisition=ucb"], "acquisition"),
-        (["budget=fair"], "budget: expected own or equal"),
+        (["budget=fair"], "budget: expected one of own, equal"),
         (["budget=equal"], "methods="),
+        (["fresh=no"], "fresh: expected true or false, got 'no'"),
+        (["progress=maybe"], "progress: expected true or false"),
+        (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
+        (["seed=null"], "seed: expected a whole number of at least 0"),
+        (["max_new_tokens=0"], "max_new_tokens: expected a whole number of at least 1"),
+        (["max_live=0"], "max_live: expected a whole number of at least 1"),
+        (["methods=cot"], "methods: expected a list such as [cot,"),
+        (["methods=[]"], "methods: expected a list such as [cot,"),
+        (["methods=[[cot,5]]"], "methods: expected a list such as [cot,"),
+        (["methods=[cot,cot]"], "cot twice"),
+        (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
+        (["acquisition=botorch", "acquisition.make._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
+        (["acquisiton=ei"], "did you mean acquisition?"),
+        (["+acquisiton=ei"], "did you mean acquisition?"),
+        (["acquisition.betta=5"], "acquisition.betta: expected one of its keys (delta)"),
+        (["+acquisition.betta=5"], "takes no betta"),
+        (["experiment=sweep_k"], "+experiment="),
+        (["embedding=null"], "Config group override"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(run, arguments, expected):
+def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_path, arguments, expected):
     done = run(*FAKE, "limit=2", *arguments)
     assert done.returncode == 2, done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("soft_reasoning: ")
-    assert any(part in lines[0] for part in expected.split("|"))
+    assert any(part in lines[0] for part in expected.split("|")), lines[0]
+    assert "To append" not in lines[0] and ".," not in lines[0] and "HYDRA_FULL_ERROR" not in lines[0]
+    assert done.stdout == "" and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99"])
+def test_a_device_that_is_not_there_is_named(run, device):
+    done = run("limit=2", "progress=false", f"engine.device={device}")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f"engine.device: expected a device of this machine, such as cpu, got '{device}'" in done.stderr
+
+
+def test_loading_weights_draws_no_bar_where_nobody_watches(tmp_path):
+    command = [sys.executable, "-m", "soft_reasoning.run", "limit=1", "method=cot", "max_new_tokens=2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "Loading" not in done.stderr
 
 
 def test_missing_weights_say_what_to_do(run):
