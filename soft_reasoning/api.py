@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.build import build_context, build_engine, build_method, check_lengths
-from soft_reasoning.config import compose_config
+from soft_reasoning.checks import choice
+from soft_reasoning.config import compose_config, one_line, override
 from soft_reasoning.context import Context
+from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduler import Clock, drive
 from soft_reasoning.types import Problem, Result, UserError
 
 
 class SoftReasoner:
-    """A method bound to a loaded model. Build one with :meth:`from_pretrained`."""
+    """A method bound to a loaded model. Build one with :meth:`from_pretrained`; as a context manager it
+    closes itself."""
 
     def __init__(self, method: Method, context: Context, answer_type: str = "number"):
         self.method = method
         self.context = context
         self.answer_type = answer_type
+        self._closed = False
 
     @classmethod
     def from_pretrained(
         cls,
-        name_or_path: str = "demo",
+        name_or_path: str | PathLike[str] = "demo",
         *,
         prompt: str | None = None,
         answer_type: str = "number",
@@ -41,49 +50,83 @@ class SoftReasoner:
 
         Raises UserError, in one line, for a model or an option that does not exist.
         """
+        if not isinstance(name_or_path, str | PathLike) or not fspath(name_or_path):
+            raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
+        if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
+            raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
+        choice("answer_type", answer_type, ANSWER_TYPES)
         default = "demo" if name_or_path == "demo" else {"boolean": "boolean"}.get(answer_type, "math")
         config = compose_config(
             [
                 f"prompt={prompt or default}",
-                f"model.path={name_or_path}",
-                f"seed={seed}",
-                *(f"model.{key}={value}" for key, value in options.items()),
+                override("model.path", fspath(name_or_path)),
+                override("seed", seed),
+                *(override(f"model.{key}", value) for key, value in options.items()),
                 *overrides,
             ]
         )
-        method = build_method(config)
-        return cls(method, build_context(config, build_engine(config)), answer_type)
+        if config.methods is not None:
+            raise UserError(
+                "overrides: expected one method, got a comparison; give method=NAME, or compare "
+                "with python -m soft_reasoning.run"
+            )
+        try:
+            method = build_method(config)
+            return cls(method, build_context(config, build_engine(config)), answer_type)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(one_line(error)) from error
 
     def solve(
-        self, questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+        self,
+        questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+        *,
+        progress: bool = False,
     ) -> Result | list[Result]:
         """Answer one question (a Result) or several together (a list, in the order given).
 
         A Result has ``.answer`` (text; None when nothing could be read), ``.candidates`` and ``.trace``.
         A mapping with the keys question and id fixes the id that seeds are drawn from; otherwise a
         question's own text is its id, so that it gets the same answer alone and in any list.
+        ``progress`` shows on standard error how far a list is.
+
+        Raises UserError, in one line, for what is no question or longer than the model's context, for an id
+        with two questions, and after :meth:`close`.
         """
+        if self._closed:
+            raise UserError("solve: expected an open SoftReasoner, got a closed one; load it again")
         alone = isinstance(questions, str | Mapping)
+        if not alone and (isinstance(questions, bytes) or not isinstance(questions, Sequence)):
+            raise UserError(f"solve: expected a question in words or a list of them, got {questions!r}")
         problems = [self._problem(q) for q in ([questions] if alone else questions)]
-        check_lengths(problems, self.context)
-        unique = {p.id: p for p in problems}
-        results = {
-            problem.id: result
+        unique: dict[str, Problem] = {}
+        for problem in problems:
+            if unique.setdefault(problem.id, problem) != problem:
+                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
+        check_lengths(list(unique.values()), self.context)
+        results: dict[str, Result] = {}
+        with Progress(len(unique), enabled=progress) as watch:
             for problem, result in drive(
-                list(unique.values()), self.method, self.context, engine=self.context.engine
-            )
-        }
+                unique.values(), self.method, self.context, clock=Clock(), on_tick=watch.show
+            ):
+                results[problem.id] = result
+                watch.done += 1
         return results[problems[0].id] if alone else [results[p.id] for p in problems]
 
     def close(self) -> None:
         """Give the model's memory back."""
-        self.context.engine.close()
+        if not self._closed:
+            self._closed = True
+            self.context.engine.close()
+
+    def __enter__(self) -> SoftReasoner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _problem(self, question: str | Mapping[str, Any]) -> Problem:
-        if isinstance(question, str):
-            question = {"question": question}
-        if not isinstance(question.get("question"), str) or not question["question"].strip():
-            raise UserError(f"solve: expected a question in words, got {question.get('question')!r}")
-        return Problem(
-            str(question.get("id", question["question"])), question["question"], None, self.answer_type
-        )
+        asked = question if isinstance(question, Mapping) else {"question": question}
+        text, name = asked.get("question"), asked.get("id")
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"solve: expected a question in words, got {text!r}")
+        return Problem(text if name is None else str(name), text, None, self.answer_type)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,9 +30,39 @@ def build_engine(config: DictConfig) -> Engine:
     if (tuned or config.model.adapter) and "adapter" not in config.engine:
         what = "fine-tuned models" if tuned else "adapters"
         raise UserError(f"this engine takes no {what}, got {config.engine._target_}; use engine=hf")
-    if tuned:
-        config = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
-    return instantiate(config.engine)
+    check_device(config.engine.get("device"))
+    if "path" not in config.engine:  # no weights to load
+        return instantiate(config.engine)
+    with bars(config.progress and sys.stderr.isatty()):
+        if tuned:
+            config = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
+        return instantiate(config.engine)
+
+
+def check_device(device: Any) -> None:
+    """Raises UserError unless ``device`` (null: whatever there is) is one of this machine."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(
+            f"engine.device: expected a device of this machine, such as cpu, got {device!r} "
+            f"({str(error).partition(chr(10))[0]}); leave it out to take what there is"
+        ) from error
+
+
+@contextmanager
+def bars(shown: bool) -> Iterator[None]:
+    """Whether transformers and the hub draw bars while weights are loaded."""
+    from transformers.utils import logging
+
+    before = logging.is_progress_bar_enabled()
+    if before and not shown:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before and not shown:
+            logging.enable_progress_bar()
 
 
 def engine_settings(config: DictConfig) -> Any:
@@ -123,7 +156,9 @@ def check_lengths(problems: list[Problem], context: Context) -> None:
     for problem in problems:
         length = len(context.prompts.solve(problem).ids)
         if length >= room:
+            shown = problem.id if len(problem.id) <= 60 else f"{problem.id[:57]}..."
+            fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"
             raise UserError(
-                f"problem {problem.id}: the prompt has {length} tokens and the model takes {room} with its "
-                "answer; use fewer exemplars (dataset.shots) or a model with a longer context"
+                f"problem {shown}: the prompt has {length} tokens and the model takes {room} with "
+                f"its answer; use {fewer} or a model with a longer context"
             )

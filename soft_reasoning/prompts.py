@@ -116,6 +116,7 @@ class Prompts:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer = tokenizer
         self.wording = wording
+        self.exemplars = tuple(exemplars)
         self.stop = tuple(wording.stop)
         self.layout = layout
         self.system = system

@@ -1,11 +1,14 @@
 """SoftReasoner, and the README's lines of Python, on the bundled model."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.engines.loading import DEMO_FOLDER
 
 QUESTIONS = [
     "Ada has 31 apples. Ada buys 3 packs of 7 apples. Ada loses 12. How many apples does Ada have now?",
@@ -40,15 +43,72 @@ def test_other_methods_by_override():
     assert len(result.candidates) == 1 and result.trace == ()
 
 
-@pytest.mark.parametrize("bad", ["", "   ", {"question": None}, {"text": "hello"}])
+@pytest.mark.parametrize(
+    "bad", ["", "   ", {"question": None}, {"text": "hello"}, None, 5, [5], [QUESTIONS[0], None], b"abc"]
+)
 def test_an_empty_question_is_refused(reasoner, bad):
     with pytest.raises(UserError, match="expected a question"):
         reasoner.solve(bad)
 
 
 def test_a_question_longer_than_the_context_is_refused(reasoner):
-    with pytest.raises(UserError, match="the model takes 1024"):
+    with pytest.raises(UserError, match="the model takes 1024.*shorter question") as error:
         reasoner.solve("Ada has 3 apples. " * 300)
+    assert len(str(error.value)) < 250
+
+
+def test_an_id_has_one_question(reasoner):
+    with pytest.raises(UserError, match="two for '1'"):
+        reasoner.solve([{"id": 1, "question": QUESTIONS[0]}, {"id": 1, "question": QUESTIONS[1]}])
+    assert len(reasoner.solve([{"id": 1, "question": QUESTIONS[0]}] * 2)) == 2
+
+
+def test_progress_goes_to_standard_error(reasoner, capsys, monkeypatch):
+    monkeypatch.setattr("soft_reasoning.evaluation.progress.EVERY", 0)
+    reasoner.solve(QUESTIONS[:2], progress=True)
+    assert "0/2 problems" in capsys.readouterr().err
+
+
+def test_a_closed_reasoner_says_so():
+    with SoftReasoner.from_pretrained(overrides=["engine=fake", "method=cot"]) as reasoner:
+        reasoner.solve(QUESTIONS[0])
+    reasoner.close()
+    with pytest.raises(UserError, match="closed"):
+        reasoner.solve(QUESTIONS[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("/nope", {}, "model.path"),
+        ("/tmp/my model (1), it's [new]", {}, r"/tmp/my model \(1\), it's \[new\]"),
+        (None, {}, "expected a model's name or folder, got None"),
+        ("demo", {"overrides": "method=cot"}, "overrides: expected a list"),
+        ("demo", {"overrides": [5]}, "overrides: expected a list"),
+        ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
+        ("demo", {"answer_type": "nope"}, "answer_type: expected one of"),
+        ("demo", {"seed": "abc"}, "seed: expected a whole number"),
+        ("demo", {"dtyp": "auto"}, "did you mean dtype"),
+        ("demo", {"dtype": "float7"}, "model.dtype"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_line(name, options, expected):
+    with pytest.raises(UserError, match=expected) as error:
+        SoftReasoner.from_pretrained(name, **options)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
+    folder = tmp_path / "my model (1), it's [new] a=b"
+    folder.symlink_to(DEMO_FOLDER)
+    options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
+    with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as one:
+        assert one.solve(QUESTIONS[1]).candidates
+
+
+def test_the_version_is_that_of_the_project():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert soft_reasoning.__version__ == project["project"]["version"]
 
 
 def test_unknown_options_are_one_line():
