@@ -49,6 +49,18 @@ def _figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any
         figure.savefig(path)
 
 
+def _percent_axis(axes: Any, name: str) -> None:
+    """The ``name`` ("x" or "y") axis within 0 to 100, at least 10 long, so that equal values look equal."""
+    low, high = getattr(axes, f"get_{name}lim")()
+    middle, half = (low + high) / 2, max((high - low) / 2, 5)
+    low, high = middle - half, middle + half
+    if low < 0:
+        low, high = 0, max(high, 10)
+    if high > 100:
+        low, high = min(low, 90), 100
+    getattr(axes, f"set_{name}lim")(low, high)
+
+
 def _points(rows: Sequence[Mapping[str, Any]], key: str, scale: float = 1.0) -> tuple[list[int], list[float]]:
     known = [(row["round"], scale * row[key]) for row in rows if row[key] is not None]
     return [x for x, _ in known], [y for _, y in known]
@@ -128,6 +140,7 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
         axes.set_xlabel("generated tokens a problem, verifier included")
         axes.set_ylabel("accuracy (%)")
         axes.margins(y=0.15)
+        _percent_axis(axes, "y")
         axes.figure.legend(loc="outside lower center", ncols=2, fontsize=9)
 
 
@@ -146,7 +159,11 @@ def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         len(v) == 1 and isinstance(v[0], int | float) and not isinstance(v[0], bool) for v in values
     )
     labels = [
-        ", ".join(f"{name}={value}" for name, value in row["setting"].items() if value is not None)
+        ", ".join(
+            str(value) if name == "label" else f"{name}={value}"
+            for name, value in row["setting"].items()
+            if value is not None
+        )
         for row in rows
     ]
     with _figure(path, height=3.8 if numeric else 1.4 + 0.4 * len(rows)) as axes:
@@ -164,11 +181,13 @@ def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             axes.set_xticks([v[0] for v in values])
             axes.set_ylabel("%")
             axes.margins(y=0.15)
+            _percent_axis(axes, "y")
         else:
             axes.set_yticks(range(len(rows)), labels)
             axes.invert_yaxis()
             axes.set_xlabel("%")
             axes.margins(x=0.1, y=0.15)
+            _percent_axis(axes, "x")
         axes.figure.legend(loc="outside upper center", ncols=2)
 
 
@@ -188,6 +207,7 @@ def _distribution(values: Sequence[float | None], path: Path) -> None:
         if known:
             axes.axvline(statistics.fmean(known), color=ORANGE, label=f"mean {statistics.fmean(known):.1f} %")
             axes.figure.legend(loc="outside upper center")
+        _percent_axis(axes, "x")
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("accuracy (%)")
         axes.set_ylabel("runs")

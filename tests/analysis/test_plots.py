@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -53,6 +54,43 @@ def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
     assert pixels.shape[0] > 200 and pixels.shape[1] > 600
     assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
     assert dict(matplotlib.rcParams) == before
+
+
+def drawn(monkeypatch, draw, path):
+    """The axes that ``draw`` leaves behind."""
+    kept, figure = [], plots._figure
+
+    @contextmanager
+    def keep(*size, **sizes):
+        with figure(*size, **sizes) as axes:
+            kept.append(axes)
+            yield axes
+
+    monkeypatch.setattr(plots, "_figure", keep)
+    draw(path)
+    return kept[0]
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.02, 0.5, 1.0])
+@pytest.mark.parametrize("rows", [SWEPT, NAMED, SWEPT[:1]])
+def test_percentages_lie_within_0_and_100(tmp_path, monkeypatch, rows, accuracy):
+    rows = [row | {"accuracy": [accuracy] * 2, "coverage": [accuracy] * 2} for row in rows]
+    axes = drawn(monkeypatch, lambda path: plots.accuracy_by_setting(rows, path), tmp_path / "plot.png")
+    upright = len(rows) > 1 and "acquisition" not in rows[0]["setting"]
+    low, high = axes.get_ylim() if upright else axes.get_xlim()
+    assert 0 <= low <= 100 * accuracy <= high <= 100 and high - low >= 9.99
+
+
+def test_methods_of_no_accuracy_lie_within_0_and_100(tmp_path, monkeypatch):
+    rows = [row | {"accuracy": 0.0, "error": 0.0} for row in METHODS]
+    axes = drawn(monkeypatch, lambda path: plots.accuracy_against_tokens(rows, path), tmp_path / "plot.png")
+    assert axes.get_ylim() == (0, 10)
+
+
+def test_a_label_names_a_row_by_itself(tmp_path, monkeypatch):
+    rows = [row | {"setting": {"label": name}} for row, name in zip(SWEPT, ("cot", "rap"), strict=True)]
+    axes = drawn(monkeypatch, lambda path: plots.accuracy_by_setting(rows, path), tmp_path / "plot.png")
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["cot", "rap"]
 
 
 def test_matplotlib_is_imported_on_use_alone():
