@@ -35,11 +35,12 @@ class Hub:
 
 
 def three_ways(hub: Hub | None) -> str:
-    """How to provide a data set, for the end of an error message."""
-    name = hub.id if hub else "<owner/name>"
+    """How to provide a data set, for the end of an error message; without a ``hub`` there is one way."""
+    if hub is None:
+        return f"give the path of a file that is there ({' '.join(SUFFIXES)})"
     return (
-        f"provide it in one of three ways: with network, from the hub as {name} (dataset.path=null); "
-        f"offline, from a cache that holds {name} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
+        f"provide it in one of three ways: with network, from the hub as {hub.id} (dataset.path=null); "
+        f"offline, from a cache that holds {hub.id} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
         f"dataset.path=<local file, {' '.join(SUFFIXES)}>"
     )
 

@@ -69,5 +69,8 @@ def test_text_that_is_not_utf8(tmp_path):
 def test_a_missing_file_names_the_three_ways(tmp_path):
     with pytest.raises(UserError) as caught:
         read_file(str(tmp_path / "none.jsonl"), Hub("owner/name", "test"))
+    with pytest.raises(UserError, match="no file .*; give the path of a file that is there") as alone:
+        read_file(str(tmp_path / "none.jsonl"))
+    assert "<" not in str(alone.value)
     for way in ("the hub as owner/name", "HF_HOME=<folder> HF_HUB_OFFLINE=1", "dataset.path=<local file"):
         assert way in str(caught.value)
