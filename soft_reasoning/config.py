@@ -67,9 +67,9 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
         else:
             with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
                 config = compose("config", overrides=list(overrides))
+        check(config)
     except Exception as error:
         raise UserError(one_line(error)) from error
-    check(config)
     return config
 
 
@@ -209,8 +209,8 @@ def _not_known(error: BaseException) -> str | None:
     root = re.split(r"[.@/]", key)[0]
     if root in known_keys() and not (parent is not None and parent._get_full_key("")):
         return (
-            f"{place}{key}: expected a group that the chosen method uses, got {root}, which it does not; leave "
-            "it out, or choose another method"
+            f"{place}{key}: expected a group that the chosen method uses, got {root}, which it does not; "
+            "leave it out, or choose another method"
         )
     if parent is None:
         return _unknown(key, "", known_keys())
@@ -237,7 +237,7 @@ def _not_built(error: BaseException) -> str | None:
     key = place[1] if place else "_target_"
     if missing := re.match(r"Error locating target '([^']+)'", text):
         reason = str(error.__cause__ or error.__context__ or "").strip().splitlines()[-1:] or ["not found"]
-        return f"{key}: expected the dotted name of what there is, got {missing[1]} ({reason[0]})"
+        return f"{key}: expected the dotted name of what can be imported, got {missing[1]} ({reason[0]})"
     if surplus := re.search(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text):
         return f"{key}: {surplus[1]} takes no {surplus[2]}; leave {surplus[2]} out"
     return None
