@@ -17,6 +17,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -185,7 +186,7 @@ def hydra_fault(error: BaseException) -> UserError | None:
 def one_line(error: BaseException) -> str:
     """The message of a configuration error on one line: what was expected, what came, how to mend it."""
     found = user_error(error)
-    if found is None and (mended := _not_known(error) or _not_built(error)):
+    if found is None and (mended := _not_parsed(error) or _not_known(error) or _not_built(error)):
         return mended
     text = str(found or error).partition("Config search path")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -194,6 +195,17 @@ def one_line(error: BaseException) -> str:
     if re.search(r"Could not find 'hydra/launcher/(joblib|submitit)", message):
         message += "; pip install 'soft-reasoning[launchers]' brings it"
     return message
+
+
+def _not_parsed(error: BaseException) -> str | None:
+    """What to say of an override that is none in Hydra's grammar."""
+    if not isinstance(error, OverrideParseException):
+        return None
+    lines = [line for line in str(error).splitlines() if not line.startswith(("Error parsing", "See https:"))]
+    return (
+        f"{error.override}: expected key=value ({' '.join(lines)[:200]}); put what holds =, commas, brackets "
+        "or spaces into quotes"
+    )
 
 
 def _not_known(error: BaseException) -> str | None:

@@ -85,17 +85,13 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
 
 @contextmanager
-def no_empty_folders(folder: Path) -> Iterator[None]:
-    """Hydra makes ``folder`` before a run is accepted; one that is refused leaves none behind."""
+def unless_empty(folder: Path) -> Iterator[None]:
+    """Keep ``folder``, which Hydra makes before a run is accepted, if something came of the run."""
     try:
         yield
     finally:
         with suppress(OSError):  # it holds something
             folder.rmdir()
-            for parent in folder.parents:
-                if parent == Path.cwd() or not parent.is_relative_to(Path.cwd()):
-                    break
-                parent.rmdir()
 
 
 @contextmanager
@@ -129,7 +125,7 @@ def _refuse(message: str) -> NoReturn:
 def hydra_main(config: DictConfig) -> None:
     with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
         folder = Path(HydraConfig.get().runtime.output_dir)
-        with no_empty_folders(folder):
+        with unless_empty(folder):
             check(config)
             with closing(build_launcher(config)) as launcher:
                 if config.methods is None:

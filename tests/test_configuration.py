@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
-from soft_reasoning.config import compose_config, conf_dir, run_name
+from soft_reasoning.config import compose_config, conf_dir, methods_of, override, run_name
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Problem, UserError
 
@@ -80,6 +80,45 @@ def test_errors_list_what_exists_on_one_line():
     with pytest.raises(UserError) as error:
         compose_config(["dataset=trivia"])
     assert "gsm8k" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "my model (1)",
+        "it's",
+        'a "b" \\',
+        "x=[1],{2}",
+        "",
+        "null",
+        "5",
+        None,
+        True,
+        5,
+        0.5,
+        ["a b", 1],
+        {"a": "b c"},
+    ],
+)
+def test_an_override_holds_any_value(value):
+    assert compose_config([override("label", value)]).label == value
+
+
+def test_methods_have_labels_of_their_own():
+    methods = "methods=[cot,[self_consistency,'method.samples=3'],[self_consistency,'method.samples=5']]"
+    assert list(methods_of(compose_config([methods]))) == [
+        "cot", "self_consistency method.samples=3", "self_consistency method.samples=5"
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="got self_consistency twice"):
+        compose_config([methods, "budget=equal"])
+    assert methods_of(compose_config()) == {}
+
+
+def test_a_key_that_nothing_knows_is_refused_and_one_that_a_file_brings_is_not():
+    for wrong in ("+acquisiton=ei", "acquisiton=ei", "++acquisiton.delta=1"):
+        with pytest.raises(UserError, match=r"got acquisiton; did you mean acquisition\?"):
+            compose_config([wrong])
+    assert "ray" in compose_config(["launcher=ray"])
 
 
 def test_run_names_are_stable_short_and_distinct():

@@ -62,6 +62,10 @@ def run(tmp_path, monkeypatch, capsys):
         (["acquisition.betta=5"], "acquisition.betta: expected one of its keys (delta)"),
         (["+acquisition.betta=5"], "takes no betta"),
         (["experiment=sweep_k"], "+experiment="),
+        (["methods=[[cot,method.samples=5]]"], "into quotes"),
+        (["seed"], "seed: expected key=value"),
+        (["~seed"], "seed"),
+        (["method=cot", "preset=informed"], "embedding: expected a group that the chosen method uses"),
         (["embedding=null"], "Config group override"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
     ],
@@ -73,7 +77,7 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_no_folder(run, tmp_pat
     assert len(lines) == 1 and lines[0].startswith("soft_reasoning: ")
     assert any(part in lines[0] for part in expected.split("|")), lines[0]
     assert "To append" not in lines[0] and ".," not in lines[0] and "HYDRA_FULL_ERROR" not in lines[0]
-    assert done.stdout == "" and not list(tmp_path.iterdir())
+    assert done.stdout == "" and not list(tmp_path.glob("runs/*"))
 
 
 @pytest.mark.parametrize("device", ["foo", "cuda:99"])
