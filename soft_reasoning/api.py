@@ -52,7 +52,7 @@ class SoftReasoner:
         """
         if not isinstance(name_or_path, str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
-        if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
+        if not isinstance(overrides, list | tuple) or not all(isinstance(one, str) for one in overrides):
             raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
         choice("answer_type", answer_type, ANSWER_TYPES)
         default = "demo" if name_or_path == "demo" else {"boolean": "boolean"}.get(answer_type, "math")
