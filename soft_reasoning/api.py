@@ -61,10 +61,12 @@ class SoftReasoner:
                 f"prompt={prompt or default}",
                 override("model.path", fspath(name_or_path)),
                 override("seed", seed),
-                *(override(f"model.{key}", value) for key, value in options.items()),
                 *overrides,
             ]
         )
+        for key, value in options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
+            choice("from_pretrained: options", key, [str(one) for one in config.model])
+            config.model[key] = value
         if config.methods is not None:
             raise UserError(
                 "overrides: expected one method, got a comparison; give method=NAME, or compare "

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -119,18 +119,10 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
 
 
 def override(key: str, value: Any) -> str:
-    """``key=value`` with the value in Hydra's grammar, whatever characters it holds."""
-    return f"{key}={_in_grammar(value)}"
-
-
-def _in_grammar(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_in_grammar(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_in_grammar, value)) + "]"
-    if isinstance(value, str | Path):
-        return QuotedString(str(value), Quote.single).with_quotes()
-    return "null" if value is None else str(value)
+    """``key=value`` with a plain value in Hydra's grammar, whatever characters it holds."""
+    if isinstance(value, str):
+        value = QuotedString(value, Quote.single).with_quotes()
+    return f"{key}={'null' if value is None else value}"
 
 
 @cache

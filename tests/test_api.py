@@ -92,7 +92,7 @@ def test_a_closed_reasoner_says_so():
         ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
         ("demo", {"answer_type": "nope"}, "answer_type: expected one of"),
         ("demo", {"seed": "abc"}, "seed: expected a whole number"),
-        ("demo", {"dtyp": "auto"}, "did you mean dtype"),
+        ("demo", {"dtyp": "auto"}, "options: expected one of path, .*dtype, .*got 'dtyp'"),
         ("demo", {"dtype": "float7"}, "model.dtype"),
     ],
 )
@@ -108,6 +108,11 @@ def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
     options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
     with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as one:
         assert one.solve(QUESTIONS[1]).candidates
+
+
+def test_an_option_may_be_a_mapping():
+    pytest.importorskip("accelerate")
+    SoftReasoner.from_pretrained(overrides=["method=cot"], device_map={"": "cpu"}).close()
 
 
 def test_the_version_is_that_of_the_project():

