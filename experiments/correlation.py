@@ -22,7 +22,7 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     """Draws the plot; for each round the mean correlation within it and with the best point so far."""
     matrices, sizes = correlation_matrices(list(read_records(folder)))
     if not matrices:
-        raise UserError(f"{folder}: expected a run of a method that searches, found no points")
+        raise UserError(f"{folder}: expected a run of a method that searches, found no points of two coordinates or more")
     plots.correlation(matrices, sizes, folder / "correlation.png")
     out = []
     for r, matrix in enumerate(matrices):
@@ -37,7 +37,10 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
-    table = [row for run in parser.parse_args().runs for row in rows(run)]
+    try:
+        table = [row for run in parser.parse_args().runs for row in rows(run)]
+    except UserError as error:
+        parser.error(str(error))
     columns = ("run", "round", "within the round", "with the best points of earlier rounds")
     print(Table(columns, table, labels=1).markdown())
 

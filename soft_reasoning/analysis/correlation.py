@@ -13,7 +13,7 @@ def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.
 
     Each is the mean over the problems that reached round r. The points of a round stand in the order of their
     rewards, best first, so that what good points have in common shows. Candidates without a point are left
-    out; no round is given where there are none.
+    out, and points of one coordinate, which have no correlation; no round is given where nothing is left.
     """
     problems = [_rounds(record) for record in records]
     size = max((len(rounds[0]) for rounds in problems if rounds), default=0)
@@ -28,7 +28,7 @@ def _rounds(record: Mapping[str, Any]) -> list[np.ndarray]:
     """For each round its points (k, d), those of the highest reward first."""
     rounds: dict[int, list[Mapping[str, Any]]] = {}
     for candidate in record["candidates"]:
-        if candidate["u"] is not None:
+        if candidate["u"] is not None and len(candidate["u"]) > 1:
             rounds.setdefault(candidate["round"], []).append(candidate)
     ordered = [sorted(group, key=lambda c: -c["reward"]) for _, group in sorted(rounds.items())]
     return [np.array([candidate["u"] for candidate in group]) for group in ordered]
