@@ -22,7 +22,7 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     """Draws the plot; for each round the mean correlation within it and with the best point so far."""
     matrices, sizes = correlation_matrices(list(read_records(folder)))
     if not matrices:
-        raise UserError(f"{folder}: expected a run of a method that searches, found no points of two coordinates or more")
+        raise UserError(f"{folder}: expected a run that searches in two dimensions or more, found none")
     plots.correlation(matrices, sizes, folder / "correlation.png")
     out = []
     for r, matrix in enumerate(matrices):
