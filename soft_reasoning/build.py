@@ -156,9 +156,8 @@ def check_lengths(problems: list[Problem], context: Context) -> None:
     for problem in problems:
         length = len(context.prompts.solve(problem).ids)
         if length >= room:
-            shown = problem.id if len(problem.id) <= 60 else f"{problem.id[:57]}..."
             fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"
             raise UserError(
-                f"problem {shown}: the prompt has {length} tokens and the model takes {room} with "
+                f"problem {problem.name}: the prompt has {length} tokens and the model takes {room} with "
                 f"its answer; use {fewer} or a model with a longer context"
             )

@@ -93,8 +93,8 @@ class _Live:
     def failed(self, error: Exception) -> Exception:
         """``error`` as the caller sees it: naming the problem, a user's fault staying a user's fault."""
         if isinstance(error, UserError):
-            return UserError(f"problem {self.problem.id}: {error}")
-        return ProblemError(f"problem {self.problem.id}: {type(error).__name__}: {error}")
+            return UserError(f"problem {self.problem.name}: {error}")
+        return ProblemError(f"problem {self.problem.name}: {type(error).__name__}: {error}")
 
 
 def drive(

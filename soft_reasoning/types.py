@@ -47,6 +47,11 @@ class Problem:
     answer_type: str = "number"
     doc: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def name(self) -> str:
+        """The id as messages show it; that of a user's own question is the question itself."""
+        return self.id if len(self.id) <= 60 else f"{self.id[:57]}..."
+
     def without_gold(self) -> Problem:
         """The problem as a verifier may see it."""
         return replace(self, gold=None, doc={})

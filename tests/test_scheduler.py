@@ -372,3 +372,9 @@ def test_a_streaming_engine_that_loses_a_request_is_found_out():
     engine.collect = list
     with pytest.raises(RuntimeError, match="expected 1 more completions, got none"):
         list(drive(problems(1), Script(lambda p: (yield ask(p))), Context(engine)))
+
+
+def test_a_question_of_ones_own_is_named_by_its_beginning():
+    long = Problem("How many words are there in this question? " * 100, "?")
+    assert len(long.name) == 60 and long.id.startswith(long.name[:57])
+    assert Problem("demo-test-1", "?").name == "demo-test-1"
