@@ -13,6 +13,7 @@ from torch import Tensor
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.allocation import is_out_of_memory, memory_for
 from soft_reasoning.engines.decode import decode_batch
+from soft_reasoning.engines.native import step_attention
 from soft_reasoning.engines.onednn import with_onednn
 from soft_reasoning.engines.planning import Job, batches, job_of, positions, reading
 from soft_reasoning.engines.probe import choose_runner
@@ -37,8 +38,8 @@ class HuggingFaceEngine:
     adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
     max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
         free when ``None``, and halved for good when memory runs out.
-    compile: ``auto`` or true records decode steps as CUDA graphs where the device allows (true asks for a
-        GPU); false launches every kernel.
+    compile: ``auto`` or true records decode steps as CUDA graphs on a GPU, and compiles their attention with
+        the machine's C compiler on the CPU, where there is one (true insists); false does neither.
 
     What repeats: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and in
     any order, with one thread and with two (of mixtures of experts the same tokens; the number of threads may
@@ -105,13 +106,17 @@ class HuggingFaceEngine:
         self._calls = ModelCalls(with_onednn(model))
         on_gpu = self._calls.device.type == "cuda"
         self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
-        if compile is True and not on_gpu:
-            raise UserError("expected a GPU for engine.compile=true, found none; leave it at auto")
+        native = step_attention() if self._calls.device.type == "cpu" and compile is not False else None
+        if compile is True and not (on_gpu or native):
+            raise UserError(
+                "expected a GPU or a C compiler for engine.compile=true, found none; leave it at auto"
+            )
         self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
         self._runner = choose_runner(
             self._calls,
             kept_tokens=max(self.max_batch_tokens // KEPT_SHARE, LEAST_KEPT),
             record=on_gpu and compile is not False,
+            native=native,
         )
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from soft_reasoning.engines.kv import MASKED, OwnKeys, Part
+from soft_reasoning.engines.native import StepAttention
 
 
 @dataclass
@@ -107,11 +108,16 @@ class Step(Pass):
 
     The rows' keys lie behind ``offsets`` (R,) positions; no position exceeds ``most``. What changes from
     step to step is on the device and changes in place, so that a step can be recorded and replayed.
+    ``native`` attends where it can, ``counts`` (R,) of the rows' keys being there.
     """
 
-    def __init__(self, own: OwnKeys, parts: Sequence[Part], offsets: Sequence[int], most: int) -> None:
+    def __init__(
+        self, own: OwnKeys, parts: Sequence[Part], offsets: Sequence[int], most: int,
+        native: StepAttention | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._own, self._most = own, most
+        self._own, self._most, self.native = own, most, native
+        self.counts = torch.tensor(own.counts, device=own.device) + 1
         starts = [min(offset + count, most) for offset, count in zip(offsets, own.counts, strict=True)]
         self.positions = torch.tensor(starts, device=own.device)
         same = min(own.counts) == max(own.counts)
@@ -127,6 +133,7 @@ class Step(Pass):
         """Go on to the next token."""
         self.positions.add_(1).clamp_(max=self._most)
         self._last += 1
+        self.counts += 1
         for places in self._places.values():
             places += 1
         self._biases.clear()

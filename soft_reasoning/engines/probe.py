@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.allocation import is_out_of_memory
+from soft_reasoning.engines.native import StepAttention
 from soft_reasoning.engines.planning import LEAST_SHARED, Job
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
 from soft_reasoning.types import Request, UserError
@@ -21,11 +22,13 @@ KINDS = {"full_attention", "sliding_attention"}
 
 
 @torch.inference_mode()
-def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) -> TreeRunner | PlainRunner:
+def choose_runner(
+    calls: ModelCalls, *, kept_tokens: int, record: bool = False, native: StepAttention | None = None
+) -> TreeRunner | PlainRunner:
     """A :class:`TreeRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    Where prefixes are shared, ``kept_tokens`` positions may be kept between batches, and ``record`` asks for
-    decode steps replayed as CUDA graphs.
+    Where prefixes are shared, ``kept_tokens`` positions may be kept between batches, ``record`` asks for
+    decode steps replayed as CUDA graphs, and ``native`` is what they attend by on the CPU.
 
     UserError for a model that gives other logits from embeddings than from the ids they belong to. A model
     whose prefixes are not shared gets a warning, once.
@@ -47,7 +50,7 @@ def choose_runner(calls: ModelCalls, *, kept_tokens: int, record: bool = False) 
         _tell_unshared(type(calls.model).__name__, "its attention is not one that can be replaced here")
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
-    tree = TreeRunner(calls, prefill_tokens=most, kept_tokens=kept_tokens, record=record)
+    tree = TreeRunner(calls, prefill_tokens=most, kept_tokens=kept_tokens, record=record, native=native)
     problem = _differs(tree, ids, expected)
     if problem:
         _tell_unshared(type(calls.model).__name__, f"with them {problem}")

@@ -17,6 +17,7 @@ from torch import Tensor
 from soft_reasoning.engines.allocation import is_out_of_memory, keep_freed_memory
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
+from soft_reasoning.engines.native import StepAttention
 from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
 from soft_reasoning.engines.planning import Job, Segment, packs, span
 from soft_reasoning.engines.tree import active
@@ -69,13 +70,14 @@ class TreeRunner:
     """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`.
 
     At most ``kept_tokens`` positions are kept between batches. ``record`` asks for steps replayed as CUDA
-    graphs.
+    graphs; ``native`` attends in steps on the CPU where it can.
     """
 
     def __init__(
-        self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int, record: bool = False
-    ) -> None:
-        self.calls, self.record = calls, record
+        self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int, record: bool = False,
+        native: StepAttention | None = None,
+    ) -> None:  # fmt: skip
+        self.calls, self.record, self._native = calls, record, native
         self.granularity = calls.rows
         self.prefill_tokens = prefill_tokens
         self.peak_kv_bytes = 0
@@ -154,7 +156,7 @@ class TreeRunner:
             if not some:
                 continue
             starts = [len(segment[0]) - span(segment) for segment in some]
-            block = Block([span(segment) for segment in some], starts)
+            block = Block([span(segment) for segment in some], starts, tiled=self._native is not None)
             rows = [self.calls.embed(ids[start:]) for (ids, _), start in zip(some, starts, strict=True)]
             behind = [(earlier, [groups[first[s]] for s in some]) for earlier, groups in before]
             self._prefill(rows, starts, behind, block)
@@ -190,7 +192,7 @@ class TreeRunner:
 
     def _step(self, embeddings: Tensor) -> Tensor:
         if self._now is None:
-            self._now = Step(self._own, self._parts, self._offset, self._most)
+            self._now = self._new_step()
             logits = self._run(embeddings)
             self._count((part.block for part in self._parts), self._parts)  # nothing grows in later steps
         else:
@@ -198,6 +200,9 @@ class TreeRunner:
             logits = self._replay(embeddings) if self.record else self._run(embeddings)
         self._own.counts = [count + 1 for count in self._own.counts]
         return logits
+
+    def _new_step(self) -> Step:
+        return Step(self._own, self._parts, self._offset, self._most, self._native)
 
     def _run(self, embeddings: Tensor) -> Tensor:
         logits = self._forward(self._now, embeddings, self._now.positions)
@@ -212,7 +217,7 @@ class TreeRunner:
                 raise
             log.warning("decode steps are not recorded as CUDA graphs: %s", error)
             self.record = False
-            self._now = Step(self._own, self._parts, self._offset, self._most)
+            self._now = self._new_step()
             return self._run(embeddings)
         return self._recorded(embeddings)
 

@@ -105,15 +105,21 @@ def _attend_bucket(
     Inside, G = rows * heads and M = repeat * steps, where ``repeat`` query heads share a key head.
     """
     rows, steps, repeat = bucket.rows, bucket.steps, q.shape[1] // heads
+    parts = list(enumerate(bucket.parts))
     if isinstance(now, Step):
         q = q.reshape(rows * heads, repeat, -1)
         keys, values = now.own(layer)
-        bias = now.own_bias(window)
-        out, lse = _attend(q, keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1), bias, heads, softcap)
+        if now.native and softcap is None and q.device.type == "cpu" and q.dtype == torch.float32:
+            positions = bucket.positions.flatten()
+            out, lse = now.native(q, keys, values, now.counts, positions, bucket.parts, layer, window)
+            parts = []
+        else:
+            keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+            out, lse = _attend(q, keys, values, now.own_bias(window), heads, softcap)
     else:
         q, k, v = (bucket.split(x).reshape(rows * heads, -1, x.shape[-1]) for x in (q, k, v))
         out, lse = _attend_causally(q, k, v, partial(now.own_bias, bucket), heads, window, softcap)
-    for i, part in enumerate(bucket.parts):
+    for i, part in parts:
         other, other_lse = _attend_part(q, part, layer, bucket.part_bias(i, window, repeat), heads, softcap)
         share = torch.sigmoid(other_lse - lse)
         if i + 1 < len(bucket.parts) or sinks is not None:

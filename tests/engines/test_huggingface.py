@@ -9,7 +9,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.runners import PlainRunner, TreeRunner
 from soft_reasoning.types import Request
 from tests.contracts.engine import EngineContract
-from tests.engines.models import FAMILIES, SHARING, VOCABULARY, tiny
+from tests.engines.models import FAMILIES, SHARING, VOCABULARY, needs_compiler, tiny
 
 MIXTURES = {"mixtral", "gpt_oss"}
 
@@ -67,9 +67,10 @@ def family(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def served(family):
-    return HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer())
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=needs_compiler)])
+def served(family, request):
+    """Attention of decode steps by torch, and compiled."""
+    return HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer(), compile=request.param)
 
 
 def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):

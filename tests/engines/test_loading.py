@@ -70,7 +70,6 @@ def test_unknown_options_list_the_known(tmp_path, options):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compile": True}, "GPU"),
         ({"compile": "x"}, "auto, true or false"),
         ({"max_batch_tokens": 0}, ">= 1"),
     ],

@@ -6,12 +6,13 @@ import torch
 from soft_reasoning.engines.decode import packed
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part
+from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join
+from soft_reasoning.engines.native import step_attention
 from soft_reasoning.engines.passes import Bucket, Prefill, Step
 from soft_reasoning.engines.planning import packs
 from soft_reasoning.engines.tree import active, tree_attention
 from soft_reasoning.types import Request
-from tests.engines.models import tiny
+from tests.engines.models import needs_compiler, tiny
 
 HEADS, REPEAT, WIDTH = 2, 3, 8
 CPU = torch.device("cpu")
@@ -39,9 +40,10 @@ def plain(q, k, v, last, *, window=None, softcap=None, sinks=None):
     return torch.einsum("hl,hld->hd", weights, v)
 
 
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=needs_compiler)])
 @pytest.mark.parametrize("window", [None, 7, 60])
 @pytest.mark.parametrize("options", [{}, {"softcap": 2.0}, {"sinks": True}])
-def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options):
+def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options, native):
     """Rows with a head and a prompt, a head alone, a prompt alone and neither; 12 own tokens, then a step."""
     generator = torch.Generator().manual_seed(0)
 
@@ -52,7 +54,7 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options):
     reads = {"head": [0, 0, 0, -1, -1, 0], "prompt": [0, 1, 0, 1, -1, -1]}
     starts = {"head": [0], "prompt": [40, 40]}
     own, rows = 12, len(reads["head"])
-    blocks = {name: Block(n, starts[name]) for name, n in lengths.items()}
+    blocks = {name: Block(n, starts[name], tiled=native) for name, n in lengths.items()}
     kept = {
         name: [(random(HEADS, n, WIDTH), random(HEADS, n, WIDTH)) for n in lengths[name]] for name in blocks
     }
@@ -87,7 +89,7 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options):
             Module, packed_q, packed_k, packed_v, None, sliding_window=window, s_aux=sinks, **options
         )
     buffers.counts = [own] * rows
-    now = Step(buffers, parts, offsets, 10**6)
+    now = Step(buffers, parts, offsets, 10**6, step_attention() if native else None)
     last_q, last_k, last_v = (
         torch.stack([row_of(x, r, own) for r in range(rows)], 1)[None] for x in (q, k, v)
     )
@@ -161,12 +163,26 @@ def test_filling_rows_read_nothing_and_change_nothing():
     assert take.tolist() == [0, 0, 1, 2] and back.tolist()[:3] == [0, 2, 3] and len(back) == 8
 
 
-def stored(*lengths):
+def stored(*lengths, tiled=False):
     """A block of random prefixes of these lengths."""
-    block = Block(lengths, [0] * len(lengths))
+    block = Block(lengths, [0] * len(lengths), tiled)
     for i, length in enumerate(lengths):
         block.store(0, torch.tensor([i]), torch.randn(1, 2, length, 4), torch.randn(1, 2, length, 4))
     return block
+
+
+def test_blocks_are_told_apart_joined_and_selected_alike_whichever_way_their_keys_lie():
+    pair = []
+    for tiled in (False, True):
+        torch.manual_seed(0)
+        some, more = stored(40, 7, 64, tiled=tiled), stored(33, 100, tiled=tiled)
+        pair.append([some, join([some, more]), join([some, more]).select([3, 1]), some.select([1])])
+    for one, other in zip(*pair, strict=True):
+        assert (one.lengths, one.starts, one.bytes) == (other.lengths, other.starts, other.bytes)
+        assert torch.equal(one.transposed(one.keys[0]), other.transposed(other.keys[0]))
+        assert torch.equal(one.values[0], other.values[0])
+        groups = [i % len(one.lengths) for i in range(4)]
+        assert torch.equal(Part(one, groups, 0, CPU).keys(0), Part(other, groups, 0, CPU).keys(0))
 
 
 def test_a_part_tells_what_it_copied():
