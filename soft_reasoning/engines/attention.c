@@ -32,29 +32,41 @@ typedef float four __attribute__((vector_size(16)));
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
-/* Columns j.. of out[i][j] = sum over k of a[i][k] * b[k][j], WIDTH values of TYPE at a time. */
-#define COLUMNS(TYPE, WIDTH)                                                                              \
-    for (i64 step = (WIDTH) * (i64)(sizeof(TYPE) / sizeof(float)); j + step <= n; j += step) {            \
-        TYPE sum[QUERIES][WIDTH];                                                                         \
+/* Columns j.. of out[i][j] = sum over k of a[i][k] * b[k][j], WIDTH * LANES at a time. */
+#define COLUMNS(WIDTH)                                                                                    \
+    for (; j + (WIDTH) * LANES <= n; j += (WIDTH) * LANES) {                                              \
+        vec sum[QUERIES][WIDTH];                                                                          \
         UNROLL for (int i = 0; i < m; i++)                                                                \
-            UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] = (TYPE){0};                               \
+            UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] = (vec){0};                                \
         for (i64 k = 0; k < depth; k++) {                                                                 \
-            const TYPE *row = (const TYPE *)(b + k * n + j);                                              \
+            const vec *row = (const vec *)(b + k * n + j);                                                \
             UNROLL for (int i = 0; i < m; i++)                                                            \
                 UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] += a[i][k] * row[c];                   \
         }                                                                                                 \
         UNROLL for (int i = 0; i < m; i++)                                                                \
-            UNROLL for (int c = 0; c < (WIDTH); c++) ((TYPE *)(out[i] + j))[c] = sum[i][c];               \
+            UNROLL for (int c = 0; c < (WIDTH); c++) ((vec *)(out[i] + j))[c] = sum[i][c];                \
     }
+
+/* The columns from j on, fewer than LANES, of one row. Compiled once for all rows: how a compiler treats
+ * plain numbers may depend on how many rows it sees. */
+static __attribute__((noinline)) void rest_of(const float *a, const float *b, i64 depth, i64 n, i64 j,
+                                              float *out)
+{
+    for (; j < n; j++) {
+        float sum = 0;
+        for (i64 k = 0; k < depth; k++) sum += a[k] * b[k * n + j];
+        out[j] = sum;
+    }
+}
 
 /* out (m, n) = a (m, depth) b (depth, n). */
 INLINE void product_of(int m, const float *const *a, const float *b, i64 depth, i64 n, float *const *out)
 {
     i64 j = 0;
-    COLUMNS(vec, WIDE)
-    COLUMNS(vec, 2)
-    COLUMNS(vec, 1)
-    COLUMNS(float, 1)
+    COLUMNS(WIDE)
+    COLUMNS(2)
+    COLUMNS(1)
+    for (int i = 0; i < m && j < n; i++) rest_of(a[i], b, depth, n, j, out[i]);
 }
 
 static void product(int m, const float *const *a, const float *b, i64 depth, i64 n, float *const *out)
