@@ -3,9 +3,10 @@
 Each part that a row reads (see :mod:`soft_reasoning.engines.kv`) gives an output and the logarithm of its
 softmax denominator, and the parts are merged by weights exp(lse_part - lse_all), which is exact.
 :func:`tree_attention` is registered with transformers and stands in for a model's attention while a pass
-(:mod:`soft_reasoning.engines.passes`) is active.
+(:mod:`soft_reasoning.engines.passes`) is active. Decode steps in float32 on the CPU leave it all to
+:mod:`soft_reasoning.engines.native`, where that could be compiled.
 
-On the CPU every shape is chosen so that a row's result is bitwise independent of its neighbours: matrix
+On the CPU every other shape is chosen so that a row's result is bitwise independent of its neighbours: matrix
 products whose height depends on them get at least ``MIN_ROWS`` rows, key counts that depend on them are
 multiples of ``TILE`` (masked keys add exact zeros), and sums over such keys run in blocks of ``KEY_BLOCK``,
 beyond which the library splits a sum by its length. Measured with torch 2.13 and MKL, on one and two threads.
