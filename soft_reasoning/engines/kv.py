@@ -280,14 +280,14 @@ class Part:
         return torch.where(seen & (here - self._starts - j < window), 0.0, MASKED)
 
     def keep(self, rows: Sequence[int], filling: int) -> Part | None:
-        """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once a quarter of
-        it is unread."""
+        """As ``rows`` alone read it, ``filling`` more behind them; once a quarter of the block is unread it is
+        packed, unless it is tiled, where each prefix is read in its place."""
         groups = [self.groups[r] for r in rows]
         used = sorted({g for g in groups if g >= 0})
         if not used:
             return None
         block = self.block
-        if len(used) <= 0.75 * len(block.lengths):
+        if not block.tiled and len(used) <= 0.75 * len(block.lengths):
             block = block.select(used)
             groups = [used.index(g) if g >= 0 else -1 for g in groups]
         return Part(block, groups, filling, self.device)
