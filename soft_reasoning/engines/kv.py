@@ -280,8 +280,8 @@ class Part:
         return torch.where(seen & (here - self._starts - j < window), 0.0, MASKED)
 
     def keep(self, rows: Sequence[int], filling: int) -> Part | None:
-        """As ``rows`` alone read it, ``filling`` more behind them; once a quarter of the block is unread it is
-        packed, unless it is tiled, where each prefix is read in its place."""
+        """As ``rows`` alone read it, ``filling`` more behind them. Once a quarter of the block is unread it
+        is packed, unless it is tiled: then each prefix is read in its place."""
         groups = [self.groups[r] for r in rows]
         used = sorted({g for g in groups if g >= 0})
         if not used:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_name("attention.c")
 FLAGS = (f"-DTILE={TILE}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
 MACHINE = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",))
-"""What is asked of the compiler beside, the first that it takes: this CPU's instructions, without which torch is
-faster, and several threads."""
+"""What is asked of the compiler beside, the first that it takes: this CPU's instructions, without which torch
+is faster, and several threads."""
 UNBOUNDED = 2**62
 
 
