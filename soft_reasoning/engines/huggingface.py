@@ -45,10 +45,10 @@ class HuggingFaceEngine:
     any order, with one thread and with two (of mixtures of experts the same tokens). The number of threads,
     the kind of CPU and whether attention is compiled may change the last bits. On a GPU, and in lower
     precision, sums depend on the batch in their last bits, and a greedy token at a near tie may fall
-    otherwise beside other neighbours; ``dtype="float32"`` makes that rarer. A run makes the same batches again
-    if ``max_batch_tokens`` is given (free memory differs), with the same ``max_live`` and problems and without
-    a resume; ``torch.use_deterministic_algorithms(True)`` with ``CUBLAS_WORKSPACE_CONFIG=:4096:8`` rules out
-    kernels that do not repeat their own sums. What is said of GPUs follows from PyTorch's notes on
+    otherwise beside other neighbours; ``dtype="float32"`` makes that rarer. A run makes the same batches
+    again if ``max_batch_tokens`` is given (free memory differs), with the same ``max_live`` and problems and
+    without a resume; ``torch.use_deterministic_algorithms(True)`` with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``
+    rules out kernels that do not repeat their own sums. What is said of GPUs follows from PyTorch's notes on
     reproducibility; it was not measured.
 
     Example:
