@@ -100,11 +100,11 @@ def _compiled(command: Sequence[str]) -> StepAttention:
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
     made_of = hashlib.sha256("\0".join([source, *command, version, _cpu()]).encode()).hexdigest()
     name = f"attention-{made_of[:16]}.so"
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "soft_reasoning"
     try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "soft_reasoning"
         folder.mkdir(parents=True, exist_ok=True)
         return StepAttention(_built(command, folder / name))
-    except OSError:  # a place where this user may not write, or nobody may load programs from
+    except (OSError, RuntimeError):  # no home, or one that this user may not write to or load programs from
         with tempfile.TemporaryDirectory() as some:
             return StepAttention(_built(command, Path(some) / name))
 

@@ -181,6 +181,16 @@ def test_a_cache_that_cannot_be_written_is_done_without(fresh):
     assert (fresh / "cache").read_text() == "in the way"
 
 
+@needs_compiler
+def test_a_user_without_a_home_needs_none(fresh, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(native.Path, "home", no_home)
+    assert native.step_attention() is not None
+
+
 def test_without_a_compiler_torch_does_it_and_true_is_refused(fresh, monkeypatch, caplog):
     monkeypatch.setenv("PATH", "")
     caplog.set_level("INFO")
