@@ -1,6 +1,6 @@
 /* Attention of one new token a row over keys and values in the shape of a tree; float32, on the CPU.
  *
- * A library's matrix product reads a few queries' keys at a third of the memory's speed; here they are read
+ * A library's matrix product reads a few queries' keys at a quarter of the memory's speed; here they are read
  * once for up to QUERIES of them, and scores, softmax and the merging of a row's parts stay in the cache.
  * Every number depends on one row alone and is summed in the same order whatever its neighbours are.
  *

@@ -43,7 +43,8 @@ class StepAttention:
         (R * heads, M, d), scaled already, M of which share a key head.
 
         ``keys`` (R, heads, L, d) and ``values`` (R, heads, L, dv): the rows' own, of which ``counts`` (R,)
-        are there. The rows are at ``positions`` (R,), see ``window`` positions back, and read ``parts``.
+        are there. The rows are at ``positions`` (R,), see ``window`` positions back, and read ``parts``, whose
+        blocks are tiled. RuntimeError where memory runs out.
         """
         rows, heads, room, width = keys.shape
         repeat, value_width, q = q.shape[1], values.shape[-1], q.contiguous()
@@ -52,6 +53,7 @@ class StepAttention:
         seen, threads = UNBOUNDED if window is None else window, torch.get_num_threads()
         self._call("attend_own", q, keys, values, counts, rows, *shape, room, seen, out, lse, threads)
         for part in parts:
+            assert part.block.tiled
             k, v = part.block.keys[layer], part.block.values[layer]
             self._call(
                 "attend_part", q, k, v, *part.readers, positions, part.count, part.width, *shape,
@@ -69,7 +71,7 @@ class StepAttention:
             ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.c_int64(x) for x in given
         ]
         if getattr(self._library, name)(*converted, ctypes.c_int(threads)):
-            raise MemoryError("attention over a batch's keys")
+            raise RuntimeError("not enough memory for the scores of a decode step")
 
 
 def compiler() -> str | None:
