@@ -43,8 +43,8 @@ class StepAttention:
         (R * heads, M, d), scaled already, M of which share a key head.
 
         ``keys`` (R, heads, L, d) and ``values`` (R, heads, L, dv): the rows' own, of which ``counts`` (R,)
-        are there. The rows are at ``positions`` (R,), see ``window`` positions back, and read ``parts``, whose
-        blocks are tiled. RuntimeError where memory runs out.
+        are there. The rows are at ``positions`` (R,), see ``window`` positions back, and read ``parts`` of
+        tiled blocks. RuntimeError where memory runs out.
         """
         rows, heads, room, width = keys.shape
         repeat, value_width, q = q.shape[1], values.shape[-1], q.contiguous()

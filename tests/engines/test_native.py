@@ -1,6 +1,7 @@
 """Decode steps' attention from the machine's C compiler, against the formula in float64."""
 
 import stat
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.engines import huggingface, native
+from soft_reasoning.engines.allocation import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.kv import Block, Part
 from soft_reasoning.types import UserError
@@ -132,6 +134,15 @@ def test_scores_of_any_size(size):
         expected, denominator = batch.expected(row)
         assert torch.allclose(out[row].double(), expected, atol=1e-4, rtol=1e-4 * max(1, size))
         assert torch.allclose(lse[row].double(), denominator, rtol=1e-5)
+
+
+@needs_compiler
+def test_missing_memory_is_told_as_torch_tells_it(monkeypatch):
+    """So that the engine halves its batches."""
+    monkeypatch.setattr(native.step_attention(), "_library", SimpleNamespace(attend_own=lambda *_: 1))
+    with pytest.raises(RuntimeError) as error:
+        Batch(0, 2, 1, 1, 16, 16, None, 0).attend()
+    assert is_out_of_memory(error.value)
 
 
 @pytest.fixture
