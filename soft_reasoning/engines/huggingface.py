@@ -38,8 +38,9 @@ class HuggingFaceEngine:
     adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
     max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
         free when ``None``, and halved for good when memory runs out.
-    compile: ``auto`` or true records decode steps as CUDA graphs on a GPU, and compiles their attention with
-        the machine's C compiler on the CPU, where there is one (true insists); false does neither.
+    compile: ``auto`` or true records decode steps as CUDA graphs on a GPU, and compiles their attention
+        with the machine's C compiler on the CPU in float32, where there is one (true insists); false does
+        neither.
 
     What repeats: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and in
     any order, with one thread and with two (of mixtures of experts the same tokens). The number of threads,
@@ -107,10 +108,12 @@ class HuggingFaceEngine:
         self._calls = ModelCalls(with_onednn(model))
         on_gpu = self._calls.device.type == "cuda"
         self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
-        native = step_attention() if self._calls.device.type == "cpu" and compile is not False else None
+        on_cpu = self._calls.device.type == "cpu" and self._calls.dtype == torch.float32
+        native = step_attention() if on_cpu and compile is not False else None
         if compile is True and not (on_gpu or native):
             raise UserError(
-                "expected a GPU or a C compiler for engine.compile=true, found none; leave it at auto"
+                "expected a GPU, or float32 and a C compiler, for engine.compile=true, found neither; "
+                "leave it at auto"
             )
         self.max_batch_tokens = max_batch_tokens or free_tokens(model, self._calls)
         self._runner = choose_runner(

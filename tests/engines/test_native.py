@@ -209,7 +209,9 @@ def test_without_a_compiler_torch_does_it_and_true_is_refused(fresh, monkeypatch
     engine = huggingface.HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
     assert engine.embed([5]).shape == (1, 64)
     if not torch.cuda.is_available():
-        with pytest.raises(UserError, match="expected a GPU or a C compiler for engine.compile=true"):
+        with pytest.raises(
+            UserError, match="expected a GPU, or float32 and a C compiler, for engine.compile=true"
+        ):
             huggingface.HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), compile=True)
 
 
