@@ -108,7 +108,7 @@ class Step(Pass):
 
     The rows' keys lie behind ``offsets`` (R,) positions; no position exceeds ``most``. What changes from
     step to step is on the device and changes in place, so that a step can be recorded and replayed.
-    ``native`` attends where it can, ``counts`` (R,) of the rows' keys being there.
+    ``native`` attends where it can.
     """
 
     def __init__(
@@ -117,7 +117,6 @@ class Step(Pass):
     ) -> None:  # fmt: skip
         super().__init__()
         self._own, self._most, self.native = own, most, native
-        self.counts = torch.tensor(own.counts, device=own.device) + 1
         starts = [min(offset + count, most) for offset, count in zip(offsets, own.counts, strict=True)]
         self.positions = torch.tensor(starts, device=own.device)
         same = min(own.counts) == max(own.counts)
@@ -133,7 +132,6 @@ class Step(Pass):
         """Go on to the next token."""
         self.positions.add_(1).clamp_(max=self._most)
         self._last += 1
-        self.counts += 1
         for places in self._places.values():
             places += 1
         self._biases.clear()
@@ -146,6 +144,11 @@ class Step(Pass):
             rows = torch.arange(len(counts), device=k.device)
             self._places[heads] = rows * self._own.capacity + counts
         self._own.append(layer, k, v, self._places[heads])
+
+    @property
+    def counts(self) -> Tensor:
+        """(R,): how many keys of its own each row has, the present token's included."""
+        return (self._last.flatten() + 1).expand(len(self.positions)).contiguous()
 
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values (R, heads, L, width) so far, L a multiple of ``TILE``."""

@@ -215,8 +215,17 @@ def test_without_a_compiler_torch_does_it_and_true_is_refused(fresh, monkeypatch
             huggingface.HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), compile=True)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_true_is_refused_in_lower_precision():
+    with pytest.raises(UserError, match="expected a GPU, or float32"):
+        model = tiny("llama").bfloat16()
+        huggingface.HuggingFaceEngine.from_loaded(model, FakeTokenizer(), compile=True)
+
+
+@needs_compiler
 def test_a_compiler_that_fails_is_told_with_its_words(fresh, monkeypatch, caplog):
-    monkeypatch.setenv("CC", compiler(fresh, "echo no space left >&2; exit 1"))
+    full = 'case "$*" in *attention.c*) echo no space left >&2; exit 1;; esac'
+    monkeypatch.setenv("CC", compiler(fresh, f'{full}; exec {native.compiler()} "$@"'))
     assert native.step_attention() is None
     assert "attend by torch" in caplog.text and "no space left" in caplog.text
     assert not list((fresh / "cache" / "soft_reasoning").glob("*"))
