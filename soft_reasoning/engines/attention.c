@@ -1,11 +1,10 @@
-/* Attention of one new token a row over keys and values in the shape of a tree; float32, on the CPU.
+/* Attention of tokens over keys and values in pages; float32, on the CPU.
  *
  * A library's matrix product reads a few queries' keys at a quarter of the memory's speed; here they are read
- * once for up to QUERIES of them, and scores, softmax and the merging of a row's parts stay in the cache.
- * Every number depends on one row alone and is summed in the same order whatever its neighbours are.
+ * once for up to QUERIES of them, and scores, softmax and the merging of what a token reads stay in the cache.
+ * Every number depends on one token alone and is summed in the same order whatever its neighbours are.
  *
- * Indices are int64, arrays dense; "groups" are pairs of a row (or prefix) and a key head, and `repeat`
- * query heads share a key head.
+ * Indices are int64, arrays dense; `repeat` query heads share each of `heads` key heads.
  */
 #include <math.h>
 #include <stdint.h>
@@ -22,7 +21,7 @@
 #define LANES 4
 #define WIDE 4
 #endif
-enum { QUERIES = 6, CHUNK = 8 * QUERIES }; /* TILE: a multiple of LANES, given */
+enum { QUERIES = 6, CHUNK = 8 * QUERIES }; /* PAGE: positions a page, a multiple of LANES, given */
 #define NOTHING -1e30f /* the logarithm of a sum without terms; finite, so that it can be merged */
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -32,14 +31,15 @@ typedef float four __attribute__((vector_size(16)));
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
-/* Columns j.. of out[i][j] = sum over k of a[i][k] * b[k][j], WIDTH * LANES at a time. */
+/* Columns j.. of out[i][j] (+)= sum over k of a[i][k] * b[k][j], WIDTH * LANES at a time. */
 #define COLUMNS(WIDTH)                                                                                    \
     for (; j + (WIDTH) * LANES <= n; j += (WIDTH) * LANES) {                                              \
         vec sum[QUERIES][WIDTH];                                                                          \
         UNROLL for (int i = 0; i < m; i++)                                                                \
-            UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] = (vec){0};                                \
+            UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] = more ? ((vec *)(out[i] + j))[c] : (vec){0}; \
         for (i64 k = 0; k < depth; k++) {                                                                 \
             const vec *row = (const vec *)(b + k * n + j);                                                \
+            UNROLL for (int c = 0; c < (WIDTH); c++) __builtin_prefetch(next + k * n + j + c * LANES);    \
             UNROLL for (int i = 0; i < m; i++)                                                            \
                 UNROLL for (int c = 0; c < (WIDTH); c++) sum[i][c] += a[i][k] * row[c];                   \
         }                                                                                                 \
@@ -49,92 +49,43 @@ typedef float four __attribute__((vector_size(16)));
 
 /* The columns from j on, fewer than LANES, of one row. Compiled once for all rows: how a compiler treats
  * plain numbers may depend on how many rows it sees. */
-static __attribute__((noinline)) void rest_of(const float *a, const float *b, i64 depth, i64 n, i64 j,
+static __attribute__((noinline)) void rest_of(const float *a, const float *b, i64 depth, i64 n, i64 j, int more,
                                               float *out)
 {
     for (; j < n; j++) {
-        float sum = 0;
+        float sum = more ? out[j] : 0;
         for (i64 k = 0; k < depth; k++) sum += a[k] * b[k * n + j];
         out[j] = sum;
     }
 }
 
-/* out (m, n) = a (m, depth) b (depth, n). */
-INLINE void product_of(int m, const float *const *a, const float *b, i64 depth, i64 n, float *const *out)
+/* out (m, n) = a (m, depth) b (depth, n), added to what is there if `more`. */
+INLINE void product_of(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more, float *const *out)
 {
     i64 j = 0;
     COLUMNS(WIDE)
     COLUMNS(2)
     COLUMNS(1)
-    for (int i = 0; i < m && j < n; i++) rest_of(a[i], b, depth, n, j, out[i]);
+    for (int i = 0; i < m && j < n; i++) rest_of(a[i], b, depth, n, j, more, out[i]);
 }
 
-static void product(int m, const float *const *a, const float *b, i64 depth, i64 n, float *const *out)
+static void product(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more, float *const *out)
 {
     switch (m) {
-    case 1: product_of(1, a, b, depth, n, out); break;
-    case 2: product_of(2, a, b, depth, n, out); break;
-    case 3: product_of(3, a, b, depth, n, out); break;
-    case 4: product_of(4, a, b, depth, n, out); break;
-    case 5: product_of(5, a, b, depth, n, out); break;
-    case 6: product_of(6, a, b, depth, n, out); break;
+    case 1: product_of(1, a, b, next, depth, n, more, out); break;
+    case 2: product_of(2, a, b, next, depth, n, more, out); break;
+    case 3: product_of(3, a, b, next, depth, n, more, out); break;
+    case 4: product_of(4, a, b, next, depth, n, more, out); break;
+    case 5: product_of(5, a, b, next, depth, n, more, out); break;
+    case 6: product_of(6, a, b, next, depth, n, more, out); break;
     }
-}
-
-/* The sum of each four lanes. */
-INLINE four quarters_of(vec x)
-{
-    four quarters[LANES / 4];
-    memcpy(quarters, &x, sizeof x);
-    UNROLL for (int i = 1; i < LANES / 4; i++) quarters[0] += quarters[i];
-    return quarters[0];
 }
 
 INLINE float sum_of(vec x)
 {
-    const four sum = quarters_of(x);
-    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
-}
-
-/* Each four lanes of a (p, q, r, s) and b (t, u, v, w) become (p, t, q, u) + (r, v, s, w), or, from such sums,
- * (p, q, t, u) + (r, s, v, w): after both, the four sums of four vectors in each four lanes. */
-#if LANES == 16
-#define EACH(X) X(0), X(4), X(8), X(12)
-#elif LANES == 8
-#define EACH(X) X(0), X(4)
-#else
-#define EACH(X) X(0)
-#endif
-#if defined(__clang__)
-#define SHUFFLE(a, b, X) __builtin_shufflevector(a, b, EACH(X))
-#else
-#define SHUFFLE(a, b, X) __builtin_shuffle(a, b, (ivec){EACH(X)})
-#endif
-#define LOW(i) i, i + LANES, i + 1, i + 1 + LANES
-#define HIGH(i) i + 2, i + 2 + LANES, i + 3, i + 3 + LANES
-#define FRONT(i) i, i + 1, i + LANES, i + 1 + LANES
-#define BACK(i) i + 2, i + 3, i + 2 + LANES, i + 3 + LANES
-
-/* scores[j] = q . keys[j] for n keys (n, width), and something in up to three scores behind them. */
-static void dots(const float *q, const float *keys, i64 n, i64 width, float *scores)
-{
-    for (i64 j = 0; j < n; j += 4) {
-        const float *key[4];
-        vec sum[4];
-        four total;
-        UNROLL for (int i = 0; i < 4; i++) {
-            key[i] = keys + (j + i < n ? j + i : n - 1) * width;
-            sum[i] = (vec){0};
-        }
-        i64 c = 0;
-        for (; c + LANES <= width; c += LANES)
-            UNROLL for (int i = 0; i < 4; i++) sum[i] += *(const vec *)(q + c) * *(const vec *)(key[i] + c);
-        UNROLL for (int i = 0; i < 4; i += 2) sum[i] = SHUFFLE(sum[i], sum[i + 1], LOW) + SHUFFLE(sum[i], sum[i + 1], HIGH);
-        total = quarters_of(SHUFFLE(sum[0], sum[2], FRONT) + SHUFFLE(sum[0], sum[2], BACK));
-        for (; c < width; c++)
-            for (int i = 0; i < 4; i++) total[i] += q[c] * key[i][c];
-        memcpy(scores + j, &total, sizeof total);
-    }
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
 }
 
 /* exp(x) for x <= 0 to 2 units in the last place; 0 below the normal numbers. */
@@ -154,16 +105,26 @@ INLINE vec exp_of(vec x)
     return (vec)((ivec)y & normal);
 }
 
-/* scores (n, room for a multiple of LANES) become exp(score - most), but 0 before `first`; their sum and
- * `most`. */
-static float weigh(float *scores, i64 first, i64 n, float *most)
+/* cap * tanh(x / cap) */
+INLINE vec capped(vec x, float cap)
 {
-    i64 room = (n + LANES - 1) / LANES * LANES;
+    const ivec sign = (ivec)x & INT32_MIN;
+    const vec e = exp_of((vec)((ivec)x | INT32_MIN) * (2 / cap));
+    return (vec)((ivec)((1 - e) / (1 + e) * cap) | sign);
+}
+
+/* scores (room for `end` and a multiple of LANES) become exp(score - most) from `first` to n and 0 elsewhere;
+ * their sum and `most`. */
+static float weigh(float *scores, i64 first, i64 n, i64 end, float cap, float *most)
+{
+    const i64 room = (end + LANES - 1) / LANES * LANES;
     if (first >= n) {
-        memset(scores, 0, sizeof(float) * n);
+        memset(scores, 0, sizeof(float) * room);
         *most = NOTHING;
         return 0;
     }
+    if (cap > 0)
+        for (i64 j = 0; j < room; j += LANES) *(vec *)(scores + j) = capped(*(vec *)(scores + j), cap);
     for (i64 j = 0; j < first; j++) scores[j] = -INFINITY;
     for (i64 j = n; j < room; j++) scores[j] = -INFINITY;
     vec best = *(vec *)scores;
@@ -183,117 +144,130 @@ static float weigh(float *scores, i64 first, i64 n, float *most)
     return sum_of(sum);
 }
 
-/* What one group's up to QUERIES queries need besides their inputs. */
+/* A layer's keys and values: page p is the p % pages-th of slab p / pages and holds, head by head, keys
+ * (width, PAGE) and values (PAGE, value_width). */
 typedef struct {
-    float *scores[QUERIES], *found[QUERIES], *memory;
-} Scratch;
+    float *const *slabs;
+    i64 pages, heads, width, value_width;
+} Layer;
 
-static int take(Scratch *scratch, i64 n, i64 value_width)
+/* Sequences of keys in pages, and tokens that read them. Sequence s of `count` has at most lengths[s] keys from
+ * position starts[s] on, in pages table[s * room] onwards, and is read by the tokens tokens[bounds[s]] to
+ * tokens[bounds[s + 1] - 1], at most `most` of them. */
+typedef struct {
+    const i64 *table, *lengths, *starts, *bounds, *tokens;
+    i64 count, room, most;
+} Reading;
+
+static float *page_of(const Layer *layer, const Reading *reading, i64 s, i64 page, i64 head)
 {
-    i64 room = (n + TILE - 1) / TILE * TILE;
-    scratch->memory = malloc(sizeof(float) * QUERIES * (room + value_width));
-    for (int i = 0; i < QUERIES; i++) {
-        scratch->scores[i] = scratch->memory + i * room;
-        scratch->found[i] = scratch->memory + QUERIES * room + i * value_width;
-    }
-    return scratch->memory != NULL;
+    const i64 p = reading->table[s * reading->room + page], size = PAGE * (layer->width + layer->value_width);
+    return layer->slabs[p / layer->pages] + (p % layer->pages * layer->heads + head) * size;
 }
 
-/* Attention of rows' queries q (rows * heads * repeat, width) over their own keys (rows, heads, room, width)
- * and values (rows, heads, room, value_width), of which counts (rows) are there and the last `window` are seen,
- * to out (rows * heads * repeat, value_width) and the logarithm of the softmax's denominator, lse. Nonzero
- * where memory is missing. */
-int attend_own(const float *q, const float *keys, const float *values, const i64 *counts, i64 rows, i64 heads,
-               i64 repeat, i64 width, i64 value_width, i64 room, i64 window, float *out, float *lse,
-               int threads)
+/* The tile (keys of a page, or values) that comes behind the `tile`-th when a head of sequence s is read, all
+ * of its `pages` pages' keys and then their values. */
+static const float *tile_behind(const Layer *layer, const Reading *reading, i64 s, i64 head, i64 pages, i64 tile)
 {
-    int failed = 0;
-#pragma omp parallel for num_threads(threads) reduction(| : failed)
-    for (i64 group = 0; group < rows * heads; group++) {
-        Scratch scratch;
-        const i64 n = counts[group / heads];
-        if (!take(&scratch, n, value_width)) {
-            failed = 1;
-            continue;
-        }
-        /* The next group's beginnings: in front of them lies room that nobody reads. */
-        for (int i = 0; i < 16; i++) {
-            __builtin_prefetch(keys + (group + 1) * room * width + 16 * i);
-            __builtin_prefetch(values + (group + 1) * room * value_width + 16 * i);
-        }
-        for (i64 first = 0; first < repeat; first += QUERIES) {
-            const int m = repeat - first < QUERIES ? (int)(repeat - first) : QUERIES;
-            const i64 at = group * repeat + first;
-            float *to[QUERIES], most, sum[QUERIES];
-            for (int i = 0; i < m; i++) {
-                dots(q + (at + i) * width, keys + group * room * width, n, width, scratch.scores[i]);
-                sum[i] = weigh(scratch.scores[i], n > window ? n - window : 0, n, &most);
-                lse[at + i] = most + logf(sum[i]);
-                to[i] = out + (at + i) * value_width;
-            }
-            product(m, (const float *const *)scratch.scores, values + group * room * value_width, n,
-                    value_width, to);
-            for (int i = 0; i < m; i++)
-                for (i64 c = 0; c < value_width; c++) to[i][c] /= sum[i];
-        }
-        free(scratch.memory);
-    }
-    return failed;
+    if (++tile < pages) return page_of(layer, reading, s, tile, head);
+    if (tile < 2 * pages) return page_of(layer, reading, s, tile - pages, head) + PAGE * layer->width;
+    if (++head == layer->heads) head = 0, s++;
+    return page_of(layer, reading, s < reading->count ? s : 0, 0, head);
 }
 
-/* Merge into out and lse, as above, what rows see of shared prefixes: keys (S, heads, room / TILE, width,
- * TILE), which memory gives fastest, and values (S, heads, room, value_width). Prefix p of `count` is the which[p]th of S, has lengths[p] keys from position
- * starts[p] on and is read by the rows members[bounds[p]] to members[bounds[p + 1] - 1], at most `widest` of
- * them, which are at positions (rows) and see `window` positions back. */
-int attend_part(const float *q, const float *keys, const float *values, const i64 *which, const i64 *lengths,
-                const i64 *starts, const i64 *bounds, const i64 *members, const i64 *positions, i64 count,
-                i64 widest, i64 heads, i64 repeat, i64 width, i64 value_width, i64 room, i64 window,
-                float *out, float *lse, int threads)
+/* Write token's keys (tokens, heads, width) and values (tokens, heads, value_width) of one head to the pages of
+ * sequence s. */
+static void keep_head(const Layer *layer, const Reading *reading, const float *keys, const float *values,
+                      const i64 *positions, i64 s, i64 token, i64 head)
 {
-    const i64 chunks = (widest * repeat + CHUNK - 1) / CHUNK;
+    const i64 width = layer->width, value_width = layer->value_width, at = positions[token] - reading->starts[s];
+    const float *from = keys + (token * layer->heads + head) * width;
+    float *page = page_of(layer, reading, s, at / PAGE, head);
+    for (i64 c = 0; c < width; c++) page[c * PAGE + at % PAGE] = from[c];
+    memcpy(page + PAGE * width + at % PAGE * value_width, values + (token * layer->heads + head) * value_width,
+           sizeof(float) * value_width);
+}
+
+/* Write the keys (tokens, heads, width) and values (tokens, heads, value_width) of tokens to the sequences that
+ * they read, at their positions (tokens). */
+void keep(const Layer *layer, const Reading *reading, const float *keys, const float *values,
+          const i64 *positions, i64 threads)
+{
+#pragma omp parallel for num_threads(threads)
+    for (i64 s = 0; s < reading->count; s++)
+        for (i64 i = reading->bounds[s]; i < reading->bounds[s + 1]; i++)
+            for (i64 head = 0; head < layer->heads; head++)
+                keep_head(layer, reading, keys, values, positions, s, reading->tokens[i], head);
+}
+
+/* Merge into out (tokens * heads * repeat, value_width) and lse (tokens * heads * repeat), the logarithm of the
+ * softmax's denominator, what the queries q (tokens * heads * repeat, width) of tokens at `positions` find in
+ * the sequences that they read: keys up to their own position, the last `window` of them. Scores are capped if
+ * cap > 0. Their own keys and values are kept before, if given. Nonzero where memory is missing. */
+int attend(const Layer *layer, const Reading *reading, const float *keys, const float *values, const float *q,
+           const i64 *positions, i64 repeat, i64 window, double cap, float *out, float *lse, i64 threads)
+{
+    const i64 heads = layer->heads, width = layer->width, value_width = layer->value_width;
+    const i64 chunks = (reading->most * repeat + CHUNK - 1) / CHUNK;
+    const int alone = reading->most == 1 && chunks == 1; /* then what is kept is read at once, by the same task */
     int failed = 0;
+    if (keys && !alone) keep(layer, reading, keys, values, positions, threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic) reduction(| : failed)
-    for (i64 task = 0; task < count * heads * chunks; task++) {
-        const i64 p = task / (heads * chunks), head = task / chunks % heads, chunk = task % chunks;
-        const i64 n = lengths[p], tall = (bounds[p + 1] - bounds[p]) * repeat;
-        const i64 end = tall < (chunk + 1) * CHUNK ? tall : (chunk + 1) * CHUNK;
-        const float *k = keys + (which[p] * heads + head) * width * room;
-        const float *v = values + (which[p] * heads + head) * value_width * room;
-        Scratch scratch;
-        if (chunk * CHUNK >= tall) continue;
-        if (!take(&scratch, n, value_width)) {
+    for (i64 task = 0; task < reading->count * heads * chunks; task++) {
+        const i64 s = task / (heads * chunks), head = task / chunks % heads, start = reading->starts[s];
+        const i64 *readers = reading->tokens + reading->bounds[s];
+        const i64 tall = (reading->bounds[s + 1] - reading->bounds[s]) * repeat;
+        const i64 begin = task % chunks * CHUNK, end = tall < begin + CHUNK ? tall : begin + CHUNK;
+        const i64 room = reading->room * PAGE;
+        if (begin >= end) continue;
+        float *memory = malloc(sizeof(float) * QUERIES * (room + value_width));
+        if (!memory) {
             failed = 1;
             continue;
         }
-        for (i64 first = chunk * CHUNK; first < end; first += QUERIES) {
+        if (keys && alone) keep_head(layer, reading, keys, values, positions, s, readers[0], head);
+        for (i64 first = begin; first < end; first += QUERIES) {
             const int m = end - first < QUERIES ? (int)(end - first) : QUERIES;
-            const float *from[QUERIES];
-            i64 at[QUERIES], unseen[QUERIES];
-            float most[QUERIES], sum[QUERIES];
+            const float *from[QUERIES], *weights[QUERIES];
+            float *scores[QUERIES], *found[QUERIES], most[QUERIES], sum[QUERIES];
+            i64 at[QUERIES], unseen[QUERIES], seen[QUERIES], all = 0, pages;
             for (int i = 0; i < m; i++) {
-                const i64 row = members[bounds[p] + (first + i) / repeat];
-                at[i] = (row * heads + head) * repeat + (first + i) % repeat;
+                const i64 token = readers[(first + i) / repeat], last = positions[token] - start + 1;
+                at[i] = (token * heads + head) * repeat + (first + i) % repeat;
                 from[i] = q + at[i] * width;
-                unseen[i] = positions[row] - starts[p] - window + 1;
+                seen[i] = last < reading->lengths[s] ? last : reading->lengths[s];
+                unseen[i] = last - window;
+                all = seen[i] > all ? seen[i] : all;
+                found[i] = memory + QUERIES * room + i * value_width;
             }
-            for (i64 j = 0; j < n; j += TILE) {
-                float *to[QUERIES];
-                for (int i = 0; i < m; i++) to[i] = scratch.scores[i] + j;
-                product(m, from, k + j * width, width, TILE, to);
+            pages = (all + PAGE - 1) / PAGE;
+            for (i64 page = 0; page < pages; page++) {
+                const float *tile = page_of(layer, reading, s, page, head);
+                const float *next = tile_behind(layer, reading, s, head, pages, page);
+                for (int i = 0; i < m; i++) scores[i] = memory + i * room + page * PAGE;
+                product(m, from, tile, next, width, PAGE, 0, scores);
             }
-            for (int i = 0; i < m; i++) sum[i] = weigh(scratch.scores[i], unseen[i], n, &most[i]);
-            product(m, (const float *const *)scratch.scores, v, n, value_width, scratch.found);
+            for (int i = 0; i < m; i++)
+                sum[i] = weigh(memory + i * room, unseen[i], seen[i], all, (float)cap, &most[i]);
+            for (i64 page = 0; page < pages; page++) {
+                const float *tile = page_of(layer, reading, s, page, head) + PAGE * width;
+                const float *next = tile_behind(layer, reading, s, head, pages, pages + page);
+                const i64 left = all - page * PAGE;
+                for (int i = 0; i < m; i++) weights[i] = memory + i * room + page * PAGE;
+                product(m, weights, tile, next, left < PAGE ? left : PAGE, value_width, page > 0, found);
+            }
             for (int i = 0; i < m; i++) {
-                /* Weights exp(lse) of what was merged before and sum * exp(most) of this part. */
+                /* Weights exp(lse) of what was merged before and sum * exp(most) of this. */
                 float *into = out + at[i] * value_width, had = lse[at[i]];
+                if (seen[i] <= 0) continue;
                 const float top = had > most[i] ? had : most[i];
-                const float before = expf(had - top), now = expf(most[i] - top), all = before + sum[i] * now;
-                const float keep = before / all, add = now / all;
-                for (i64 c = 0; c < value_width; c++) into[c] = keep * into[c] + add * scratch.found[i][c];
-                lse[at[i]] = top + logf(all);
+                const float before = expf(had - top), now = expf(most[i] - top), both = before + sum[i] * now;
+                const float old = before / both, add = now / both;
+                for (i64 c = 0; c < value_width; c++) into[c] = old * into[c] + add * found[i][c];
+                lse[at[i]] = top + logf(both);
             }
         }
-        free(scratch.memory);
+        free(memory);
     }
     return failed;
 }

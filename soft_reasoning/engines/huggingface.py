@@ -13,7 +13,7 @@ from torch import Tensor
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.allocation import is_out_of_memory, memory_for
 from soft_reasoning.engines.decode import decode_batch
-from soft_reasoning.engines.native import step_attention
+from soft_reasoning.engines.native import paged_attention
 from soft_reasoning.engines.onednn import with_onednn
 from soft_reasoning.engines.planning import Job, batches, job_of, positions, reading
 from soft_reasoning.engines.probe import choose_runner
@@ -109,8 +109,8 @@ class HuggingFaceEngine:
         on_gpu = self._calls.device.type == "cuda"
         self._loaded_bytes = torch.cuda.memory_allocated(self._calls.device) if on_gpu else 0
         on_cpu = self._calls.device.type == "cpu" and self._calls.dtype == torch.float32
-        native = step_attention() if on_cpu and compile is not False else None
-        if compile is True and not (on_gpu or native):
+        attention = paged_attention() if on_cpu and compile is not False else None
+        if compile is True and not (on_gpu or attention):
             raise UserError(
                 "expected a GPU, or float32 and a C compiler, for engine.compile=true, found neither; "
                 "leave it at auto"
@@ -120,7 +120,7 @@ class HuggingFaceEngine:
             self._calls,
             kept_tokens=max(self.max_batch_tokens // KEPT_SHARE, LEAST_KEPT),
             record=on_gpu and compile is not False,
-            native=native,
+            attention=attention,
         )
         self._watch = StopWatch(tokenizer)
         self.eos_ids = eos_ids(model, tokenizer)
@@ -198,8 +198,7 @@ class HuggingFaceEngine:
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
-        self._runner.forget()
-        self._runner.peak_kv_bytes = 0
+        self._runner.begin_run()
         if self._calls.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._calls.device)
 

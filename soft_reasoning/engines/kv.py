@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from functools import cached_property
-from itertools import accumulate
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 TILE = 32
 """Key counts are multiples of it, and on the CPU so are the tokens of a pass; see ``tree``."""
@@ -36,45 +33,33 @@ def held(tensors: Iterable[Tensor]) -> int:
 class Block:
     """Keys (S, heads, width, L) and values (S, heads, L, width) of S shared prefixes, one tensor a layer.
 
-    Keys lie transposed, which makes the product with a few queries faster; ``tiled`` (S, heads, L / TILE,
-    width, TILE), as ``StepAttention`` reads them. ``lengths`` (S,): how many keys are real; ``starts`` (S,):
-    the position of the first.
+    Keys lie transposed, which makes the product with a few queries faster. ``lengths`` (S,): how many keys
+    are real; ``starts`` (S,): the position of the first.
     """
 
-    def __init__(self, lengths: Sequence[int], starts: Sequence[int], tiled: bool = False) -> None:
-        self.lengths, self.starts, self.tiled = list(lengths), list(starts), tiled
+    def __init__(self, lengths: Sequence[int], starts: Sequence[int]) -> None:
+        self.lengths, self.starts = list(lengths), list(starts)
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
     def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None:
         """Keep ``keys`` and ``values`` (B, heads, n, width) of the prefixes ``which`` (B,)."""
-        (heads, n, width), room = keys.shape[1:], round_up(max(self.lengths))
         if layer == len(self.keys):
-            shape = (room // TILE, width, TILE) if self.tiled else (width, room)
-            self.keys.append(keys.new_zeros(len(self.lengths), heads, *shape))
-            self.values.append(values.new_zeros(len(self.lengths), heads, room, values.shape[3]))
-        if self.tiled:
-            tiles = pad(keys, (0, 0, 0, round_up(n) - n)).unflatten(2, (-1, TILE)).transpose(3, 4)
-            self.keys[layer][which, :, : tiles.shape[2]] = tiles
-        else:
-            self.keys[layer][which, :, :, :n] = keys.transpose(2, 3)
-        self.values[layer][which, :, :n] = values
-
-    def transposed(self, keys: Tensor) -> Tensor:
-        """Of a layer's ``keys``, or some prefixes', (S, heads, width, L); a copy where they are tiled."""
-        return keys.transpose(2, 3).flatten(3) if self.tiled else keys
+            count, room = len(self.lengths), round_up(max(self.lengths))
+            heads, width = keys.shape[1], keys.shape[3]
+            self.keys.append(keys.new_zeros(count, heads, width, room))
+            self.values.append(values.new_zeros(count, heads, room, values.shape[3]))
+        self.keys[layer][which, :, :, : keys.shape[2]] = keys.transpose(2, 3)
+        self.values[layer][which, :, : values.shape[2]] = values
 
     def select(self, which: Sequence[int]) -> Block:
         if list(which) == list(range(len(self.lengths))):
             return self
-        chosen = Block([self.lengths[i] for i in which], [self.starts[i] for i in which], self.tiled)
+        chosen = Block([self.lengths[i] for i in which], [self.starts[i] for i in which])
         room = round_up(max(chosen.lengths))
         for keys, values in zip(self.keys, self.values, strict=True):
             index = torch.tensor(list(which), device=keys.device)
-            if self.tiled:
-                chosen.keys.append(keys[index, :, : room // TILE])
-            else:
-                chosen.keys.append(keys[index, :, :, :room])
+            chosen.keys.append(keys[index, :, :, :room])
             chosen.values.append(values[index, :, :room])
         return chosen
 
@@ -92,12 +77,11 @@ def join(blocks: Sequence[Block]) -> Block:
     """One block of all prefixes of ``blocks``."""
     if len(blocks) == 1:
         return blocks[0]
-    lengths, starts = [n for b in blocks for n in b.lengths], [s for b in blocks for s in b.starts]
-    joined = Block(lengths, starts, blocks[0].tiled)
+    joined = Block([n for b in blocks for n in b.lengths], [s for b in blocks for s in b.starts])
     for layer in range(len(blocks[0].keys)):
         at = 0
         for block in blocks:
-            keys, values = block.transposed(block.keys[layer]).transpose(2, 3), block.values[layer]
+            keys, values = block.keys[layer].transpose(2, 3), block.values[layer]
             which = torch.arange(at, at + len(block.lengths), device=keys.device)
             joined.store(layer, which, keys, values)
             at += len(block.lengths)
@@ -108,14 +92,14 @@ class KeptPrefixes:
     """Prefixes of finished batches, those of one block together, at most ``most`` positions.
 
     The blocks that were not read for longest go first, and those not read for ``age`` batches go without
-    need: what a solved problem left, say. ``held`` counts positions, ``bytes`` those of keys and values.
+    need: what a solved problem left, say. ``held`` counts positions.
     """
 
     def __init__(self, most: int, age: int = 32) -> None:
         self.most, self.age = most, age
         self._batch = 0
         self._read: dict[int, int] = {}  # in which batch a block was last
-        self.held = self.bytes = 0
+        self.held = 0
         self._blocks: OrderedDict[int, tuple[Block, list[Hashable]]] = OrderedDict()
         self._where: dict[Hashable, tuple[int, int]] = {}
 
@@ -129,7 +113,7 @@ class KeptPrefixes:
         self._blocks[id(block)] = block, list(keys)
         self._read[id(block)] = self._batch
         self._where.update({key: (id(block), i) for i, key in enumerate(keys)})
-        self.held, self.bytes = self.held + block.positions, self.bytes + block.bytes
+        self.held += block.positions
         while self.held > self.most:
             self._drop_oldest()
 
@@ -141,7 +125,7 @@ class KeptPrefixes:
 
     def _drop_oldest(self) -> None:
         name, (block, keys) = self._blocks.popitem(last=False)
-        self.held, self.bytes = self.held - block.positions, self.bytes - block.bytes
+        self.held -= block.positions
         del self._read[name]
         for key in keys:
             del self._where[key]
@@ -159,11 +143,11 @@ class KeptPrefixes:
             found.append((self._blocks[name][0].select([self._where[key][1] for key in some]), some))
         return found
 
-    def holds(self, block: Block) -> bool:
-        return id(block) in self._blocks
+    def blocks(self) -> list[Block]:
+        return [block for block, _ in self._blocks.values()]
 
     def clear(self) -> None:
-        self.held = self.bytes = 0
+        self.held = 0
         self._blocks.clear()
         self._read.clear()
         self._where.clear()
@@ -205,28 +189,11 @@ class Part:
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._bias: Tensor | None = None
-        self._members = members
-
-    @cached_property
-    def readers(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """As int64: for each prefix that is read (S,) its index in the block, length and first position, and
-        the bounds (S + 1,) between which its rows lie in the last, which holds the rows prefix by prefix."""
-        bounds = [0, *accumulate(map(len, self._members))]
-        rows = [row for some in self._members for row in some]
-        starts = self._starts.flatten().contiguous()
-        return (
-            torch.tensor(self._used),
-            self._lengths.flatten(),
-            starts,
-            torch.tensor(bounds),
-            torch.tensor(rows),
-        )
 
     def keys(self, layer: int) -> Tensor:
         """(S * heads, width, L)."""
         if layer not in self._keys:
-            keys = self.block.transposed(self._read(self.block.keys[layer]))
-            self._keys[layer] = keys[:, :, :, : self.room].flatten(0, 1)
+            self._keys[layer] = self._read(self.block.keys[layer])[:, :, :, : self.room].flatten(0, 1)
         return self._keys[layer]
 
     def values(self, layer: int) -> Tensor:
@@ -244,10 +211,10 @@ class Part:
 
     @property
     def copied(self) -> int:
-        """Bytes held beside the block's, where what is read does not lie there as it is read."""
-        block = {t.untyped_storage().data_ptr() for t in (*self.block.keys, *self.block.values)}
-        read = (*self._keys.values(), *self._values.values())
-        return held(t for t in read if t.untyped_storage().data_ptr() not in block)
+        """Bytes held beside the block's, where what is read does not lie side by side."""
+        if self._used[-1] + 1 - self._used[0] == self.count:
+            return 0
+        return held((*self._keys.values(), *self._values.values()))
 
     def indices(self, heads: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """``take`` (S * heads * C,) from (R * heads) to (S, heads, C), ``back`` (R * heads,) and ``absent``
@@ -280,14 +247,14 @@ class Part:
         return torch.where(seen & (here - self._starts - j < window), 0.0, MASKED)
 
     def keep(self, rows: Sequence[int], filling: int) -> Part | None:
-        """As ``rows`` alone read it, ``filling`` more behind them. Once a quarter of the block is unread it
-        is packed, unless it is tiled: then each prefix is read in its place."""
+        """As ``rows`` alone read it, ``filling`` more behind them; the block is packed once a quarter of
+        it is unread."""
         groups = [self.groups[r] for r in rows]
         used = sorted({g for g in groups if g >= 0})
         if not used:
             return None
         block = self.block
-        if not block.tiled and len(used) <= 0.75 * len(block.lengths):
+        if len(used) <= 0.75 * len(block.lengths):
             block = block.select(used)
             groups = [used.index(g) if g >= 0 else -1 for g in groups]
         return Part(block, groups, filling, self.device)
@@ -299,12 +266,13 @@ class OwnKeys:
     ``counts`` (R,): how many keys each row has.
     """
 
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.counts = [0] * rows
+    def __init__(self, counts: Sequence[int], device: torch.device) -> None:
+        self.counts = list(counts)
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
         self.capacity = 0
         self.device = device
+        self.reserve(max(counts, default=0) + 1)
 
     def reserve(self, most: int) -> bool:
         """Make room for ``most`` keys a row; whether there was too little."""

@@ -1,4 +1,4 @@
-"""The attention of decode steps on the CPU, compiled from ``attention.c`` by the machine's C compiler."""
+"""Attention over pages on the CPU, compiled from ``attention.c`` by the machine's C compiler."""
 
 from __future__ import annotations
 
@@ -13,65 +13,71 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.kv import TILE, Part
+from soft_reasoning.engines.pages import PAGE, UNBOUNDED, Layer, Reading
 
 log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("attention.c")
-FLAGS = (f"-DTILE={TILE}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
+FLAGS = (f"-DPAGE={PAGE}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
+NOTHING = -1e30
+"""As in the source: the log-sum-exp over no keys."""
 MACHINE = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",))
 """What is asked of the compiler beside, the first that it takes: this CPU's instructions, without which torch
 is faster, and several threads."""
-UNBOUNDED = 2**62
 
 
-class StepAttention:
-    """The functions of the compiled library ``path`` on tensors: float32, dense, on the CPU."""
+class PagedAttention:
+    """The functions of the compiled library ``path`` on float32 tensors on the CPU.
+
+    Positions are those of a pass's N tokens, (N,) int64.
+    """
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self._library.keep.restype = None
 
-    def __call__(
-        self, q: Tensor, keys: Tensor, values: Tensor, counts: Tensor, positions: Tensor,
-        parts: Sequence[Part], layer: int, window: int | None,
+    def keep(self, layer: Layer, reading: Reading, keys: Tensor, values: Tensor, positions: Tensor) -> None:
+        """Write ``keys`` (N, heads, d) and ``values`` (N, heads, dv) to the pages that the tokens read."""
+        self._call("keep", layer, reading, keys.contiguous(), values.contiguous(), positions)
+
+    def attend(
+        self, layer: Layer, own: Reading, shared: Sequence[Reading], q: Tensor, keys: Tensor, values: Tensor,
+        positions: Tensor, window: int | None, softcap: float | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Output (R * heads, M, dv) and log-sum-exp (R * heads, M, 1) of one token's queries ``q``
-        (R * heads, M, d), scaled already, M of which share a key head.
-
-        ``keys`` (R, heads, L, d) and ``values`` (R, heads, L, dv): the rows' own, of which ``counts`` (R,)
-        are there. The rows are at ``positions`` (R,), see ``window`` positions back, and read ``parts`` of
-        tiled blocks. RuntimeError where memory runs out.
-        """
-        rows, heads, room, width = keys.shape
-        repeat, value_width, q = q.shape[1], values.shape[-1], q.contiguous()
-        out, lse = q.new_empty(len(q), repeat, value_width), q.new_empty(len(q), repeat, 1)
-        shape = (heads, repeat, width, value_width)
-        seen, threads = UNBOUNDED if window is None else window, torch.get_num_threads()
-        self._call("attend_own", q, keys, values, counts, rows, *shape, room, seen, out, lse, threads)
-        for part in parts:
-            assert part.block.tiled
-            k, v = part.block.keys[layer], part.block.values[layer]
-            self._call(
-                "attend_part", q, k, v, *part.readers, positions, part.count, part.width, *shape,
-                v.shape[2], seen, out, lse, threads,
-            )  # fmt: skip
+        """Keep ``keys`` and ``values`` in ``own``, as above; output (N, Hq, dv) and log-sum-exp (N, Hq) of
+        queries ``q`` (N, Hq, d), scaled already, over all that the tokens read there and in ``shared`` up to
+        their positions, the last ``window`` of it, scores capped by ``softcap``. RuntimeError where memory
+        runs out."""
+        tokens, heads, _ = q.shape
+        out = q.new_zeros(tokens, heads, layer.value_width)
+        lse = q.new_full((tokens, heads), NOTHING)
+        q, keys, values = q.contiguous(), keys.contiguous(), values.contiguous()
+        seen = UNBOUNDED if window is None else window
+        options = q, positions, heads // layer.heads, seen, softcap or 0.0, out, lse
+        for reading, *new in ((own, keys, values), *((reading, None, None) for reading in shared)):
+            if self._call("attend", layer, reading, *new, *options):
+                raise RuntimeError("not enough memory for the scores of a pass")
         return out, lse
 
-    def _call(self, name: str, *arguments: Tensor | int) -> None:
-        """Tensors go as addresses and numbers as int64, the last one (threads) as int."""
-        *given, threads = arguments
-        for x in given:
+    def _call(
+        self, name: str, layer: Layer, reading: Reading, *arguments: Tensor | int | float | None
+    ) -> int:
+        """Tensors go as addresses, numbers as int64 and double; the number of threads comes last."""
+        given: list[Any] = [ctypes.byref(layer), ctypes.byref(reading.layout)]
+        for x in (*arguments, torch.get_num_threads()):
             if isinstance(x, Tensor):
                 assert x.is_contiguous() and x.dtype in (torch.float32, torch.int64), (x.dtype, x.stride())
-        converted = [
-            ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.c_int64(x) for x in given
-        ]
-        if getattr(self._library, name)(*converted, ctypes.c_int(threads)):
-            raise RuntimeError("not enough memory for the scores of a decode step")
+                given.append(ctypes.c_void_p(x.data_ptr()))
+            elif x is None:
+                given.append(None)
+            else:
+                given.append(ctypes.c_double(x) if isinstance(x, float) else ctypes.c_int64(x))
+        return getattr(self._library, name)(*given)
 
 
 def compiler() -> str | None:
@@ -80,11 +86,11 @@ def compiler() -> str | None:
 
 
 @cache
-def step_attention() -> StepAttention | None:
+def paged_attention() -> PagedAttention | None:
     """The compiled functions; ``None`` where they cannot be had, which is told once."""
     cc = compiler()
     if cc is None:
-        log.info("no C compiler is found, so decode steps on the CPU attend by torch, which is slower")
+        log.info("no C compiler is found, so the CPU attends by torch, which is slower")
         return None
     told = ""
     for machine in MACHINE:
@@ -92,11 +98,11 @@ def step_attention() -> StepAttention | None:
             return _compiled([cc, *FLAGS, *machine])
         except (OSError, subprocess.CalledProcessError) as error:
             told = getattr(error, "stderr", None) or str(error)
-    log.warning("decode steps on the CPU attend by torch, which is slower: %s fails: %s", cc, told)
+    log.warning("the CPU attends by torch, which is slower: %s fails: %s", cc, told)
     return None
 
 
-def _compiled(command: Sequence[str]) -> StepAttention:
+def _compiled(command: Sequence[str]) -> PagedAttention:
     """What ``command`` makes of the source on this CPU, kept in the user's cache where there is one."""
     source = SOURCE.read_text()
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
@@ -105,10 +111,10 @@ def _compiled(command: Sequence[str]) -> StepAttention:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "soft_reasoning"
         folder.mkdir(parents=True, exist_ok=True)
-        return StepAttention(_built(command, folder / name))
+        return PagedAttention(_built(command, folder / name))
     except (OSError, RuntimeError):  # no home, or one that this user may not write to or load programs from
         with tempfile.TemporaryDirectory() as some:
-            return StepAttention(_built(command, Path(some) / name))
+            return PagedAttention(_built(command, Path(some) / name))
 
 
 def _built(command: Sequence[str], target: Path) -> Path:

@@ -15,7 +15,8 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from soft_reasoning.engines.kv import MASKED, OwnKeys, Part
-from soft_reasoning.engines.native import StepAttention
+from soft_reasoning.engines.native import PagedAttention
+from soft_reasoning.engines.pages import Pool, Reading
 
 
 @dataclass
@@ -56,14 +57,20 @@ class Kept(Protocol):
     def store(self, layer: int, which: Tensor, keys: Tensor, values: Tensor) -> None: ...
 
 
+class Over(Exception):
+    """A pass has left all keys and values that it was for."""
+
+
 class Pass(Cache):
-    """What a model's layers hand their keys and values to, and :func:`attend` then reads."""
+    """What a model's layers hand their keys and values to, and attention then reads.
 
-    buckets: list[Bucket]
+    ``last``: the layer behind whose keys and values nothing is wanted; None for the logits.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, last: int | None = None) -> None:
         super().__init__(layers=[])
-        self._biases: dict[Any, Tensor | None] = {}
+        self.last = last
+        self.deepest = -1
 
     def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Take the packed tokens' ``k`` (N, heads, d) and ``v`` (N, heads, dv)."""
@@ -71,7 +78,10 @@ class Pass(Cache):
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any):
         """As transformers calls it, with (1, heads, N, d); what attention reads stays here."""
+        self.deepest = max(self.deepest, layer_idx)
         self.keep(layer_idx, key_states[0].transpose(0, 1), value_states[0].transpose(0, 1))
+        if layer_idx == self.last:
+            raise Over
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -84,8 +94,11 @@ class Prefill(Pass):
     ``targets[i]`` (rows,) says which rows of ``kept`` those of ``buckets[i]`` are.
     """
 
-    def __init__(self, buckets: Sequence[Bucket], targets: Sequence[Tensor], kept: Kept) -> None:
-        super().__init__()
+    def __init__(
+        self, buckets: Sequence[Bucket], targets: Sequence[Tensor], kept: Kept, last: int | None = None
+    ) -> None:
+        super().__init__(last)
+        self._biases: dict[Any, Tensor] = {}
         self.buckets, self._targets, self._kept = list(buckets), list(targets), kept
 
     def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
@@ -108,15 +121,12 @@ class Step(Pass):
 
     The rows' keys lie behind ``offsets`` (R,) positions; no position exceeds ``most``. What changes from
     step to step is on the device and changes in place, so that a step can be recorded and replayed.
-    ``native`` attends where it can.
     """
 
-    def __init__(
-        self, own: OwnKeys, parts: Sequence[Part], offsets: Sequence[int], most: int,
-        native: StepAttention | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, own: OwnKeys, parts: Sequence[Part], offsets: Sequence[int], most: int) -> None:
         super().__init__()
-        self._own, self._most, self.native = own, most, native
+        self._biases: dict[Any, Tensor] = {}
+        self._own, self._most = own, most
         starts = [min(offset + count, most) for offset, count in zip(offsets, own.counts, strict=True)]
         self.positions = torch.tensor(starts, device=own.device)
         same = min(own.counts) == max(own.counts)
@@ -145,11 +155,6 @@ class Step(Pass):
             self._places[heads] = rows * self._own.capacity + counts
         self._own.append(layer, k, v, self._places[heads])
 
-    @property
-    def counts(self) -> Tensor:
-        """(R,): how many keys of its own each row has, the present token's included."""
-        return (self._last.flatten() + 1).expand(len(self.positions)).contiguous()
-
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values (R, heads, L, width) so far, L a multiple of ``TILE``."""
         return self._own.keys[layer], self._own.values[layer]
@@ -161,3 +166,33 @@ class Step(Pass):
             seen = (back >= 0) if window is None else (back >= 0) & (back < window)
             self._biases[window] = torch.where(seen, 0.0, MASKED)
         return self._biases[window]
+
+
+class PagedPass(Pass):
+    """Tokens at ``positions`` (N,) that leave keys and values where ``own`` says, and see up to their own
+    positions what it and ``shared`` say."""
+
+    def __init__(
+        self, attention: PagedAttention, pool: Pool, positions: Tensor, own: Reading,
+        shared: Sequence[Reading | None], last: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(last)
+        self._attention, self._pool, self.positions, self._own = attention, pool, positions, own
+        self._shared = [reading for reading in shared if reading]
+
+    def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
+        where = self._pool.layer(layer, *k.shape[1:], v.shape[2])
+        if layer == self.last:  # else attention does it
+            self._attention.keep(where, self._own, k, v, self.positions)
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, softcap: float | None,
+        sinks: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """As :func:`soft_reasoning.engines.tree.attend`."""
+        out, lse = self._attention.attend(
+            self._pool[layer], self._own, self._shared, q, k, v, self.positions, window, softcap
+        )
+        if sinks is not None:
+            out *= torch.sigmoid(lse - sinks.float()).unsqueeze(-1)
+        return out

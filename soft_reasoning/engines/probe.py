@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.allocation import is_out_of_memory
-from soft_reasoning.engines.native import StepAttention
+from soft_reasoning.engines.dense import DenseRunner
+from soft_reasoning.engines.native import PagedAttention
+from soft_reasoning.engines.paged import PagedRunner
 from soft_reasoning.engines.planning import LEAST_SHARED, Job
 from soft_reasoning.engines.runners import ModelCalls, PlainRunner, TreeRunner
 from soft_reasoning.types import Request, UserError
@@ -23,12 +25,12 @@ KINDS = {"full_attention", "sliding_attention"}
 
 @torch.inference_mode()
 def choose_runner(
-    calls: ModelCalls, *, kept_tokens: int, record: bool = False, native: StepAttention | None = None
+    calls: ModelCalls, *, kept_tokens: int, record: bool = False, attention: PagedAttention | None = None
 ) -> TreeRunner | PlainRunner:
     """A :class:`TreeRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
     Where prefixes are shared, ``kept_tokens`` positions may be kept between batches, ``record`` asks for
-    decode steps replayed as CUDA graphs, and ``native`` is what they attend by on the CPU.
+    decode steps replayed as CUDA graphs, and ``attention`` over pages is taken if given.
 
     UserError for a model that gives other logits from embeddings than from the ids they belong to. A model
     whose prefixes are not shared gets a warning, once.
@@ -50,7 +52,10 @@ def choose_runner(
         _tell_unshared(type(calls.model).__name__, "its attention is not one that can be replaced here")
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
-    tree = TreeRunner(calls, prefill_tokens=most, kept_tokens=kept_tokens, record=record, native=native)
+    bounds = {"prefill_tokens": most, "kept_tokens": kept_tokens}
+    tree = (
+        PagedRunner(calls, attention, **bounds) if attention else DenseRunner(calls, record=record, **bounds)
+    )
     problem = _differs(tree, ids, expected)
     if problem:
         _tell_unshared(type(calls.model).__name__, f"with them {problem}")

@@ -1,4 +1,4 @@
-"""Two ways to run a model over a batch of jobs: over a tree of shared keys and values, or plainly.
+"""How a model is run over a batch of jobs: over a tree of shared keys and values, or plainly.
 
 A runner is started on a batch and gives the logits (R, V) of each row's first new token; every ``step``
 feeds one token a row and gives the next logits; ``keep`` drops rows. The decode loop sees nothing else.
@@ -7,27 +7,24 @@ feeds one token a row and gives the next logits; ``keep`` drops rows. The decode
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Container, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.allocation import is_out_of_memory, keep_freed_memory
-from soft_reasoning.engines.graphs import Recorded
-from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join, round_up
-from soft_reasoning.engines.native import StepAttention
-from soft_reasoning.engines.passes import Bucket, Pass, Prefill, Step
+from soft_reasoning.engines.allocation import keep_freed_memory
+from soft_reasoning.engines.kv import KeptPrefixes, round_up
+from soft_reasoning.engines.passes import Over, Pass
 from soft_reasoning.engines.planning import Job, Segment, packs, span
 from soft_reasoning.engines.tree import active
-
-log = logging.getLogger(__name__)
 
 ROWS = 8
 """On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
 
-Read = tuple[Block, Sequence[int]]
+Read = tuple[Any, Sequence[int]]
 """A block of shared prefixes, and for each row which of them it reads (-1: none)."""
 
 
@@ -66,70 +63,58 @@ class ModelCalls:
         return (out.logits[:, -1:] if last else out.logits).float(), out
 
 
-class TreeRunner:
-    """Shared prefixes computed and kept once; see :mod:`soft_reasoning.engines.tree`.
+class TreeRunner(ABC):
+    """Shared prefixes computed and kept once, at most ``kept_tokens`` positions of them between batches.
 
-    At most ``kept_tokens`` positions are kept between batches. ``record`` asks for steps replayed as CUDA
-    graphs; ``native`` attends in steps on the CPU where it can.
+    How keys and values are kept is the subclass's: it says what a block of prefixes is (with ``select`` and
+    ``positions``), what the rows' own (with ``counts`` and ``keep``), and how a pass reads them.
     """
 
-    def __init__(
-        self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int, record: bool = False,
-        native: StepAttention | None = None,
-    ) -> None:  # fmt: skip
-        self.calls, self.record, self._native = calls, record, native
+    peak_kv_bytes: int
+
+    def __init__(self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int) -> None:
+        self.calls, self.prefill_tokens = calls, prefill_tokens
         self.granularity = calls.rows
-        self.prefill_tokens = prefill_tokens
-        self.peak_kv_bytes = 0
         self._kept = KeptPrefixes(kept_tokens)
-        self._parts: list[Part] = []
-        self._own = OwnKeys(0, calls.device)
-        self._offset: list[int] = []
-        self._most = 0
-        self._changed()
+        self._last: int | None = None  # layer, once a pass went through all
+        self._drop_batch()
 
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
         """Logits (R, V) of the rows, the first ``len(jobs)`` of which are the jobs (the rest fills up the
         batch), and how many prompt positions of each job were computed for another row or run."""
-        self._changed()
-        self._parts, self._own = [], OwnKeys(0, self.calls.device)  # the last batch's
+        self._drop_batch()
         jobs = list(jobs)
         self._kept.next_batch()
         cached = _cached_counts(jobs, self._kept)
         filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
         reads = self._reads(jobs)
-        self._parts = _parts(reads, range(len(jobs)), len(filled) - len(jobs), self.calls.device)
-        self._own = OwnKeys(len(filled), self.calls.device)
         self._offset = [len(job.prefix) for job in filled]
         # Rows that are over go on until they are dropped, and must not run out of the model's positions.
         self._most = max(job.prompt_tokens + job.max_new_tokens for job in jobs) - 1
         embedded = {id(job): self.calls.own_embeddings(job) for job in jobs}
         own = [embedded[id(job)] for job in filled]
-        counts = [len(x) - 1 for x in own]
-        self._own.reserve(max(counts) + 1)
+        self._begin(reads, [len(x) - 1 for x in own], len(filled) - len(jobs))
         self._prefill([x[:-1] for x in own[: len(jobs)]], self._offset, reads, self._own)
-        self._own.counts = counts
         return self._step(torch.stack([x[-1] for x in own])), cached
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed ``tokens`` (R,); logits (R, V) of the next."""
-        if self._own.reserve(max(self._own.counts) + 1):
-            self._changed()
         return self._step(self.calls.lookup(tokens.to(self.calls.device)))
 
     def keep(self, rows: Sequence[int], filling: int) -> None:
         """Go on with ``rows``, chosen by ``decode.packed``; the last ``filling`` of them do not matter."""
-        parts = [part.keep(rows[: len(rows) - filling], filling) for part in self._parts]
-        self._parts = [part for part in parts if part is not None]
-        self._own.keep(rows)
         self._offset = [self._offset[r] for r in rows]
-        self._changed()
+        self._keep(rows, filling)
+
+    def begin_run(self) -> None:
+        """Forget the prefixes of earlier runs; peaks count from now on."""
+        self._drop_batch()
+        self._kept.clear()
 
     def forget(self) -> None:
-        """Drop what is kept between batches."""
-        self._changed()
+        """Give the memory of keys and values back."""
+        self._drop_batch()
         self._kept.clear()
-        self._parts, self._own = [], OwnKeys(0, self.calls.device)
 
     def _reads(self, jobs: Sequence[Job]) -> list[Read]:
         """The shared blocks of ``jobs``, level by level, and which prefix of each every job reads."""
@@ -156,7 +141,7 @@ class TreeRunner:
             if not some:
                 continue
             starts = [len(segment[0]) - span(segment) for segment in some]
-            block = Block([span(segment) for segment in some], starts, tiled=self._native is not None)
+            block = self._block([span(segment) for segment in some], starts)
             rows = [self.calls.embed(ids[start:]) for (ids, _), start in zip(some, starts, strict=True)]
             behind = [(earlier, [groups[first[s]] for s in some]) for earlier, groups in before]
             self._prefill(rows, starts, behind, block)
@@ -164,10 +149,10 @@ class TreeRunner:
                 self._kept.add(some, block)
             found.append((block, some))
         places = {segment: i for i, segment in enumerate(s for _, some in found for s in some)}
-        return join([block for block, _ in found]), [places.get(segment, -1) for segment in segments]
+        return self._joined([block for block, _ in found]), [places.get(segment, -1) for segment in segments]
 
     def _prefill(
-        self, rows: Sequence[Tensor], starts: Sequence[int], reads: Sequence[Read], kept: Block | OwnKeys
+        self, rows: Sequence[Tensor], starts: Sequence[int], reads: Sequence[Read], kept: Any
     ) -> None:
         """Run ``rows`` (ragged, (n, D) each) through the model for their keys and values alone."""
         for some in packs([len(x) for x in rows], self.prefill_tokens):
@@ -175,76 +160,65 @@ class TreeRunner:
                 round_up(sum(n * len(r) for n, r in some), self.calls.rows), rows[0].shape[-1]
             )
             positions = torch.zeros(len(embeddings), dtype=torch.long, device=self.calls.device)
-            buckets, targets, first = [], [], 0
+            first = 0
             for n, which in some:
                 here = torch.tensor([starts[r] for r in which], device=self.calls.device).view(-1, 1)
                 here = here + torch.arange(n, device=self.calls.device)
-                parts = _parts(reads, which, 0, self.calls.device)
-                buckets.append(Bucket(first, len(which), n, parts, here, max(starts[r] for r in which) + n))
-                targets.append(torch.tensor(which, device=self.calls.device))
-                positions[buckets[-1].tokens] = here.flatten()
+                positions[first : first + here.numel()] = here.flatten()
                 for r in which:
                     embeddings[first : first + len(rows[r])] = rows[r]
                     first += n
-            self._forward(Prefill(buckets, targets, kept), embeddings, positions, last=True)
-            blocks = [block for block, _ in reads] + ([kept] if isinstance(kept, Block) else [])
-            self._count(blocks, (part for bucket in buckets for part in bucket.parts))
-
-    def _step(self, embeddings: Tensor) -> Tensor:
-        if self._now is None:
-            self._now = self._new_step()
-            logits = self._run(embeddings)
-            self._count((part.block for part in self._parts), self._parts)  # nothing grows in later steps
-        else:
-            # What was just run once for these shapes can be recorded, and replayed until they change.
-            logits = self._replay(embeddings) if self.record else self._run(embeddings)
-        self._own.counts = [count + 1 for count in self._own.counts]
-        return logits
-
-    def _new_step(self) -> Step:
-        return Step(self._own, self._parts, self._offset, self._most, self._native)
-
-    def _run(self, embeddings: Tensor) -> Tensor:
-        logits = self._forward(self._now, embeddings, self._now.positions)
-        self._now.advance()
-        return logits
-
-    def _replay(self, embeddings: Tensor) -> Tensor:
-        try:
-            self._recorded = self._recorded or Recorded(self._run, embeddings)
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            log.warning("decode steps are not recorded as CUDA graphs: %s", error)
-            self.record = False
-            self._now = self._new_step()
-            return self._run(embeddings)
-        return self._recorded(embeddings)
-
-    def _changed(self) -> None:
-        """Rows or room have changed."""
-        self._now: Step | None = None
-        self._recorded: Recorded | None = None
+            now = self._prefill_pass(some, [len(x) for x in rows], positions, starts, reads, kept)
+            with suppress(Over):
+                self._forward(now, embeddings, positions, last=True)
+            self._prefilled(now, reads, kept)
 
     def _forward(self, now: Pass, embeddings: Tensor, positions: Tensor, *, last: bool = False) -> Tensor:
         """Logits (N or 1, V) of the packed ``embeddings`` (N, D)."""
         with active(self.calls.model.config, now):
-            return self.calls.logits(
+            logits, _ = self.calls.logits(
                 last=last, inputs_embeds=embeddings.unsqueeze(0), position_ids=positions.unsqueeze(0),
                 past_key_values=now,
-            )[0][0]  # fmt: skip
+            )  # fmt: skip
+        self._last = now.deepest
+        return logits[0]
 
-    def _count(self, blocks: Iterable[Block], parts: Iterable[Part]) -> None:
-        """Note what is held: the rows' own, what is kept, ``blocks``, and what ``parts`` copied of them."""
-        others = {id(block): block.bytes for block in blocks if not self._kept.holds(block)}
-        held = self._own.bytes + self._kept.bytes + sum(others.values()) + sum(p.copied for p in parts)
-        self.peak_kv_bytes = max(self.peak_kv_bytes, held)
+    @abstractmethod
+    def _drop_batch(self) -> None:
+        """Let go what the last batch alone reads."""
 
+    @abstractmethod
+    def _begin(self, reads: Sequence[Read], counts: Sequence[int], filling: int) -> None:
+        """A batch of rows that have ``counts`` (R,) keys of their own, the last ``filling`` without meaning,
+        the others with ``reads``; ``_own`` is what they are kept in."""
 
-def _parts(reads: Sequence[Read], rows: Sequence[int], filling: int, device: torch.device) -> list[Part]:
-    """What ``rows`` read of each block, blocks that none of them reads left out."""
-    chosen = [(block, [groups[r] for r in rows]) for block, groups in reads]
-    return [Part(block, groups, filling, device) for block, groups in chosen if max(groups) >= 0]
+    @abstractmethod
+    def _keep(self, rows: Sequence[int], filling: int) -> None: ...
+
+    @abstractmethod
+    def _block(self, lengths: Sequence[int], starts: Sequence[int]) -> Any:
+        """For prefixes of ``lengths`` keys from the positions ``starts`` on."""
+
+    @abstractmethod
+    def _joined(self, blocks: Sequence[Any]) -> Any:
+        """One block of all prefixes of ``blocks``."""
+
+    @abstractmethod
+    def _prefill_pass(
+        self, packed: Sequence[tuple[int, Sequence[int]]], lengths: Sequence[int], positions: Tensor,
+        starts: Sequence[int], reads: Sequence[Read], kept: Any,
+    ) -> Pass:  # fmt: skip
+        """Over ``packed``, as ``planning.packs`` made it of rows of ``lengths`` tokens from the positions
+        ``starts`` on, that leaves keys and values in ``kept`` and then is over; ``positions`` (N,) are
+        those of all tokens."""
+
+    @abstractmethod
+    def _prefilled(self, now: Any, reads: Sequence[Read], kept: Any) -> None:
+        """That pass is done."""
+
+    @abstractmethod
+    def _step(self, embeddings: Tensor) -> Tensor:
+        """One token of every row; logits (R, V)."""
 
 
 def _cached_counts(jobs: Sequence[Job], kept: Container[Segment]) -> list[int]:
@@ -292,6 +266,9 @@ class PlainRunner:
         index = torch.tensor(list(rows), device=self.calls.device)
         for cache in self._cache.values():
             cache.reorder_cache(index)
+
+    def begin_run(self) -> None:
+        self._cache, self.peak_kv_bytes = {}, 0
 
     def forget(self) -> None:
         self._cache = {}

@@ -1,15 +1,16 @@
 """Attention over a tree of keys and values: shared blocks, kept once, and each row's own.
 
-Each part that a row reads (see :mod:`soft_reasoning.engines.kv`) gives an output and the logarithm of its
-softmax denominator, and the parts are merged by weights exp(lse_part - lse_all), which is exact.
 :func:`tree_attention` is registered with transformers and stands in for a model's attention while a pass
-(:mod:`soft_reasoning.engines.passes`) is active. Decode steps in float32 on the CPU leave it all to
-:mod:`soft_reasoning.engines.native`, where that could be compiled.
+(:mod:`soft_reasoning.engines.passes`) is active. Over pages it is compiled C
+(:mod:`soft_reasoning.engines.native`). Over dense tensors (:mod:`soft_reasoning.engines.kv`) each part that a
+row reads gives an output and the logarithm of its softmax denominator, and the parts are merged by weights
+exp(lse_part - lse_all), which is exact.
 
-On the CPU every other shape is chosen so that a row's result is bitwise independent of its neighbours: matrix
-products whose height depends on them get at least ``MIN_ROWS`` rows, key counts that depend on them are
-multiples of ``TILE`` (masked keys add exact zeros), and sums over such keys run in blocks of ``KEY_BLOCK``,
-beyond which the library splits a sum by its length. Measured with torch 2.13 and MKL, on one and two threads.
+On the CPU the latter's shapes are chosen so that a row's result is bitwise independent of its neighbours:
+matrix products whose height depends on them get at least ``MIN_ROWS`` rows, key counts that depend on them
+are multiples of ``TILE`` (masked keys add exact zeros), and sums over such keys run in blocks of
+``KEY_BLOCK``, beyond which the library splits a sum by its length. Measured with torch 2.13 and MKL, on one
+and two threads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface
 
 from soft_reasoning.engines.kv import MASKED, Part, round_up
-from soft_reasoning.engines.passes import Bucket, Pass, Step
+from soft_reasoning.engines.passes import Bucket, PagedPass, Pass, Step
 
 NAME = "soft_reasoning_tree"
 MIN_ROWS = 4
@@ -74,7 +75,11 @@ def tree_attention(
     if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
         window = module.config.sliding_window
     now = _ACTIVE.get()
-    out = attend(now, module.layer_idx, query, key, value, window=window, softcap=softcap, sinks=s_aux)
+    options = {"window": window, "softcap": softcap, "sinks": s_aux}
+    if isinstance(now, PagedPass):
+        out = now.attend(module.layer_idx, query, key, value, **options)
+    else:
+        out = attend(now, module.layer_idx, query, key, value, **options)
     return out.unsqueeze(0), None
 
 
@@ -106,21 +111,15 @@ def _attend_bucket(
     Inside, G = rows * heads and M = repeat * steps, where ``repeat`` query heads share a key head.
     """
     rows, steps, repeat = bucket.rows, bucket.steps, q.shape[1] // heads
-    parts = list(enumerate(bucket.parts))
     if isinstance(now, Step):
         q = q.reshape(rows * heads, repeat, -1)
         keys, values = now.own(layer)
-        if now.native and softcap is None and q.device.type == "cpu" and q.dtype == torch.float32:
-            positions = bucket.positions.flatten()
-            out, lse = now.native(q, keys, values, now.counts, positions, bucket.parts, layer, window)
-            parts = []
-        else:
-            keys, values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-            out, lse = _attend(q, keys, values, now.own_bias(window), heads, softcap)
+        bias = now.own_bias(window)
+        out, lse = _attend(q, keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1), bias, heads, softcap)
     else:
         q, k, v = (bucket.split(x).reshape(rows * heads, -1, x.shape[-1]) for x in (q, k, v))
         out, lse = _attend_causally(q, k, v, partial(now.own_bias, bucket), heads, window, softcap)
-    for i, part in parts:
+    for i, part in enumerate(bucket.parts):
         other, other_lse = _attend_part(q, part, layer, bucket.part_bias(i, window, repeat), heads, softcap)
         share = torch.sigmoid(other_lse - lse)
         if i + 1 < len(bucket.parts) or sinks is not None:

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.native import step_attention
+from soft_reasoning.engines.native import paged_attention
 
 VOCABULARY = FakeTokenizer().vocab_size
 BASE = {
@@ -40,7 +40,7 @@ FAMILIES = {
     "gptj": {**GPT2, "rotary_dim": 8},
     "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
-needs_compiler = pytest.mark.skipif(step_attention() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(paged_attention() is None, reason="there is no C compiler")
 SHARING = set(FAMILIES) - {"falcon", "bloom", "gptj", "mamba"}
 """Families whose prefixes are computed and kept once; the others run with the model's own cache."""
 

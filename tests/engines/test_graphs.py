@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from soft_reasoning.engines import graphs, runners
+from soft_reasoning.engines import dense, graphs
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
@@ -26,8 +26,8 @@ def recording(monkeypatch, error):
         def __call__(self, x):
             return self.run(x)
 
-    monkeypatch.setattr(runners, "Recorded", Recorded)
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    monkeypatch.setattr(dense, "Recorded", Recorded)
+    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), compile=False)
     engine._calls.rows = engine._runner.granularity = 1  # as on a GPU
     engine._runner.record = True
     return engine

@@ -7,8 +7,9 @@ from soft_reasoning.engines.decode import packed
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join
-from soft_reasoning.engines.native import step_attention
-from soft_reasoning.engines.passes import Bucket, Prefill, Step
+from soft_reasoning.engines.native import paged_attention
+from soft_reasoning.engines.pages import PAGE, SLAB, OwnPages, PagedBlock, Pages, Pool, Reading
+from soft_reasoning.engines.passes import Bucket, PagedPass, Prefill, Step
 from soft_reasoning.engines.planning import packs
 from soft_reasoning.engines.tree import active, tree_attention
 from soft_reasoning.types import Request
@@ -54,14 +55,23 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options, 
     reads = {"head": [0, 0, 0, -1, -1, 0], "prompt": [0, 1, 0, 1, -1, -1]}
     starts = {"head": [0], "prompt": [40, 40]}
     own, rows = 12, len(reads["head"])
-    blocks = {name: Block(n, starts[name], tiled=native) for name, n in lengths.items()}
+    pool, attention = Pool(), paged_attention()
+    if native:
+        blocks = {name: PagedBlock.new(pool, n, starts[name]) for name, n in lengths.items()}
+    else:
+        blocks = {name: Block(n, starts[name]) for name, n in lengths.items()}
     kept = {
         name: [(random(HEADS, n, WIDTH), random(HEADS, n, WIDTH)) for n in lengths[name]] for name in blocks
     }
     for name, block in blocks.items():
         for i, (k, v) in enumerate(kept[name]):
-            block.store(0, torch.tensor([i]), k[None], v[None])
-    parts = [Part(blocks[name], reads[name], 0, CPU) for name in ("head", "prompt")]
+            if native:
+                places = block.pages[i].start + torch.arange(k.shape[1])
+                reading = Reading([block.pages[i]], [range(k.shape[1])])
+                layer = pool.layer(0, HEADS, WIDTH, WIDTH)
+                attention.keep(layer, reading, k.transpose(0, 1), v.transpose(0, 1), places)
+            else:
+                block.store(0, torch.tensor([i]), k[None], v[None])
     offsets = [sum(lengths[name][g] for name in blocks if (g := reads[name][r]) >= 0) for r in range(rows)]
     # A prompt lies behind its head; where a row has none, the keys' positions say so all the same.
     offsets = [max(o, 40 + lengths["prompt"][g]) if (g := reads["prompt"][r]) >= 0 else o
@@ -76,39 +86,50 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options, 
     def positions(first, steps):
         return torch.tensor(offsets).view(-1, 1) + first + torch.arange(steps)
 
-    buffers = OwnKeys(rows, CPU)
-    buffers.reserve(own + 1)
-    long = max(offsets) + own + 1
+    def passes():
+        """One over the first tokens, then one over the last."""
+        if native:
+            kept = OwnPages(pool, offsets, [own] * rows, 10**3)
+            for steps in (own, 1):
+                tokens = [range(r * steps, (r + 1) * steps) for r in range(rows)]
+                shared = [Reading.of(blocks[name], reads[name], tokens) for name in reads]
+                first = positions(own if steps == 1 else 0, steps).flatten()
+                yield PagedPass(attention, pool, first, Reading(kept.pages, tokens), shared)
+        else:
+            kept = OwnKeys([own] * rows, CPU)
+            parts = [Part(blocks[name], reads[name], 0, CPU) for name in reads]
+            bucket = Bucket(0, rows, own, parts, positions(0, own), max(offsets) + own + 1)
+            yield Prefill([bucket], [torch.arange(rows)], kept)
+            yield Step(kept, parts, offsets, 10**6)
+
+    before, after = passes()
     packed_q, packed_k, packed_v = (
         torch.cat([row_of(x, r, slice(0, own)) for r in range(rows)], 1)[None] for x in (q, k, v)
     )
-    now = Prefill([Bucket(0, rows, own, parts, positions(0, own), long)], [torch.arange(rows)], buffers)
-    with active(Module.config, now):
-        now.update(packed_k, packed_v, 0)
+    with active(Module.config, before):
+        before.update(packed_k, packed_v, 0)
         first, _ = tree_attention(
             Module, packed_q, packed_k, packed_v, None, sliding_window=window, s_aux=sinks, **options
         )
-    buffers.counts = [own] * rows
-    now = Step(buffers, parts, offsets, 10**6, step_attention() if native else None)
     last_q, last_k, last_v = (
         torch.stack([row_of(x, r, own) for r in range(rows)], 1)[None] for x in (q, k, v)
     )
-    with active(Module.config, now):
-        now.update(last_k, last_v, 0)
+    with active(Module.config, after):
+        after.update(last_k, last_v, 0)
         second, _ = tree_attention(
             Module, last_q, last_k, last_v, None, sliding_window=window, s_aux=sinks, **options
         )
     got = torch.cat([first[0].view(rows, own, -1, WIDTH), second[0].unsqueeze(1)], 1)
     for r in range(rows):
-        before = []
+        earlier = []
         for name in ("head", "prompt"):
             if (g := reads[name][r]) >= 0:
-                before.append(kept[name][g])
+                earlier.append(kept[name][g])
             elif name == "head" and reads["prompt"][r] >= 0:
                 # No head in front of the prompt: keys that nobody may see stand in for its positions.
-                before.append((torch.full((HEADS, 40, WIDTH), torch.nan), torch.zeros(HEADS, 40, WIDTH)))
-        keys = torch.cat([*(b[0] for b in before), row_of(k, r)], 1)
-        values = torch.cat([*(b[1] for b in before), row_of(v, r)], 1)
+                earlier.append((torch.full((HEADS, 40, WIDTH), torch.nan), torch.zeros(HEADS, 40, WIDTH)))
+        keys = torch.cat([*(b[0] for b in earlier), row_of(k, r)], 1)
+        values = torch.cat([*(b[1] for b in earlier), row_of(v, r)], 1)
         missing = torch.isnan(keys[0, :, 0])
         for t in range(own + 1):
             last = keys.shape[1] - own - 1 + t
@@ -163,26 +184,65 @@ def test_filling_rows_read_nothing_and_change_nothing():
     assert take.tolist() == [0, 0, 1, 2] and back.tolist()[:3] == [0, 2, 3] and len(back) == 8
 
 
-def stored(*lengths, tiled=False):
+def stored(*lengths):
     """A block of random prefixes of these lengths."""
-    block = Block(lengths, [0] * len(lengths), tiled)
+    block = Block(lengths, [0] * len(lengths))
     for i, length in enumerate(lengths):
         block.store(0, torch.tensor([i]), torch.randn(1, 2, length, 4), torch.randn(1, 2, length, 4))
     return block
 
 
-def test_blocks_are_told_apart_joined_and_selected_alike_whichever_way_their_keys_lie():
-    pair = []
-    for tiled in (False, True):
-        torch.manual_seed(0)
-        some, more = stored(40, 7, 64, tiled=tiled), stored(33, 100, tiled=tiled)
-        pair.append([some, join([some, more]), join([some, more]).select([3, 1]), some.select([1])])
-    for one, other in zip(*pair, strict=True):
-        assert (one.lengths, one.starts, one.bytes) == (other.lengths, other.starts, other.bytes)
-        assert torch.equal(one.transposed(one.keys[0]), other.transposed(other.keys[0]))
-        assert torch.equal(one.values[0], other.values[0])
-        groups = [i % len(one.lengths) for i in range(4)]
-        assert torch.equal(Part(one, groups, 0, CPU).keys(0), Part(other, groups, 0, CPU).keys(0))
+def test_joined_blocks_hold_every_prefix():
+    some, more = stored(40, 7, 64), stored(33, 100)
+    both = join([some, more])
+    assert both.lengths == [40, 7, 64, 33, 100]
+    for block, first in ((some, 0), (more, 3)):
+        for i, n in enumerate(block.lengths):
+            assert torch.equal(both.keys[0][first + i, :, :, :n], block.keys[0][i, :, :, :n])
+            assert torch.equal(both.values[0][first + i, :, :n], block.values[0][i, :, :n])
+    chosen = both.select([3, 1])
+    assert chosen.lengths == [33, 7]
+    assert torch.equal(chosen.keys[0], both.keys[0][[3, 1], :, :, :64])
+
+
+def test_pages_go_back_to_the_pool_once_nobody_holds_them():
+    pool = Pool()
+    block = PagedBlock.new(pool, [40, 7, 64], [0, 0, 5])
+    assert [len(pages.ids) for pages in block.pages] == [2, 1, 2] and pool.used == 5
+    assert len({page for pages in block.pages for page in pages.ids}) == 5
+    chosen = block.select([2, 0])
+    assert [pages.start for pages in chosen.pages] == [5, 0] and chosen.positions == 4 * PAGE
+    del block
+    assert pool.used == 4
+    reading = Reading.of(chosen, [1, -1, 1], [[0], [1], [2]])
+    del chosen
+    assert pool.used == 2 and reading.table.tolist() == [reading.pages[0].ids]
+    assert Reading.of(PagedBlock([]), [-1], [[0]]) is None
+    del reading
+    assert (pool.used, pool.most) == (0, 5)
+    row = OwnPages(pool, [100], [PAGE - 1], 100 + 3 * PAGE)
+    first = row.pages[0].ids[0]
+    for count in range(PAGE - 1, 2 * PAGE + 1):
+        row.counts = [count]
+        row.grow()
+        assert row.reading.table.shape == (1, 4)
+        assert row.reading.table[0, : len(row.pages[0].ids)].tolist() == row.pages[0].ids
+        assert len(row.pages[0].ids) == count // PAGE + 1
+    row.counts = [10 * PAGE]  # over for long; its position stays at the last
+    row.grow()
+    assert row.pages[0].ids[0] == first and pool.used == 3
+
+
+def test_memory_of_pages_is_added_where_it_is_missing():
+    pool = Pool()
+    pages = Pages(pool, 0)
+    pages.reserve(PAGE)
+    layer = pool.layer(3, 2, 4, 8)
+    assert pool.page_bytes == 4 * PAGE * 2 * (4 + 8)
+    first = layer.slabs
+    pages.reserve(PAGE * SLAB + 1)
+    assert pool.layer(3, 2, 4, 8).slabs != first and pool[3].slabs == pool.layer(3, 2, 4, 8).slabs
+    assert sorted(pages.ids) == list(range(SLAB + 1))
 
 
 def test_a_part_tells_what_it_copied():
@@ -202,7 +262,7 @@ def test_of_kept_prefixes_those_go_that_were_not_read_for_longest():
     assert keys == ["b"] and found.lengths == [20]
     assert torch.equal(found.keys[0][0], blocks[0].keys[0][1])
     kept.add(["d", "e"], blocks[2])
-    assert kept.held == 5 * 32 and kept.bytes == sum(block.bytes for block in blocks)
+    assert kept.held == 5 * 32 and kept.blocks() == [blocks[1], blocks[0], blocks[2]]
     kept.add(["f"], stored(5))
     assert "c" not in kept and all(key in kept for key in "abdef") and kept.held == 5 * 32
     assert [keys for _, keys in kept.find("eabf")] == [["e"], ["a", "b"], ["f"]]
@@ -214,4 +274,4 @@ def test_of_kept_prefixes_those_go_that_were_not_read_for_longest():
         kept.find("a")
     assert "a" in kept and not any(key in kept for key in "def") and kept.held == 2 * 32
     kept.clear()
-    assert kept.held == kept.bytes == 0 and kept.find("abdef") == []
+    assert kept.held == 0 and kept.blocks() == [] and kept.find("abdef") == []
