@@ -189,13 +189,21 @@ class OwnPages:
         self._read()
 
     def grow(self) -> None:
-        """Make room for one more key a row."""
+        """Make room for one more key a row; ``counts`` are one more than at the last call, or not."""
+        self._spare -= 1
+        if self._spare >= 0:
+            return
+        spare = [PAGE]
         for i, (row, count) in enumerate(zip(self.pages, self.counts, strict=True)):
-            if row.start + count <= self._most and row.reserve(count + 1):
-                self.reading.table[i, : len(row.ids)] = torch.tensor(row.ids)
+            if row.start + count <= self._most:
+                if row.reserve(count + 1):
+                    self.reading.table[i, : len(row.ids)] = torch.tensor(row.ids)
+                spare.append(PAGE * len(row.ids) - count - 1)
+        self._spare = min(spare)
 
     def _read(self) -> None:
         for row, count in zip(self.pages, self.counts, strict=True):
             row.reserve(count + 1)
+        self._spare = 0  # how often a key more needs no page
         room = -(-max((self._most + 1 - row.start for row in self.pages), default=0) // PAGE)
         self.reading = Reading(self.pages, [[i] for i in range(len(self.pages))], room)
