@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.kv import round_up
 from soft_reasoning.engines.planning import Job
 from soft_reasoning.engines.sampling import Chooser
 from soft_reasoning.engines.text import StopWatch, finish
@@ -19,8 +18,7 @@ COMPACT_BELOW = 0.9
 
 
 class Runner(Protocol):
-    granularity: int
-
+    def batch_size(self, count: int) -> int: ...
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]: ...
     def step(self, tokens: Tensor) -> Tensor: ...
     def keep(self, rows: Sequence[int], filling: int) -> None: ...
@@ -54,7 +52,7 @@ def decode_batch(
         step += 1
         if not live:
             break
-        total = round_up(len(live), runner.granularity)
+        total = runner.batch_size(len(live))
         if total < COMPACT_BELOW * len(rows):
             kept = packed(live, total)
             runner.keep(kept, total - len(live))

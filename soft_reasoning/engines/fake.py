@@ -106,8 +106,6 @@ def _cached_counts(jobs: Sequence[Job]) -> list[int]:
 class _Runner:
     """Feeds the fake model to the decode loop."""
 
-    granularity = 1
-
     def __init__(self, engine: FakeEngine, model: _Model) -> None:
         self._engine, self._model = engine, model
         self._rows: list[tuple[int, ...]] = []
@@ -117,6 +115,9 @@ class _Runner:
             nearest = [] if job.soft is None else self._engine.nearest_tokens(job.soft, 1)
             self._rows.append(job.prefix + tuple(row[0][0] for row in nearest) + job.tail)
         return self._logits(), _cached_counts(jobs)
+
+    def batch_size(self, count: int) -> int:
+        return count
 
     def step(self, tokens: Tensor) -> Tensor:
         self._rows = [row + (token,) for row, token in zip(self._rows, tokens.tolist(), strict=True)]

@@ -84,7 +84,7 @@ def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: T
     job = Job(0, Request(ids, soft=soft), ids[:cut], (LEAST_SHARED, cut), 1, (), soft, 1)
     try:
         runner.start([job])
-        logits = runner.step(torch.tensor([ids[-1]] * max(1, runner.granularity)))[0]
+        logits = runner.step(torch.tensor([ids[-1]] * runner.batch_size(1)))[0]
     except Exception as error:  # as above
         if is_out_of_memory(error):
             raise

@@ -21,30 +21,33 @@ from soft_reasoning.engines.passes import Over, Pass
 from soft_reasoning.engines.planning import Job, Segment, packs, span
 from soft_reasoning.engines.tree import active
 
-ROWS = 8
-"""On the CPU the tokens of a pass are a multiple of it: with fewer, products of matrices take other paths."""
+ROWS, SIZES = 8, 16
+"""On the CPU the tokens of a pass are a multiple of the first: with fewer, products of matrices take other
+paths. From one power of two to the next they come in as many sizes as the second says: the library keeps some
+100 KiB for each that a weight has met."""
 
 Read = tuple[Any, Sequence[int]]
 """A block of shared prefixes, and for each row which of them it reads (-1: none)."""
 
 
 class ModelCalls:
-    """A model, its embedding lookup and its devices, called the way every runner needs it.
-
-    ``rows`` is the multiple to which batches are filled up: on the CPU a row's result is then bitwise
-    independent of how many rows there are; elsewhere it is 1.
-    """
+    """A model, its embedding lookup and its devices, called the way every runner needs it."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.lookup = model.get_input_embeddings()
         weight = self.lookup.weight
         self.device, self.dtype = weight.device, weight.dtype
-        self.rows = 1
         if self.device.type == "cpu":
-            self.rows = ROWS
             keep_freed_memory()
         self.accepts = set(inspect.signature(model.forward).parameters)
+
+    def batch_size(self, count: int) -> int:
+        """``count`` and what fills it up: on the CPU, where a row's result is then bitwise independent of how
+        many there are."""
+        if self.device.type != "cpu":
+            return count
+        return round_up(count, max(ROWS, 2 ** (count - 1).bit_length() // (2 * SIZES)))
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) on the model's device, scale included."""
@@ -74,7 +77,6 @@ class TreeRunner(ABC):
 
     def __init__(self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int) -> None:
         self.calls, self.prefill_tokens = calls, prefill_tokens
-        self.granularity = calls.rows
         self._kept = KeptPrefixes(kept_tokens)
         self._last: int | None = None  # layer, once a pass went through all
         self._drop_batch()
@@ -86,7 +88,7 @@ class TreeRunner(ABC):
         jobs = list(jobs)
         self._kept.next_batch()
         cached = _cached_counts(jobs, self._kept)
-        filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
+        filled = jobs + [jobs[-1]] * (self.calls.batch_size(len(jobs)) - len(jobs))
         reads = self._reads(jobs)
         self._offset = [len(job.prefix) for job in filled]
         # Rows that are over go on until they are dropped, and must not run out of the model's positions.
@@ -100,6 +102,10 @@ class TreeRunner(ABC):
     def step(self, tokens: Tensor) -> Tensor:
         """Feed ``tokens`` (R,); logits (R, V) of the next."""
         return self._step(self.calls.lookup(tokens.to(self.calls.device)))
+
+    def batch_size(self, count: int) -> int:
+        """How many rows a batch of ``count`` has."""
+        return self.calls.batch_size(count)
 
     def keep(self, rows: Sequence[int], filling: int) -> None:
         """Go on with ``rows``, chosen by ``decode.packed``; the last ``filling`` of them do not matter."""
@@ -157,7 +163,7 @@ class TreeRunner(ABC):
         """Run ``rows`` (ragged, (n, D) each) through the model for their keys and values alone."""
         for some in packs([len(x) for x in rows], self.prefill_tokens):
             embeddings = rows[0].new_zeros(
-                round_up(sum(n * len(r) for n, r in some), self.calls.rows), rows[0].shape[-1]
+                self.calls.batch_size(sum(n * len(r) for n, r in some)), rows[0].shape[-1]
             )
             positions = torch.zeros(len(embeddings), dtype=torch.long, device=self.calls.device)
             first = 0
@@ -243,7 +249,6 @@ class PlainRunner:
 
     def __init__(self, calls: ModelCalls) -> None:
         self.calls = calls
-        self.granularity = calls.rows
         self.peak_kv_bytes = 0
         self._cache: dict[str, Any] = {}
         self._position = 0
@@ -251,7 +256,7 @@ class PlainRunner:
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
         """As :meth:`TreeRunner.start`; all jobs have prompts of one length."""
         jobs = list(jobs)
-        filled = jobs + [jobs[-1]] * (round_up(len(jobs), self.calls.rows) - len(jobs))
+        filled = jobs + [jobs[-1]] * (self.calls.batch_size(len(jobs)) - len(jobs))
         rows = []
         for job in filled:
             own = self.calls.own_embeddings(job)
@@ -261,6 +266,9 @@ class PlainRunner:
 
     def step(self, tokens: Tensor) -> Tensor:
         return self._forward(input_ids=tokens.to(self.calls.device).unsqueeze(1))
+
+    def batch_size(self, count: int) -> int:
+        return self.calls.batch_size(count)
 
     def keep(self, rows: Sequence[int], filling: int) -> None:
         index = torch.tensor(list(rows), device=self.calls.device)

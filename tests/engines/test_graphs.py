@@ -28,7 +28,7 @@ def recording(monkeypatch, error):
 
     monkeypatch.setattr(dense, "Recorded", Recorded)
     engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), compile=False)
-    engine._calls.rows = engine._runner.granularity = 1  # as on a GPU
+    monkeypatch.setattr(engine._calls, "batch_size", lambda count: count)  # as on a GPU
     engine._runner.record = True
     return engine
 
