@@ -8,7 +8,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.kv import Block, KeptPrefixes, OwnKeys, Part, join
 from soft_reasoning.engines.native import paged_attention
-from soft_reasoning.engines.pages import PAGE, SLAB, OwnPages, PagedBlock, Pages, Pool, Reading
+from soft_reasoning.engines.pages import OwnPages, PagedBlock, Pool, Reading
 from soft_reasoning.engines.passes import Bucket, PagedPass, Prefill, Step
 from soft_reasoning.engines.planning import packs
 from soft_reasoning.engines.tree import active, tree_attention
@@ -203,46 +203,6 @@ def test_joined_blocks_hold_every_prefix():
     chosen = both.select([3, 1])
     assert chosen.lengths == [33, 7]
     assert torch.equal(chosen.keys[0], both.keys[0][[3, 1], :, :, :64])
-
-
-def test_pages_go_back_to_the_pool_once_nobody_holds_them():
-    pool = Pool()
-    block = PagedBlock.new(pool, [40, 7, 64], [0, 0, 5])
-    assert [len(pages.ids) for pages in block.pages] == [2, 1, 2] and pool.used == 5
-    assert len({page for pages in block.pages for page in pages.ids}) == 5
-    chosen = block.select([2, 0])
-    assert [pages.start for pages in chosen.pages] == [5, 0] and chosen.positions == 4 * PAGE
-    del block
-    assert pool.used == 4
-    reading = Reading.of(chosen, [1, -1, 1], [[0], [1], [2]])
-    del chosen
-    assert pool.used == 2 and reading.table.tolist() == [reading.pages[0].ids]
-    assert Reading.of(PagedBlock([]), [-1], [[0]]) is None
-    del reading
-    assert (pool.used, pool.most) == (0, 5)
-    row = OwnPages(pool, [100], [PAGE - 1], 100 + 3 * PAGE)
-    first = row.pages[0].ids[0]
-    for count in range(PAGE - 1, 2 * PAGE + 1):
-        row.counts = [count]
-        row.grow()
-        assert row.reading.table.shape == (1, 4)
-        assert row.reading.table[0, : len(row.pages[0].ids)].tolist() == row.pages[0].ids
-        assert len(row.pages[0].ids) == count // PAGE + 1
-    row.counts = [10 * PAGE]  # over for long; its position stays at the last
-    row.grow()
-    assert row.pages[0].ids[0] == first and pool.used == 3
-
-
-def test_memory_of_pages_is_added_where_it_is_missing():
-    pool = Pool()
-    pages = Pages(pool, 0)
-    pages.reserve(PAGE)
-    layer = pool.layer(3, 2, 4, 8)
-    assert pool.page_bytes == 4 * PAGE * 2 * (4 + 8)
-    first = layer.slabs
-    pages.reserve(PAGE * SLAB + 1)
-    assert pool.layer(3, 2, 4, 8).slabs != first and pool[3].slabs == pool.layer(3, 2, 4, 8).slabs
-    assert sorted(pages.ids) == list(range(SLAB + 1))
 
 
 def test_a_part_tells_what_it_copied():
