@@ -59,8 +59,10 @@ static __attribute__((noinline)) void rest_of(const float *a, const float *b, i6
     }
 }
 
-/* out (m, n) = a (m, depth) b (depth, n), added to what is there if `more`. */
-INLINE void product_of(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more, float *const *out)
+/* out (m, n) = a (m, depth) b (depth, n), added to what is there if `more`; `next`, of b's shape, comes after it
+ * and is fetched meanwhile. */
+INLINE void product_of(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more,
+                       float *const *out)
 {
     i64 j = 0;
     COLUMNS(WIDE)
@@ -69,7 +71,8 @@ INLINE void product_of(int m, const float *const *a, const float *b, const float
     for (int i = 0; i < m && j < n; i++) rest_of(a[i], b, depth, n, j, more, out[i]);
 }
 
-static void product(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more, float *const *out)
+static void product(int m, const float *const *a, const float *b, const float *next, i64 depth, i64 n, int more,
+                    float *const *out)
 {
     switch (m) {
     case 1: product_of(1, a, b, next, depth, n, more, out); break;
@@ -152,8 +155,8 @@ typedef struct {
 } Layer;
 
 /* Sequences of keys in pages, and tokens that read them. Sequence s of `count` has at most lengths[s] keys from
- * position starts[s] on, in pages table[s * room] onwards, and is read by the tokens tokens[bounds[s]] to
- * tokens[bounds[s + 1] - 1], at most `most` of them. */
+ * position starts[s] on, in pages table[s * room] onwards, and tokens[bounds[s]] to
+ * tokens[bounds[s + 1] - 1] read it, at most `most` of them. */
 typedef struct {
     const i64 *table, *lengths, *starts, *bounds, *tokens;
     i64 count, room, most;
@@ -230,7 +233,7 @@ int attend(const Layer *layer, const Reading *reading, const float *keys, const 
             const int m = end - first < QUERIES ? (int)(end - first) : QUERIES;
             const float *from[QUERIES], *weights[QUERIES];
             float *scores[QUERIES], *found[QUERIES], most[QUERIES], sum[QUERIES];
-            i64 at[QUERIES], unseen[QUERIES], seen[QUERIES], all = 0, pages;
+            i64 at[QUERIES], unseen[QUERIES], seen[QUERIES], all = 0, hidden = INT64_MAX;
             for (int i = 0; i < m; i++) {
                 const i64 token = readers[(first + i) / repeat], last = positions[token] - start + 1;
                 at[i] = (token * heads + head) * repeat + (first + i) % repeat;
@@ -238,10 +241,11 @@ int attend(const Layer *layer, const Reading *reading, const float *keys, const 
                 seen[i] = last < reading->lengths[s] ? last : reading->lengths[s];
                 unseen[i] = last - window;
                 all = seen[i] > all ? seen[i] : all;
+                hidden = unseen[i] < hidden ? unseen[i] : hidden;
                 found[i] = memory + QUERIES * room + i * value_width;
             }
-            pages = (all + PAGE - 1) / PAGE;
-            for (i64 page = 0; page < pages; page++) {
+            const i64 pages = (all + PAGE - 1) / PAGE, old = hidden > 0 ? hidden / PAGE : 0; /* nobody sees those */
+            for (i64 page = old; page < pages; page++) {
                 const float *tile = page_of(layer, reading, s, page, head);
                 const float *next = tile_behind(layer, reading, s, head, pages, page);
                 for (int i = 0; i < m; i++) scores[i] = memory + i * room + page * PAGE;
@@ -249,21 +253,21 @@ int attend(const Layer *layer, const Reading *reading, const float *keys, const 
             }
             for (int i = 0; i < m; i++)
                 sum[i] = weigh(memory + i * room, unseen[i], seen[i], all, (float)cap, &most[i]);
-            for (i64 page = 0; page < pages; page++) {
+            for (i64 page = old; page < pages; page++) {
                 const float *tile = page_of(layer, reading, s, page, head) + PAGE * width;
                 const float *next = tile_behind(layer, reading, s, head, pages, pages + page);
                 const i64 left = all - page * PAGE;
                 for (int i = 0; i < m; i++) weights[i] = memory + i * room + page * PAGE;
-                product(m, weights, tile, next, left < PAGE ? left : PAGE, value_width, page > 0, found);
+                product(m, weights, tile, next, left < PAGE ? left : PAGE, value_width, page > old, found);
             }
             for (int i = 0; i < m; i++) {
                 /* Weights exp(lse) of what was merged before and sum * exp(most) of this. */
                 float *into = out + at[i] * value_width, had = lse[at[i]];
-                if (seen[i] <= 0) continue;
+                if (seen[i] <= 0 || unseen[i] >= seen[i]) continue;
                 const float top = had > most[i] ? had : most[i];
                 const float before = expf(had - top), now = expf(most[i] - top), both = before + sum[i] * now;
-                const float old = before / both, add = now / both;
-                for (i64 c = 0; c < value_width; c++) into[c] = old * into[c] + add * found[i][c];
+                const float less = before / both, add = now / both;
+                for (i64 c = 0; c < value_width; c++) into[c] = less * into[c] + add * found[i][c];
                 lse[at[i]] = top + logf(both);
             }
         }
