@@ -7,7 +7,7 @@
 Soft Reasoning with its defaults on bundled test problems (repeated under new ids beyond 500), stored and
 reported as any run. Time is that of the run, without loading the model and after a warm-up; memory is the
 largest resident set of the process, after a fifth of the run's time and at its end. The scheduler's share is
-what engine, optimiser, methods and store leave.
+what engine, optimiser, methods and store leave; report and plots come once, behind the last problem.
 """
 
 from __future__ import annotations
@@ -106,14 +106,16 @@ def main() -> None:
         one = json.loads(done.stdout)
         costs.append(one["wall"] / count)
         known = [one[kind] for kind in KINDS]
-        shares = [f"{100 * part / one['wall']:.1f}" for part in (*known, one["wall"] - sum(known))]
+        parts = *known, one["total"] - sum(known), one["wall"] - one["total"]
+        shares = [f"{100 * part / one['wall']:.1f}" for part in parts]
         rows.append(
             [f"{count:,}", f"{one['wall']:.1f}", f"{1000 * costs[-1]:.1f}",
              f"{1000 * one['cpu'] / count:.1f}",
              f"{one['sequences'] / count:.1f}", *shares, f"{one['early']:,.0f}", f"{one['peak']:,.0f}"]
         )  # fmt: skip
-    columns = ("problems", "seconds", "ms a problem", "CPU ms a problem", "sequences a problem",
-               *(f"{kind} %" for kind in KINDS), "scheduler %", "MiB after a fifth", "MiB")  # fmt: skip
+    kinds = (f"{kind} %" for kind in (*KINDS, "scheduler", "report"))
+    columns = ("problems", "seconds", "ms a problem", "CPU ms a problem", "sequences a problem", *kinds,
+               "MiB after a fifth", "MiB")  # fmt: skip
     print(Table(columns, rows).markdown())
     spread = 100 * (max(costs) / min(costs) - 1)
     print(f"\nlargest cost a problem over smallest: +{spread:.0f} %; {torch.get_num_threads()} threads, "
