@@ -13,11 +13,12 @@ from soft_reasoning.engines.sampling import Chooser
 from soft_reasoning.engines.text import StopWatch, finish
 from soft_reasoning.types import Completion
 
-COMPACT_BELOW = 0.9
-"""Rows are packed once fewer than this share of them is unfinished."""
-
 
 class Runner(Protocol):
+    """``compact_below``: rows are packed once fewer than this share of them is unfinished."""
+
+    compact_below: float
+
     def batch_size(self, count: int) -> int: ...
     def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]: ...
     def step(self, tokens: Tensor) -> Tensor: ...
@@ -53,7 +54,7 @@ def decode_batch(
         if not live:
             break
         total = runner.batch_size(len(live))
-        if total < COMPACT_BELOW * len(rows):
+        if total < runner.compact_below * len(rows):
             kept = packed(live, total)
             runner.keep(kept, total - len(live))
             tokens = tokens[torch.tensor(kept, device=tokens.device)]

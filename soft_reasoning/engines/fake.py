@@ -106,6 +106,8 @@ def _cached_counts(jobs: Sequence[Job]) -> list[int]:
 class _Runner:
     """Feeds the fake model to the decode loop."""
 
+    compact_below = 0.9
+
     def __init__(self, engine: FakeEngine, model: _Model) -> None:
         self._engine, self._model = engine, model
         self._rows: list[tuple[int, ...]] = []

@@ -16,6 +16,8 @@ from soft_reasoning.engines.runners import ModelCalls, Read, TreeRunner
 class PagedRunner(TreeRunner):
     """``attention`` reads the pages; their memory is used again from batch to batch."""
 
+    compact_below = 1.0  # nothing is copied
+
     def __init__(
         self, calls: ModelCalls, attention: PagedAttention, *, prefill_tokens: int, kept_tokens: int
     ) -> None:

@@ -73,6 +73,7 @@ class TreeRunner(ABC):
     ``positions``), what the rows' own (with ``counts`` and ``keep``), and how a pass reads them.
     """
 
+    compact_below = 0.9
     peak_kv_bytes: int
 
     def __init__(self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int) -> None:
@@ -246,6 +247,8 @@ class PlainRunner:
 
     For models whose attention cannot be replaced (alibi) and for recurrent ones.
     """
+
+    compact_below = 0.9
 
     def __init__(self, calls: ModelCalls) -> None:
         self.calls = calls
