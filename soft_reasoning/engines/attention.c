@@ -112,8 +112,8 @@ INLINE vec exp_of(vec x)
 INLINE vec capped(vec x, float cap)
 {
     const ivec sign = (ivec)x & INT32_MIN;
-    const vec e = exp_of((vec)((ivec)x | INT32_MIN) * (2 / cap));
-    return (vec)((ivec)((1 - e) / (1 + e) * cap) | sign);
+    const vec e = exp_of((vec)((ivec)x | INT32_MIN) * (2.0f / cap));
+    return (vec)((ivec)((1.0f - e) / (1.0f + e) * cap) | sign);
 }
 
 /* scores (room for `end` and a multiple of LANES) become exp(score - most) from `first` to n and 0 elsewhere;
