@@ -38,9 +38,9 @@ class HuggingFaceEngine:
     adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
     max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
         free when ``None``, and halved for good when memory runs out.
-    compile: ``auto`` or true records decode steps as CUDA graphs on a GPU, and compiles their attention
-        with the machine's C compiler on the CPU in float32, where there is one (true insists); false does
-        neither.
+    compile: ``auto`` or true records decode steps as CUDA graphs on a GPU, and on the CPU in float32 has
+        the machine's C compiler, where there is one, make attention over keys and values in pages (true
+        insists); false does neither.
 
     What repeats: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and in
     any order, with one thread and with two (of mixtures of experts the same tokens). The number of threads,
