@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,7 +93,8 @@ class KeptPrefixes:
     """Prefixes of finished batches, those of one block together, at most ``most`` positions.
 
     The blocks that were not read for longest go first, and those not read for ``age`` batches go without
-    need: what a solved problem left, say. ``held`` counts positions.
+    need: what a solved problem left, say. ``held`` counts positions. A block, dense or in pages, tells its
+    ``positions`` and can ``select`` some of its prefixes.
     """
 
     def __init__(self, most: int, age: int = 32) -> None:
@@ -100,13 +102,13 @@ class KeptPrefixes:
         self._batch = 0
         self._read: dict[int, int] = {}  # in which batch a block was last
         self.held = 0
-        self._blocks: OrderedDict[int, tuple[Block, list[Hashable]]] = OrderedDict()
+        self._blocks: OrderedDict[int, tuple[Any, list[Hashable]]] = OrderedDict()
         self._where: dict[Hashable, tuple[int, int]] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._where
 
-    def add(self, keys: Sequence[Hashable], block: Block) -> None:
+    def add(self, keys: Sequence[Hashable], block: Any) -> None:
         """Keep ``block``, whose prefixes are ``keys``."""
         if block.positions > self.most:
             return
@@ -130,7 +132,7 @@ class KeptPrefixes:
         for key in keys:
             del self._where[key]
 
-    def find(self, keys: Iterable[Hashable]) -> list[tuple[Block, list[Hashable]]]:
+    def find(self, keys: Iterable[Hashable]) -> list[tuple[Any, list[Hashable]]]:
         """Those of ``keys`` that are kept, as blocks of their own."""
         wanted: dict[int, list[Hashable]] = {}
         for key in keys:
@@ -143,7 +145,7 @@ class KeptPrefixes:
             found.append((self._blocks[name][0].select([self._where[key][1] for key in some]), some))
         return found
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[Any]:
         return [block for block, _ in self._blocks.values()]
 
     def clear(self) -> None:
