@@ -55,10 +55,6 @@ class Pool:
             self._layers[layer] = _Slabs(heads, width, value_width)
         return self._layers[layer].up_to(self._total // SLAB)
 
-    def __getitem__(self, layer: int) -> Layer:
-        """As :meth:`layer` gave it last; KeyError before."""
-        return self._layers[layer].place
-
     @property
     def page_bytes(self) -> int:
         """Of a page in all layers that were asked for."""
@@ -203,8 +199,7 @@ class OwnPages:
         self._spare = min(spare)
 
     def _read(self) -> None:
-        for row, count in zip(self.pages, self.counts, strict=True):
-            row.reserve(count + 1)
-        self._spare = 0  # how often a key more needs no page
         room = -(-max((self._most + 1 - row.start for row in self.pages), default=0) // PAGE)
         self.reading = Reading(self.pages, [[i] for i in range(len(self.pages))], room)
+        self._spare = 0  # how often a key more needs no page
+        self.grow()

@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache
 
 from soft_reasoning.engines.kv import MASKED, OwnKeys, Part
 from soft_reasoning.engines.native import PagedAttention
-from soft_reasoning.engines.pages import Pool, Reading
+from soft_reasoning.engines.pages import Layer, Pool, Reading
 
 
 @dataclass
@@ -181,9 +181,8 @@ class PagedPass(Pass):
         self._shared = [reading for reading in shared if reading]
 
     def keep(self, layer: int, k: Tensor, v: Tensor) -> None:
-        where = self._pool.layer(layer, *k.shape[1:], v.shape[2])
         if layer == self.last:  # else attention does it
-            self._attention.keep(where, self._own, k, v, self.positions)
+            self._attention.keep(self._where(layer, k, v), self._own, k, v, self.positions)
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, softcap: float | None,
@@ -191,8 +190,11 @@ class PagedPass(Pass):
     ) -> Tensor:  # fmt: skip
         """As :func:`soft_reasoning.engines.tree.attend`."""
         out, lse = self._attention.attend(
-            self._pool[layer], self._own, self._shared, q, k, v, self.positions, window, softcap
+            self._where(layer, k, v), self._own, self._shared, q, k, v, self.positions, window, softcap
         )
         if sinks is not None:
             out *= torch.sigmoid(lse - sinks.float()).unsqueeze(-1)
         return out
+
+    def _where(self, layer: int, k: Tensor, v: Tensor) -> Layer:
+        return self._pool.layer(layer, *k.shape[1:], v.shape[2])

@@ -19,8 +19,8 @@ from tests.engines.models import needs_compiler, tiny
 class Batch:
     """Random tokens, each with keys of its own, over ``levels`` of shared prefixes.
 
-    Own: rows of one token each behind earlier ones (``steps`` 1, a decode step), or of ``steps`` at once (a
-    prompt), of which the last row's only first is real.
+    Own: rows of one token each behind earlier ones (``steps`` 1, a decode step), or of up to ``steps`` at
+    once (a prompt), filled up with tokens that nothing reads.
     """
 
     def __init__(self, seed, rows, heads, repeat, width, value_width, window, softcap, levels, steps):

@@ -34,7 +34,7 @@ def test_pages_go_back_to_the_pool_once_nobody_holds_them():
         assert row.reading.table[0, : len(row.pages[0].ids)].tolist() == row.pages[0].ids
         assert len(row.pages[0].ids) == count // PAGE + 1
     row.counts = [10 * PAGE]  # over for long; its position stays at the last
-    row.grow()
+    row.keep([0])
     assert row.pages[0].ids[0] == first and pool.used == 3
 
 
@@ -46,7 +46,7 @@ def test_memory_of_pages_is_added_where_it_is_missing():
     assert pool.page_bytes == 4 * PAGE * 2 * (4 + 8)
     first = layer.slabs
     pages.reserve(PAGE * SLAB + 1)
-    assert pool.layer(3, 2, 4, 8).slabs != first and pool[3].slabs == pool.layer(3, 2, 4, 8).slabs
+    assert pool.layer(3, 2, 4, 8).slabs != first
     assert sorted(pages.ids) == list(range(SLAB + 1))
 
 
@@ -59,14 +59,14 @@ def test_memory_is_used_again_and_given_back_when_it_runs_out():
     engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
     engine.generate(requests(30, 2 * PAGE))
     pool = engine._runner._pool
-    most, slabs = pool.most, [pool[layer].slabs for layer in range(2)]
+    most, slabs = pool.most, [pool.layer(layer, 2, 16, 16).slabs for layer in range(2)]
     assert most >= 30 * 2
     for _ in range(3):
         engine.begin_run()
         assert pool.most == pool.used == 0
         engine.generate(requests(30, 2 * PAGE))
         assert engine._runner._pool is pool and pool.most == most
-        assert [pool[layer].slabs for layer in range(2)] == slabs
+        assert [pool.layer(layer, 2, 16, 16).slabs for layer in range(2)] == slabs
     engine._runner.forget()
     assert engine._runner._pool is not pool
 
