@@ -18,12 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.pages import PAGE, UNBOUNDED, Layer, Reading
+from soft_reasoning.engines.pages import PAGE, SLAB, UNBOUNDED, Layer, Reading
 
 log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("attention.c")
-FLAGS = (f"-DPAGE={PAGE}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
+FLAGS = (
+    f"-DPAGE={PAGE}", f"-DSLAB={SLAB}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC",
+)  # fmt: skip
 NOTHING = -1e30
 """As in the source: the log-sum-exp over no keys."""
 MACHINE = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",))

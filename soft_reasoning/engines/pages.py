@@ -25,7 +25,7 @@ class Layer(ctypes.Structure):
     """Where a layer's pages are, as ``attention.c`` says."""
 
     _fields_ = [("slabs", ctypes.c_void_p)] + [
-        (name, ctypes.c_int64) for name in ("pages", "heads", "width", "value_width")
+        (name, ctypes.c_int64) for name in ("heads", "width", "value_width")
     ]
 
 
@@ -68,7 +68,7 @@ class _Slabs:
         self.page_bytes = 4 * PAGE * heads * (width + value_width)
         self._slabs: list[Tensor] = []
         self._addresses = torch.empty(0, dtype=torch.long)
-        self.place = Layer(0, SLAB, heads, width, value_width)
+        self.place = Layer(0, heads, width, value_width)
 
     def up_to(self, count: int) -> Layer:
         while len(self._slabs) < count:

@@ -166,6 +166,17 @@ def test_scores_of_any_size(size):
 
 
 @needs_compiler
+def test_what_is_no_number_shows_and_stays_in_its_row():
+    some = batch(rows=6)
+    clean, _ = some.attend()
+    some.q[2] = torch.nan
+    out, lse = some.attend()
+    assert out[2].isnan().all() and lse[2].isnan().all()
+    rest = [0, 1, 3, 4, 5]
+    assert torch.equal(out[rest], clean[rest])
+
+
+@needs_compiler
 def test_missing_memory_is_told_as_torch_tells_it(monkeypatch):
     """So that the engine halves its batches."""
     some = batch()
