@@ -23,9 +23,7 @@
 #endif
 /* Given: PAGE, positions a page, a multiple of LANES; SLAB, pages a slab. */
 enum { QUERIES = 6, CHUNK = 8 * QUERIES, SPAN = 8, LINE = 16 };
-#define NOTHING -1e30f /* the logarithm of a sum without terms; finite, so that it can be merged */
 #define FAR 2e6f
-#define LOG_2 0.6931471805599453
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -144,6 +142,9 @@ typedef struct {
     int32_t power;
 } Met;
 
+/* 2^power as above, of one. */
+INLINE float factor_of(int32_t power) { return power_of((ivec){0} + power)[0]; }
+
 /* A query's scores over n keys (n <= SPAN * PAGE) become weights exp(score) / 2^power, 0 for those that it does not
  * see, which are all but `first` to `end`; where they raise power, what was found with earlier weights (width)
  * shrinks. */
@@ -163,7 +164,7 @@ static void weigh(float *scores, i64 first, i64 end, i64 n, float cap, Met *met,
     }
     const int32_t power = most_of(most);
     if (power > met->power) {
-        const float less = power_of((ivec){0} + (met->power - power))[0];
+        const float less = factor_of(met->power - power);
         met->power = power;
         met->sum *= less;
         for (i64 c = 0; c < width; c++) found[c] *= less;
@@ -227,7 +228,8 @@ typedef struct {
     const float *keys, *values, *q;
     const i64 *positions;
     i64 repeat, window;
-    float cap, *out, *lse;
+    float cap, *out, *sums;
+    int32_t *powers;
 } Call;
 
 /* For m queries from the `first`-th on of those that read sequence s, and key heads `head` to `head + together`;
@@ -295,21 +297,25 @@ static void attend_some(const Call *call, i64 s, i64 head, i64 together, i64 fir
         const float total = sum_of(met[i].sum);
         if (total == 0) continue; /* it sees none */
         const i64 here = at[i % m] + i / m * repeat;
-        float *out = call->out + here * value_width, *lse = call->lse + here;
-        const float now = (float)(met[i].power * LOG_2) + logf(total), top = *lse > now ? *lse : now;
-        const float before = expf(*lse - top), add = expf(now - top), both = before + add;
+        float *out = call->out + here * value_width;
+        const float had = call->sums[here];
+        const int32_t power = had != 0 && call->powers[here] > met[i].power ? call->powers[here] : met[i].power;
+        const float before = had != 0 ? had * factor_of(call->powers[here] - power) : 0;
+        const float factor = factor_of(met[i].power - power), both = before + total * factor;
         for (i64 c = 0; c < value_width; c++)
-            out[c] = before / both * out[c] + add / both / total * found[i * value_width + c];
-        *lse = top + logf(both);
+            out[c] = before / both * out[c] + factor / both * found[i * value_width + c];
+        call->sums[here] = both;
+        call->powers[here] = power;
     }
 }
 
-/* Merge into out (tokens * heads * repeat, value_width) and lse (tokens * heads * repeat), the logarithm of the
- * softmax's denominator, what the queries q (tokens * heads * repeat, width) of tokens at `positions` find in
- * the sequences that they read: keys up to their own position, the last `window` of them. Scores are capped if
- * cap > 0. Their own keys and values are kept before, if given. Nonzero where memory is missing. */
+/* Merge into out (tokens * heads * repeat, value_width) and the softmax's denominator sums * 2^powers (tokens * heads
+ * * repeat), 0 at first, what the queries q (tokens * heads * repeat, width) of tokens at `positions` find in the
+ * sequences that they read: keys up to their own position, the last `window` of them. Scores are capped if cap > 0.
+ * Their own keys and values are kept before, if given. Nonzero where memory is missing. */
 int attend(const Layer *layer, const Reading *reading, const float *keys, const float *values, const float *q,
-           const i64 *positions, i64 repeat, i64 window, double cap, float *out, float *lse, i64 threads)
+           const i64 *positions, i64 repeat, i64 window, double cap, float *out, float *sums, int32_t *powers,
+           i64 threads)
 {
     const i64 tallest = reading->most * repeat, chunks = (tallest + CHUNK - 1) / CHUNK;
     /* A task takes all heads where it reads every page once, as what lies side by side is fetched faster; else
@@ -317,7 +323,7 @@ int attend(const Layer *layer, const Reading *reading, const float *keys, const 
     const i64 together = tallest <= QUERIES ? layer->heads : 1, tasks = layer->heads / together * chunks;
     const int alone = reading->most == 1 && chunks == 1; /* then the task that reads a sequence keeps */
     const float *new = alone ? keys : NULL;
-    const Call call = {layer, reading, new, values, q, positions, repeat, window, (float)cap, out, lse};
+    const Call call = {layer, reading, new, values, q, positions, repeat, window, (float)cap, out, sums, powers};
     int failed = 0;
     if (keys && !alone) keep(layer, reading, keys, values, positions, threads);
 #pragma omp parallel num_threads(threads) reduction(| : failed)

@@ -26,8 +26,6 @@ SOURCE = Path(__file__).with_name("attention.c")
 FLAGS = (
     f"-DPAGE={PAGE}", f"-DSLAB={SLAB}", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC",
 )  # fmt: skip
-NOTHING = -1e30
-"""As in the source: the log-sum-exp over no keys."""
 MACHINE = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",))
 """What is asked of the compiler beside, the first that it takes: this CPU's instructions, without which torch
 is faster, and several threads."""
@@ -50,21 +48,21 @@ class PagedAttention:
     def attend(
         self, layer: Layer, own: Reading, shared: Sequence[Reading], q: Tensor, keys: Tensor, values: Tensor,
         positions: Tensor, window: int | None, softcap: float | None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Keep ``keys`` and ``values`` in ``own``, as above; output (N, Hq, dv) and log-sum-exp (N, Hq) of
-        queries ``q`` (N, Hq, d), scaled already, over all that the tokens read there and in ``shared`` up to
-        their positions, the last ``window`` of it, scores capped by ``softcap``. RuntimeError where memory
-        runs out."""
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Keep ``keys`` and ``values`` in ``own``, as above; output (N, Hq, dv) and the softmax's denominator
+        sums * 2 ** powers, (N, Hq) each, of queries ``q`` (N, Hq, d), scaled already, over all that the
+        tokens read there and in ``shared`` up to their positions, the last ``window`` of it, scores capped
+        by ``softcap``. RuntimeError where memory runs out."""
         tokens, heads, _ = q.shape
         out = q.new_zeros(tokens, heads, layer.value_width)
-        lse = q.new_full((tokens, heads), NOTHING)
+        sums, powers = q.new_zeros(tokens, heads), q.new_zeros(tokens, heads, dtype=torch.int32)
         q, keys, values = q.contiguous(), keys.contiguous(), values.contiguous()
         seen = UNBOUNDED if window is None else window
-        options = q, positions, heads // layer.heads, seen, softcap or 0.0, out, lse
+        options = q, positions, heads // layer.heads, seen, softcap or 0.0, out, sums, powers
         for reading, *new in ((own, keys, values), *((reading, None, None) for reading in shared)):
             if self._call("attend", layer, reading, *new, *options):
                 raise RuntimeError("not enough memory for the scores of a pass")
-        return out, lse
+        return out, sums, powers
 
     def _call(
         self, name: str, layer: Layer, reading: Reading, *arguments: Tensor | int | float | None
@@ -73,7 +71,7 @@ class PagedAttention:
         given: list[Any] = [ctypes.byref(layer), ctypes.byref(reading.layout)]
         for x in (*arguments, torch.get_num_threads()):
             if isinstance(x, Tensor):
-                assert x.is_contiguous() and x.dtype in (torch.float32, torch.int64), (x.dtype, x.stride())
+                assert x.is_contiguous() and x.dtype in (torch.float32, torch.int64, torch.int32), x.dtype
                 given.append(ctypes.c_void_p(x.data_ptr()))
             elif x is None:
                 given.append(None)

@@ -6,6 +6,7 @@ A pass is the cache that the model is given: the model hands it new keys and val
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -189,10 +190,11 @@ class PagedPass(Pass):
         sinks: Tensor | None,
     ) -> Tensor:  # fmt: skip
         """As :func:`soft_reasoning.engines.tree.attend`."""
-        out, lse = self._attention.attend(
+        out, sums, powers = self._attention.attend(
             self._where(layer, k, v), self._own, self._shared, q, k, v, self.positions, window, softcap
         )
         if sinks is not None:
+            lse = sums.log() + powers * math.log(2)
             out *= torch.sigmoid(lse - sinks.float()).unsqueeze(-1)
         return out
 
