@@ -78,7 +78,9 @@ def _over(job: Job, ids: list[int], eos: frozenset[int], watch: StopWatch) -> bo
         return True
     if count < request.min_new_tokens:
         return False
-    return (ids[-1] in eos and count > request.min_new_tokens) or watch.hit(ids, request.stop)
+    if ids[-1] in eos and count > request.min_new_tokens:
+        return True
+    return watch.before_stop(ids, request.stop) is not None
 
 
 def _completion(

@@ -27,15 +27,20 @@ class StopWatch:
         self._tokenizer = tokenizer
         self._suspects: dict[tuple[str, ...], dict[int, bool]] = {}
 
-    def hit(self, ids: Sequence[int], stop: tuple[str, ...]) -> bool:
-        """True if the text of ``ids`` holds a stop string that its last token may have completed."""
+    def before_stop(self, ids: Sequence[int], stop: tuple[str, ...]) -> str | None:
+        """The text of ``ids`` before the earliest stop string; None unless its last token may have completed
+        one."""
         if not stop or not ids:
-            return False
+            return None
         known = self._suspects.setdefault(stop, {})
         suspect = known.get(ids[-1])
         if suspect is None:
             suspect = known[ids[-1]] = self._may_complete(ids[-1], stop)
-        return suspect and earliest_stop(decode(self._tokenizer, ids), stop) >= 0
+        if not suspect:
+            return None
+        text = decode(self._tokenizer, ids)
+        at = earliest_stop(text, stop)
+        return text[:at] if at >= 0 else None
 
     def _may_complete(self, token: int, stop: tuple[str, ...]) -> bool:
         alone = decode(self._tokenizer, [token])
@@ -73,7 +78,7 @@ def finish(
     for count in range(max(1, min_new_tokens), len(ids) + 1):
         if ids[count - 1] in eos and count > min_new_tokens:
             return count, decode(tokenizer, ids[: count - 1]), "eos"
-        if watch.hit(ids[:count], stop):
-            text = decode(tokenizer, ids[:count])
-            return count, text[: earliest_stop(text, stop)], "stop"
+        text = watch.before_stop(ids[:count], stop)
+        if text is not None:
+            return count, text, "stop"
     return len(ids), decode(tokenizer, ids), "length"
