@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.context import Context
+from soft_reasoning.engines.allocation import device_of
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
 from soft_reasoning.finetuning.examples import examples_of
@@ -30,24 +31,13 @@ def build_engine(config: DictConfig) -> Engine:
     if (tuned or config.model.adapter) and "adapter" not in config.engine:
         what = "fine-tuned models" if tuned else "adapters"
         raise UserError(f"this engine takes no {what}, got {config.engine._target_}; use engine=hf")
-    check_device(config.engine.get("device"))
+    device_of(config.engine.get("device"))  # before anything is trained
     if "path" not in config.engine:  # no weights to load
         return instantiate(config.engine)
     with bars(config.progress and sys.stderr.isatty()):
         if tuned:
             config = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
         return instantiate(config.engine)
-
-
-def check_device(device: Any) -> None:
-    """Raises UserError unless ``device`` (null: whatever there is) is one of this machine."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(
-            f"engine.device: expected a device of this machine, such as cpu, got {device!r} "
-            f"({str(error).partition(chr(10))[0]}); leave it out to take what there is"
-        ) from error
 
 
 @contextmanager
@@ -99,8 +89,7 @@ def build_adapter(config: DictConfig) -> Path:
     }
 
     def train_into(work: Path) -> dict[str, Any]:
-        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        base, tokenizer = loading.load(**model, device=place)
+        base, tokenizer = loading.load(**model, device=device_of(None))
         examples = examples_of(
             rows, _prompts(config, tokenizer, shown),
             response=settings.response, max_length=settings.max_length,

@@ -1,4 +1,4 @@
-"""Memory: how the C library deals with what is freed, and what is said when it runs out."""
+"""Devices and their memory: how the C library deals with what is freed, what is said when it runs out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from soft_reasoning.types import UserError
 
 RAN_OUT = ("out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")
 """What PyTorch's allocators, CUDA and its libraries say."""
+
+
+def device_of(name: str | None) -> torch.device:
+    """``name``, if it is a device of this machine; a GPU where there is one, else the CPU, for ``None``."""
+    try:
+        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name is None else name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(
+            f"engine.device: expected a device of this machine, such as cpu, got {name!r} "
+            f"({str(error).partition(chr(10))[0]}); leave it out to take what there is"
+        ) from error
+    return device
 
 
 def keep_freed_memory() -> None:

@@ -12,6 +12,7 @@ from soft_reasoning.engines.allocation import is_out_of_memory
 from soft_reasoning.engines.graphs import Recorded
 from soft_reasoning.engines.kv import Block, OwnKeys, Part, join
 from soft_reasoning.engines.passes import Bucket, Prefill, Step
+from soft_reasoning.engines.planning import Layout
 from soft_reasoning.engines.runners import ModelCalls, Read, TreeRunner
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 class DenseRunner(TreeRunner):
     """``record`` asks for steps replayed as CUDA graphs."""
+
+    layout = Layout(shared=True, padded=True)
 
     def __init__(
         self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int, record: bool = False

@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from soft_reasoning.checks import whole
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.allocation import is_out_of_memory, memory_for
+from soft_reasoning.engines.allocation import device_of, is_out_of_memory, memory_for
 from soft_reasoning.engines.decode import decode_batch
 from soft_reasoning.engines.native import paged_attention
 from soft_reasoning.engines.onednn import with_onednn
 from soft_reasoning.engines.planning import Job, batches, job_of, positions, reading
 from soft_reasoning.engines.probe import choose_runner
-from soft_reasoning.engines.runners import ModelCalls, PlainRunner
+from soft_reasoning.engines.runners import ModelCalls
 from soft_reasoning.engines.text import StopWatch
 from soft_reasoning.types import Completion, Prompt, Request, UserError
 
@@ -73,7 +74,7 @@ class HuggingFaceEngine:
         max_batch_tokens: int | None = None,
         compile: bool | str = "auto",
     ) -> None:
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        where = device_of(device)
         with memory_for(path):
             model, tokenizer = loading.load(
                 path,
@@ -100,8 +101,8 @@ class HuggingFaceEngine:
         return engine
 
     def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None, compile: bool | str) -> None:
-        if max_batch_tokens is not None and max_batch_tokens < 1:
-            raise UserError(f"expected engine.max_batch_tokens >= 1 or null, got {max_batch_tokens}")
+        if max_batch_tokens is not None:
+            whole("engine.max_batch_tokens", max_batch_tokens, least=1)
         if compile not in ("auto", True, False):
             raise UserError(f"expected engine.compile to be auto, true or false, got {compile!r}")
         self.model, self.tokenizer = model, tokenizer
@@ -138,7 +139,7 @@ class HuggingFaceEngine:
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
         jobs = [self._job(i, request) for i, request in enumerate(requests)]
-        done: list[Completion | None] = [None] * len(jobs)
+        done: list[Any] = [None] * len(jobs)
 
         def run(batch: list[Job]) -> None:
             made = decode_batch(
@@ -148,7 +149,7 @@ class HuggingFaceEngine:
                 done[job.index] = completion
 
         self._run_all(jobs, run)
-        return [completion for completion in done if completion is not None]
+        return done
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
@@ -214,39 +215,52 @@ class HuggingFaceEngine:
     def _job(self, index: int, request: Request) -> Job:
         job = job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
         worst = max(request.prompt_ids, default=0)
-        if worst >= self._vocabulary or min(request.prompt_ids, default=0) < 0:
-            raise ValueError(f"expected prompt ids in 0..{self._vocabulary - 1}, got {worst}")
+        least = min(request.prompt_ids, default=0)
+        if least < 0 or worst >= self._vocabulary:
+            got = least if least < 0 else worst
+            raise ValueError(f"expected prompt ids in 0..{self._vocabulary - 1}, got {got}")
         return job
 
     def _run_all(self, jobs: list[Job], run: Any) -> None:
         """Run every job once, in batches; where memory cannot hold one, halve the bound and plan anew."""
-        shared = not isinstance(self._runner, PlainRunner)
         for group in self._groups(jobs):
-            planned = list(batches(group, self.max_batch_tokens, shared=shared))
+            planned = list(batches(group, self.max_batch_tokens, self._runner.layout))
             while planned:
-                if _fits(planned[0], run):
+                if _fits(planned[0], run) or self._fits_alone(planned[0], run):
                     del planned[0]
                     continue
-                self._halve(planned[0], shared)
+                self._halve(planned[0])
                 left = [job for batch in planned for job in batch]
-                planned = list(batches(left, self.max_batch_tokens, shared=shared))
+                planned = list(batches(left, self.max_batch_tokens, self._runner.layout))
 
-    def _halve(self, batch: list[Job], shared: bool) -> None:
+    def _fits_alone(self, batch: list[Job], run: Any) -> bool:
+        """Run ``batch`` where it failed beside what earlier ones left, which may be what took the memory."""
+        self._forget()
+        fits = _fits(batch, run)
+        if fits:
+            self._runner.keep_less()
+            log.warning("memory ran out; half as many prefixes are now kept between batches")
+        return fits
+
+    def _forget(self) -> None:
+        self._runner.forget()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _halve(self, batch: list[Job]) -> None:
+        self._forget()
         if len(batch) == 1:
             raise UserError(
                 f"expected memory for a prompt of {batch[0].prompt_tokens} tokens and "
                 f"{batch[0].max_new_tokens} new ones, and it ran out; shorten them or take a smaller model"
             )
         # What ``batch`` takes may be less than the bound; half of it is too little for ``batch``.
-        self.max_batch_tokens = min(self.max_batch_tokens, positions(batch, shared=shared)) // 2
-        self._runner.forget()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        self.max_batch_tokens = min(self.max_batch_tokens, positions(batch, self._runner.layout)) // 2
         log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)
 
     def _groups(self, jobs: list[Job]) -> list[list[Job]]:
         """Jobs that may be batched: all of them, or for a plain runner those of one prompt length."""
-        if not isinstance(self._runner, PlainRunner):
+        if self._runner.layout.shared:
             return [jobs] if jobs else []
         groups: dict[int, list[Job]] = {}
         for job in jobs:

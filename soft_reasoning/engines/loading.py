@@ -68,16 +68,18 @@ def load(
         options["attn_implementation"] = attn_implementation
     if device_map:
         options["device_map"] = device_map
-    if quantization:
-        options["quantization_config"] = _quantization(quantization)
-        options.setdefault("device_map", {"": str(device)})
     try:
+        if quantization:
+            options["quantization_config"] = _quantization(quantization)
+            options.setdefault("device_map", {"": str(device)})
         config = AutoConfig.from_pretrained(name, **common)
         refuse(config)
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
         tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
         model = AutoModelForCausalLM.from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever reading a foreign model raises is the reason to give
         raise UserError(why(name, error)) from error
     if "device_map" not in options:
         model = model.to(device)
@@ -141,6 +143,8 @@ def why(name: str, error: Exception) -> str:
             "('soft-reasoning[large]' brings accelerate and bitsandbytes), or change model.quantization, "
             "model.device_map or model.attn_implementation"
         )
+    if Path(name).is_dir():
+        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {MEND}"
     if "gated" in low or "401" in low or "403" in low:
         return (
             f"expected access to the model {name}, which is gated or private; accept its licence on the hub "
@@ -153,6 +157,4 @@ def why(name: str, error: Exception) -> str:
         )
     if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
         return f"expected the name of a model, and found none called {name!r}; {MEND}"
-    if Path(name).is_dir():
-        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {MEND}"
     return f"could not load the model {name} ({text[:200]}); {MEND}"

@@ -10,6 +10,7 @@ from torch import Tensor
 from soft_reasoning.engines.native import PagedAttention
 from soft_reasoning.engines.pages import OwnPages, PagedBlock, Pool, Reading
 from soft_reasoning.engines.passes import PagedPass
+from soft_reasoning.engines.planning import Layout
 from soft_reasoning.engines.runners import ModelCalls, Read, TreeRunner
 
 
@@ -17,22 +18,25 @@ class PagedRunner(TreeRunner):
     """``attention`` reads the pages; their memory is used again from batch to batch."""
 
     compact_below = 1.0  # nothing is copied
+    layout = Layout(shared=True, padded=False)
 
     def __init__(
         self, calls: ModelCalls, attention: PagedAttention, *, prefill_tokens: int, kept_tokens: int
     ) -> None:
         self._attention, self._pool = attention, Pool()
+        self._peak = 0  # bytes, of earlier pools
         super().__init__(calls, prefill_tokens=prefill_tokens, kept_tokens=kept_tokens)
 
     @property
     def peak_kv_bytes(self) -> int:
-        return self._pool.most * self._pool.page_bytes
+        return max(self._peak, self._pool.most * self._pool.page_bytes)
 
     def begin_run(self) -> None:
         super().begin_run()
-        self._pool.most = self._pool.used
+        self._peak, self._pool.most = 0, self._pool.used
 
     def forget(self) -> None:
+        self._peak = self.peak_kv_bytes
         super().forget()
         self._pool = Pool()
 

@@ -106,12 +106,12 @@ class Prefill(Pass):
         for bucket, which in zip(self.buckets, self._targets, strict=True):
             self._kept.store(layer, which, bucket.split(k), bucket.split(v))
 
-    def own_bias(self, bucket: Bucket, first: int, end: int, window: int | None, repeat: int) -> Tensor:
-        """(1, 1, repeat * (end - first), end): causal, for queries ``first`` to ``end`` of a row."""
-        key = (first, end, window, repeat)
+    def own_bias(self, queries: int, keys: int, window: int | None, repeat: int) -> Tensor:
+        """(1, 1, repeat * queries, keys): causal, for the last ``queries`` of ``keys`` tokens of a row."""
+        key = (queries, keys, window, repeat)
         if key not in self._biases:
-            at = torch.arange(end, device=bucket.positions.device)
-            back = at[first:].view(-1, 1) - at
+            at = torch.arange(keys, device=self.buckets[0].positions.device)
+            back = at[keys - queries :].view(-1, 1) - at
             seen = (back >= 0) if window is None else (back >= 0) & (back < window)
             self._biases[key] = torch.where(seen, 0.0, MASKED).repeat(repeat, 1)[None, None]
         return self._biases[key]

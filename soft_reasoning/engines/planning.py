@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.kv import round_up
 from soft_reasoning.types import Prompt, Request, UserError
 
 LEAST_SHARED = 32
@@ -108,32 +109,68 @@ def reading(prompt: Prompt) -> Request:
     return Request(prompt.ids, shared=prompt.shared, common=prompt.common, max_new_tokens=1)
 
 
-def batches(jobs: Sequence[Job], max_tokens: int, *, shared: bool = True) -> Iterator[list[Job]]:
-    """Jobs of like lengths together, those of one prompt side by side, at most ``max_tokens`` cached
-    positions a batch (a single job may exceed that). ``shared``: jobs of one prefix keep it once."""
+@dataclass(frozen=True)
+class Layout:
+    """How keys and values lie. ``shared``: a segment that many jobs read once, in whole tiles or pages.
+    ``padded``: the segments of a level, and the rows' own, in one tensor, each as long as the longest."""
+
+    shared: bool
+    padded: bool
+
+
+class Held:
+    """Counts the positions that a batch of jobs has room for at its end, prompts and new tokens."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._seen: set[Segment] = set()
+        self._levels: dict[int | None, tuple[int, int, int]] = {}  # how many, the longest, all together
+
+    def add(self, job: Job) -> None:
+        own = job.own + job.max_new_tokens
+        if not self._layout.shared:
+            self._note(None, len(job.prefix) + own)
+            return
+        self._note(None, round_up(own))
+        for level in range(len(job.cuts)):
+            segment = job.segment(level)
+            if segment not in self._seen:
+                self._seen.add(segment)
+                self._note(level, round_up(span(segment)))
+
+    def _note(self, level: int | None, length: int) -> None:
+        count, longest, total = self._levels.get(level, (0, 0, 0))
+        self._levels[level] = count + 1, max(longest, length), total + length
+
+    @property
+    def positions(self) -> int:
+        levels = self._levels.values()
+        return sum(count * longest if self._layout.padded else total for count, longest, total in levels)
+
+
+def batches(jobs: Sequence[Job], max_tokens: int, layout: Layout) -> Iterator[list[Job]]:
+    """Jobs of like lengths together, those of one prompt side by side, that hold at most ``max_tokens``
+    positions a batch (a single job may exceed that)."""
     order = sorted(jobs, key=lambda j: (j.own, len(j.prefix), j.prefix, j.max_new_tokens, j.index))
     batch: list[Job] = []
-    seen: set[tuple[int, ...]] = set()
-    cost = 0
+    held = Held(layout)
     for job in order:
-        new = job.own + job.max_new_tokens
-        new += 0 if shared and job.prefix in seen else len(job.prefix)
-        if batch and cost + new > max_tokens:
+        held.add(job)
+        if batch and held.positions > max_tokens:
             yield batch
-            batch, seen, cost = [], set(), 0
-            new = job.own + job.max_new_tokens + len(job.prefix)
+            batch, held = [], Held(layout)
+            held.add(job)
         batch.append(job)
-        seen.add(job.prefix)
-        cost += new
     if batch:
         yield batch
 
 
-def positions(batch: Sequence[Job], *, shared: bool = True) -> int:
-    """How many ``batch`` has cached at its end; ``shared`` as in :func:`batches`."""
-    prefixes = [job.prefix for job in batch]
-    kept = sum(map(len, set(prefixes) if shared else prefixes))
-    return kept + sum(job.own + job.max_new_tokens for job in batch)
+def positions(batch: Sequence[Job], layout: Layout) -> int:
+    """How many ``batch`` holds, as :class:`Held` counts them."""
+    held = Held(layout)
+    for job in batch:
+        held.add(job)
+    return held.positions
 
 
 def packs(counts: Sequence[int], most: int) -> Iterator[list[tuple[int, list[int]]]]:

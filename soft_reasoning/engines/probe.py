@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
 KINDS = {"full_attention", "sliding_attention"}
+LENGTH_DEPENDENT = {"dynamic", "longrope"}
+"""Rotary embeddings that change with the largest position of a pass. (What was read before stays as it is;
+Phi-3's own loop reads it anew.)"""
 
 
 @torch.inference_mode()
@@ -48,8 +51,9 @@ def choose_runner(
     plain.forget()
     if problem:
         raise UserError(_refusal(calls, f"run from input embeddings, {problem}"))
-    if not _may_share(calls.model):
-        _tell_unshared(type(calls.model).__name__, "its attention is not one that can be replaced here")
+    problem = _unshared(calls.model)
+    if problem:
+        _tell_unshared(type(calls.model).__name__, problem)
         return plain
     most = PREFILL_TOKENS.get(calls.device.type, 16384)
     bounds = {"prefill_tokens": most, "kept_tokens": kept_tokens}
@@ -70,11 +74,19 @@ def _tell_unshared(name: str, reason: str) -> None:
     log.warning("%s runs without shared prefixes, which takes longer: %s", name, reason)
 
 
-def _may_share(model: Any) -> bool:
-    """Whether the model hands its attention to a registered function and masks in a way known here."""
+def _unshared(model: Any) -> str:
+    """Why the prefixes of ``model`` cannot be shared, whatever a short prompt says; empty if they may be."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [])
-    return bool(getattr(model, "_supports_attention_backend", False)) and kinds <= KINDS
+    if not getattr(model, "_supports_attention_backend", False) or not kinds <= KINDS:
+        return "its attention is not one that can be replaced here"
+    rope = getattr(config, "rope_parameters", None) or {}
+    found = {some.get("rope_type") for some in (rope, *rope.values()) if isinstance(some, dict)}
+    if found & LENGTH_DEPENDENT:
+        return "its rotary embeddings depend on the longest row of a pass"
+    if len({weight.device for weight in model.parameters()} - {torch.device("meta")}) > 1:
+        return "its layers lie on several devices"
+    return ""
 
 
 def _differs(runner: TreeRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor) -> str:

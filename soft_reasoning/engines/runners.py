@@ -18,7 +18,7 @@ from torch import Tensor
 from soft_reasoning.engines.allocation import keep_freed_memory
 from soft_reasoning.engines.kv import KeptPrefixes, round_up
 from soft_reasoning.engines.passes import Over, Pass
-from soft_reasoning.engines.planning import Job, Segment, packs, span
+from soft_reasoning.engines.planning import Job, Layout, Segment, packs, span
 from soft_reasoning.engines.tree import active
 
 ROWS, SIZES = 8, 16
@@ -74,6 +74,7 @@ class TreeRunner(ABC):
     """
 
     compact_below = 0.9
+    layout: Layout
     peak_kv_bytes: int
 
     def __init__(self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int) -> None:
@@ -122,6 +123,10 @@ class TreeRunner(ABC):
         """Give the memory of keys and values back."""
         self._drop_batch()
         self._kept.clear()
+
+    def keep_less(self) -> None:
+        """Keep half as many positions between batches from now on."""
+        self._kept.most //= 2
 
     def _reads(self, jobs: Sequence[Job]) -> list[Read]:
         """The shared blocks of ``jobs``, level by level, and which prefix of each every job reads."""
@@ -249,6 +254,7 @@ class PlainRunner:
     """
 
     compact_below = 0.9
+    layout = Layout(shared=False, padded=True)
 
     def __init__(self, calls: ModelCalls) -> None:
         self.calls = calls
@@ -283,6 +289,9 @@ class PlainRunner:
 
     def forget(self) -> None:
         self._cache = {}
+
+    def keep_less(self) -> None:
+        """Nothing is kept."""
 
     def _forward(self, **inputs: Tensor) -> Tensor:
         given = next(iter(inputs.values()))

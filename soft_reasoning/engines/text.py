@@ -45,7 +45,7 @@ class StopWatch:
     def _may_complete(self, token: int, stop: tuple[str, ...]) -> bool:
         alone = decode(self._tokenizer, [token])
         # Alone, a token may lose its leading space (sentencepiece) or be part of a character.
-        for text in {alone, alone.lstrip()}:
+        for text in {alone, " " + alone}:
             if not text or "\ufffd" in text:
                 return True
             if any(s in text or any(s.endswith(text[:j]) for j in range(1, len(text) + 1)) for s in stop):

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import torch
@@ -80,7 +79,7 @@ def tree_attention(
         out = now.attend(module.layer_idx, query, key, value, **options)
     else:
         out = attend(now, module.layer_idx, query, key, value, **options)
-    return out.unsqueeze(0), None
+    return out.unsqueeze(0).contiguous(), None
 
 
 def attend(
@@ -118,7 +117,7 @@ def _attend_bucket(
         out, lse = _attend(q, keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1), bias, heads, softcap)
     else:
         q, k, v = (bucket.split(x).reshape(rows * heads, -1, x.shape[-1]) for x in (q, k, v))
-        out, lse = _attend_causally(q, k, v, partial(now.own_bias, bucket), heads, window, softcap)
+        out, lse = _attend_causally(q, k, v, now.own_bias, heads, window, softcap)
     for i, part in enumerate(bucket.parts):
         other, other_lse = _attend_part(q, part, layer, bucket.part_bias(i, window, repeat), heads, softcap)
         share = torch.sigmoid(other_lse - lse)
@@ -149,11 +148,14 @@ def _attend_causally(
     done = []
     for first in range(0, steps, block):
         end = min(first + block, steps)
-        some, hidden = q[:, :, first:end].flatten(1, 2), bias(first, end, window, repeat)
+        low = 0 if window is None else max(0, first + 1 - window)
+        some = q[:, :, first:end].flatten(1, 2)
+        # Without a window all may see what lies before the block.
+        hidden = bias(end - first, end - (first if window is None else low), window, repeat)
         tall = some.shape[1]
         if lone:
             some, hidden = _fill(some, hidden)
-        parts = _attend(some, keys[:, :, :end], v[:, :end], hidden, heads, softcap, whole=True)
+        parts = _attend(some, keys[:, :, low:end], v[:, low:end], hidden, heads, softcap, whole=True)
         done.append([x[:, :tall].reshape(len(q), repeat, end - first, -1) for x in parts])
     out, lse = (torch.cat(parts, 2) if len(parts) > 1 else parts[0] for parts in zip(*done, strict=True))
     return out.flatten(1, 2), lse.flatten(1, 2)
@@ -204,14 +206,14 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output (G, M, dv) and log-sum-exp (G, M, 1) of ``q`` (G, M, d) over ``keys`` (G, d, L); G = B * heads.
 
-    ``bias`` (B or 1, 1, M or 1, L); softmax is taken in float32. ``whole``: L does not depend on the
-    neighbours, so sums over keys need no blocks.
+    ``bias`` (B or 1, 1, M or 1, L or fewer, of the last keys); softmax is taken in float32. ``whole``: L
+    does not depend on the neighbours, so sums over keys need no blocks.
     """
     scores = torch.bmm(q, keys).float()
     if softcap is not None:
         scores = scores.div_(softcap).tanh_().mul_(softcap)
     if bias is not None:
-        scores.view(-1, heads, *scores.shape[1:]).add_(bias)
+        scores.view(-1, heads, *scores.shape[1:])[..., -bias.shape[3] :].add_(bias)
     weights = scores.softmax(-1)
     # The largest weight is 1 / sum(exp(score - max)): the log-sum-exp without a second pass of exp.
     lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log_()

@@ -34,21 +34,44 @@ FAMILIES = {
     "granite": {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.3},
     "smollm3": {},
     "cohere2": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING},
+    "qwen2_moe": {
+        "use_sliding_window": True,
+        "sliding_window": 16,
+        "layer_types": SLIDING,
+        "num_experts": 4,
+        "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 48,
+    },
     "gpt_oss": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING, "num_local_experts": 4},
+    "afmoe": {
+        "head_dim": 16,
+        "sliding_window": 16,
+        "layer_types": SLIDING,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+    },
+    "llama4_text": {
+        "head_dim": 16,
+        "attention_chunk_size": 64,
+        "num_local_experts": 2,
+        "intermediate_size_mlp": 96,
+        "layer_types": ["chunked_attention", "full_attention"],
+    },
     "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": False},
     "bloom": {"n_layer": 2, "n_head": 4},
     "gptj": {**GPT2, "rotary_dim": 8},
     "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
 needs_compiler = pytest.mark.skipif(paged_attention() is None, reason="there is no C compiler")
-SHARING = set(FAMILIES) - {"falcon", "bloom", "gptj", "mamba"}
+SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 """Families whose prefixes are computed and kept once; the others run with the model's own cache."""
 
 
-def tiny(family: str):
+def tiny(family: str, **others):
     """A random float32 model of ``family`` whose greedy completions vary."""
     torch.manual_seed(0)
-    options = {key: value for key, value in (BASE | FAMILIES[family]).items() if value is not None}
+    options = {key: value for key, value in (BASE | FAMILIES[family] | others).items() if value is not None}
     config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     return model

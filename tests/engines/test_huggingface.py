@@ -1,5 +1,7 @@
 """The Hugging Face engine on small random models: the contract, and agreement with transformers."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -89,6 +91,39 @@ def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):
 
 def test_a_model_without_attention_has_no_heads():
     assert not hasattr(tiny("mamba").config, "num_attention_heads")
+
+
+def test_a_model_on_several_devices_keeps_its_own_cache():
+    """What a pass says of its tokens lies on one."""
+    model = tiny("llama")
+    assert not probe._unshared(model)
+    places = [SimpleNamespace(device=torch.device("cuda", i)) for i in range(2)]
+    model.parameters = lambda: iter(places)
+    assert "several devices" in probe._unshared(model)
+
+
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8,
+    "original_max_position_embeddings": 64, "factor": 8.0,
+}  # fmt: skip
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    "family, rope, length",
+    [
+        ("phi3", LONGROPE, {"original_max_position_embeddings": 64}),
+        ("llama", DYNAMIC, {"max_position_embeddings": 64}),
+    ],
+)
+def test_rotary_embeddings_that_depend_on_the_longest_row(family, rope, length):
+    """Beyond 64 positions all of a pass are turned otherwise."""
+    model = tiny(family, rope_parameters=rope, **length)
+    engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+    engine.context_length = 512
+    prompts = [random_ids(n, n) for n in (100, 20, 50)]
+    got = engine.generate([Request(p, common=50, max_new_tokens=12) for p in prompts])
+    assert [one.token_ids for one in got] == [by_generate(model, p, 12) for p in prompts]
 
 
 class TestFamilies:

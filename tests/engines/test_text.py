@@ -36,6 +36,21 @@ def test_equal_to_decoding_at_every_token(text, stop):
         assert cut == whole[: min(whole.find(s) for s in stop if s in whole)]
 
 
+class Stripping(FakeTokenizer):
+    """As sentencepiece's: a text loses the space in front of its first word."""
+
+    def decode(self, ids, **options):
+        return super().decode(ids, **options).removeprefix(" ")
+
+
+@pytest.mark.parametrize("stop", ["Answer: ", ": ", "Answer:", "er: 7"])
+def test_a_token_that_loses_its_space_alone_may_complete_a_stop(stop):
+    ids = encode(" the Answer: 7 apples")
+    first = next(n for n in range(1, len(ids)) if stop in Stripping().decode(ids[:n]))
+    count, text, reason = finish(Stripping(), ids, stop=(stop,))
+    assert (count, reason) == (first, "stop") and text == " the Answer: 7"[1:].partition(stop)[0]
+
+
 def test_the_end_token_is_counted_but_not_text():
     ids = [*encode(" 7"), TOKENIZER.eos_token_id, *encode(" 8")]
     assert finish(TOKENIZER, ids, eos={TOKENIZER.eos_token_id}) == (2, " 7", "eos")

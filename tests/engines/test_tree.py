@@ -143,6 +143,23 @@ def test_three_parts_give_what_one_softmax_over_all_keys_gives(window, options, 
             assert torch.allclose(got[r, t], expected, atol=1e-5), (r, t)
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_masks_of_a_prompt_do_not_grow_with_its_length(family, monkeypatch):
+    real, masks = Prefill.own_bias, {}
+
+    def noted(self, *which):
+        masks[which] = real(self, *which)
+        return masks[which]
+
+    monkeypatch.setattr(Prefill, "own_bias", noted)
+    engine = HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer(), compile=False)
+    masks.clear()
+    engine.generate([Request(tuple(3 + i % 90 for i in range(500)), max_new_tokens=1)])
+    window = getattr(engine.model.config, "sliding_window", None) or 0
+    queries, repeat = 64, 2
+    assert sum(mask.numel() for mask in masks.values()) <= 3 * repeat * queries * (queries + window)
+
+
 def test_live_rows_come_first_and_few_move():
     assert packed([0, 1, 2], 4) == [0, 1, 2, 3]
     assert packed([1, 4, 6], 3) == [4, 1, 6]
