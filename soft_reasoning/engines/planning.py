@@ -132,11 +132,12 @@ class Held:
             self._note(None, len(job.prefix) + own)
             return
         self._note(None, round_up(own))
-        for level in range(len(job.cuts)):
+        for level in reversed(range(len(job.cuts))):
             segment = job.segment(level)
-            if segment not in self._seen:
-                self._seen.add(segment)
-                self._note(level, round_up(span(segment)))
+            if segment in self._seen:
+                break  # and all before it
+            self._seen.add(segment)
+            self._note(level, round_up(span(segment)))
 
     def _note(self, level: int | None, length: int) -> None:
         count, longest, total = self._levels.get(level, (0, 0, 0))
