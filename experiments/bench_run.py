@@ -27,6 +27,7 @@ def main() -> None:
     list(drive(problems[:8], method, context))  # warm up
     rows, answers, seconds = [], [], []
     for live in (64, 1):
+        engine.begin_run()  # which forgets the prompts
         clock = Clock()
         cpu, wall = time.process_time(), time.perf_counter()
         results = {p.id: r for p, r in drive(problems, method, context, max_live=live, clock=clock)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn
 
@@ -134,6 +135,18 @@ def hydra_main(config: DictConfig) -> None:
                     run_comparison(config, folder, launcher)
 
 
+def sweep_name(overrides: Sequence[str]) -> str:
+    """What the folder of a sweep is called by: its overrides, but those that no run is called by."""
+    config = OmegaConf.load(Path(conf_dir()) / "config.yaml")
+    unnamed = config.hydra.job.config.override_dirname.exclude_keys
+
+    def named(one: str) -> bool:
+        key = one.lstrip("+~").partition("=")[0]
+        return not any(fnmatchcase(key, other) for other in unnamed)
+
+    return ",".join(sorted(filter(named, overrides)))
+
+
 def main() -> None:
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
@@ -141,10 +154,7 @@ def main() -> None:
     overrides = [a for a in sys.argv[1:] if a not in sweep]
     if len(overrides) < len(sys.argv) - 1:  # Hydra wants the flag before the overrides
         sys.argv[1:] = ["--multirun", *overrides]
-    os.environ.setdefault(
-        SWEEP_VARIABLE,
-        ",".join(sorted(a for a in overrides if not a.startswith(("fresh=", "launcher=", "ray.")))),
-    )
+    os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
     with one_line_errors():
         hydra_main()
 

@@ -32,8 +32,10 @@ def folder(tmp_path, monkeypatch):
             )
             store.append(record)
             rows.append(grade(record, Grader()))
+            store.add_seconds({"engine": 1.0, "total": 2.0}, {"kv": i})
         store.sync()
-    write_results(store.folder, summarise(rows[:4]), {row.doc_id: row.outcome for row in rows[:4]})
+    measured = summarise(rows[:4], seconds={"engine": 4.0, "total": 8.0}, peaks={"kv": 3})
+    write_results(store.folder, measured, {row.doc_id: row.outcome for row in rows[:4]})
     return store.folder
 
 

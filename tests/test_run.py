@@ -1,13 +1,16 @@
 """The command line: what a user types and what comes back."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from soft_reasoning import run as program
+from soft_reasoning.engines.loading import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 
@@ -116,6 +119,35 @@ def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
 
     fresh = run(*FAKE, "limit=3", "seed=1", "fresh=true", here)
     assert fresh.returncode == 0, fresh.stderr
+
+
+def test_a_larger_limit_continues_and_a_smaller_one_is_refused(run, tmp_path):
+    here = f"hydra.run.dir={tmp_path / 'run'}"
+    assert run(*FAKE, "limit=2", here).returncode == 0
+    more = run(*FAKE, "limit=4", here)
+    assert more.returncode == 0 and "2 of 4 problems are done" in more.stderr
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.json*")}
+    fewer = run(*FAKE, "limit=3", here)
+    assert fewer.returncode == 2 and "raise limit" in fewer.stderr.splitlines()[-1]
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.json*")}
+
+
+def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
+    model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
+    command = ["method=cot", f"model.path={model}", "limit=3", "max_new_tokens=4", "progress=false"]
+    command.append(f"hydra.run.dir={tmp_path / 'run'}")
+    assert run(*command).returncode == 0
+    samples = tmp_path / "run" / "samples.jsonl"
+    samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:2]))
+    held = bytearray((model / "model.safetensors").read_bytes())
+    middle = slice(len(held) // 2, len(held) // 2 + 2**18)  # its first tensors are embeddings
+    held[middle] = bytes(len(held[middle]))
+    (model / "model.safetensors").write_bytes(held)
+    changed = run(*command)
+    assert changed.returncode == 2 and f"other weights of {model}" in changed.stderr
+    assert len(samples.read_bytes().splitlines()) == 2
+    shutil.copy(DEMO_FOLDER / "model.safetensors", model)
+    assert run(*command).returncode == 0 and len(samples.read_bytes().splitlines()) == 3
 
 
 def test_a_sweep_ends_in_one_table(run, tmp_path):

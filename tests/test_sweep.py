@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hydra.errors import MissingConfigException
 
+from soft_reasoning import run as program
 from soft_reasoning.config import one_line, user_error
 from soft_reasoning.sweep import by_setting, natural
 from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
@@ -47,6 +48,19 @@ def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):  # no
     assert {"sweep.md", "sweep.json", "comparison.md", "comparison.json"} <= names
     rows = json.loads((folder / "comparison.json").read_text())
     assert rows[0]["label"].endswith("50") and "difference" in rows[1]  # the default is the reference
+
+
+@pytest.mark.parametrize("sweep", [[], ["-m", "seed=0,1"]], ids=["run", "sweep"])
+def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sweep):  # noqa: F811
+    command = ["engine=fake", "method=cot", "max_new_tokens=4", "limit=2", *sweep]
+    options = ["max_live=3", "++progress=true", "fresh=false", "launcher=local", "hydra/launcher=basic"]
+    assert run(*command).returncode == run(*command, *options).returncode == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_the_name_of_a_sweep_tells_what_its_results_depend_on():
+    spread = ["ray.workers=2", "launcher=ray", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=x"]
+    assert program.sweep_name(["seed=0,1", *spread, "+experiment=sweep_k"]) == "+experiment=sweep_k,seed=0,1"
 
 
 def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811

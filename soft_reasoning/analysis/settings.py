@@ -15,8 +15,10 @@ RESOURCES = (
 out. In low precision they change the last bits of sums, as a request's neighbours in a batch do, and no more.
 ``engine.device`` is not among them: with ``dtype=auto`` it chooses the precision."""
 
+LIMIT = "dataset.limit"
+
 IGNORED = (
-    "fresh", "progress", "limit", "max_live", "methods", "budget", "label", "launcher", "ray", "hydra",
+    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "launcher", "ray", "hydra",
     *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
@@ -47,8 +49,10 @@ def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> d
 
 
 def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """``result_keys`` of the setting that was chosen: under ``budget=equal`` without the number of samples,
-    which follows from the rest and is another for each seed."""
+    """``result_keys`` of the setting that was chosen: how many problems it takes among them, and under
+    ``budget=equal`` without the number of samples, which follows from the rest and is another for each
+    seed."""
+    ignore = [name for name in ignore if name != LIMIT]
     chosen = ("method.samples",) if config.get("budget") == "equal" else ()
     return result_keys(config, (*ignore, *chosen))
 

@@ -17,6 +17,7 @@ from soft_reasoning.evaluation.files import (
     read_manifest,
     write_json,
     write_text,
+    writing,
 )
 from soft_reasoning.evaluation.metrics import FIRST, MEMORY
 from soft_reasoning.evaluation.statistics import (
@@ -231,7 +232,8 @@ def _write(
     print("\n\n".join([*(table.text() for table in tables), *notes]))
     parts = ["# Comparison", *(table.markdown() for table in tables), *notes]
     if plots.available():
-        plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
+        with writing(folder):
+            plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
         parts.append("![Accuracy against tokens](accuracy_against_tokens.png)")
     else:
         print(plots.MISSING)

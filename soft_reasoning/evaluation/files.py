@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,18 @@ def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
             continue
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turns what keeps ``folder`` from being written, such as a full disk, into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
+            "mend that, or choose another with hydra.run.dir="
+        ) from error
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value``, whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -94,11 +107,12 @@ def write_json(path: Path, value: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write ``text``, whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    with writing(path.parent):
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
 
 
 def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

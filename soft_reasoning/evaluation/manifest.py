@@ -14,6 +14,7 @@ from typing import Any
 
 from soft_reasoning.analysis.settings import IGNORED, flatten, result_keys
 from soft_reasoning.evaluation.flops import rates
+from soft_reasoning.finetuning.adapters import weights_mark
 from soft_reasoning.types import UserError
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
@@ -41,6 +42,17 @@ def refuse_changes(
         raise UserError(
             f"{folder} holds results of another configuration ({'; '.join(changes)}); "
             "restore these values, start over with fresh=true, or choose another folder with hydra.run.dir="
+        )
+
+
+def refuse_weights(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError where two manifests, ``old`` that of the results already in ``folder``, both mark the
+    weights of a model's folder, and do not agree."""
+    before, after = ((manifest.get("model") or {}).get("weights") for manifest in (old, new))
+    if before and after and before != after:
+        raise UserError(
+            f"{folder} holds results of other weights of {new['model']['path']} ({before} -> {after}); "
+            "restore them, start over with fresh=true, or choose another folder with hydra.run.dir="
         )
 
 
@@ -104,15 +116,17 @@ def git_commit() -> str | None:
 
 def describe_engine(engine: Any) -> dict[str, Any]:
     """Model, device and operations (``flops.rates``) of ``engine``, as far as it shows them: the names a
-    Hugging Face model carries."""
+    Hugging Face model carries. ``revision`` tells the weights of the hub, ``weights`` those of a folder."""
     model = getattr(engine, "model", None)
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
+    path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
     return {
         "model": {
             "engine": type(engine).__name__,
-            "path": getattr(config, "_name_or_path", None),
-            "revision": getattr(config, "_commit_hash", None),
+            "path": path,
+            "revision": revision,
+            "weights": weights_mark(path, None) if path and not revision else None,
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if parameter is None else str(getattr(engine, "device", parameter.device)),

@@ -14,6 +14,14 @@ from typing import Any
 from soft_reasoning.answers import MODES, Grader
 from soft_reasoning.types import Candidate, Problem, Result
 
+Asked = tuple[str | None, str | None, str | None]
+"""A problem's question, answer type and reference answer."""
+
+
+def asked(record: Mapping[str, Any]) -> Asked:
+    """What the problem of a record was."""
+    return record.get("question"), record.get("answer_type"), record.get("target")
+
 
 def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any]:
     """The record of one finished problem, plain values only."""

@@ -17,11 +17,10 @@ from soft_reasoning.evaluation.files import (
     RESULTS,
     read_json,
     read_manifest,
-    read_peaks,
     read_records,
-    read_seconds,
     write_json,
     write_text,
+    writing,
 )
 from soft_reasoning.evaluation.metrics import FIRST, Outcome, Tally, grade
 from soft_reasoning.evaluation.paper import NOTE, beside
@@ -40,7 +39,8 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
     """Write all that is computed from a run's records; returns what could not be done, a line each."""
     write_json(folder / RESULTS, metrics)
     write_json(folder / GRADES, {name: outcomes[name]._asdict() for name in sorted(outcomes)})
-    drawn = _draw(folder, metrics) if plots.available() else {}
+    with writing(folder):
+        drawn = _draw(folder, metrics) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
     write_text(folder / REPORT, report(metrics, read_manifest(folder), drawn, notes))
     return notes
@@ -49,18 +49,18 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
 def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
     """Grade a finished run again: its metrics, report and plots anew, its records untouched.
 
-    Only what the run measured is graded: the problems in ``grades.json``. Raises UserError for a folder
-    that holds no finished run.
+    Only what the run measured is graded: the problems in ``grades.json``, whose time and memory stay as in
+    ``results.json``. Raises UserError for a folder that holds no finished run.
     """
     folder = Path(folder)
-    manifest, wanted = read_manifest(folder), read_json(folder / GRADES)
+    manifest, wanted, before = read_manifest(folder), read_json(folder / GRADES), read_json(folder / RESULTS)
     tally = Tally()
     for record in read_records(folder):
         if record["doc_id"] in wanted:
             tally.add(grade(record, grader))
     metrics = tally.metrics(
-        seconds=read_seconds(folder),
-        peaks=read_peaks(folder),
+        seconds=before.get("seconds"),
+        peaks=before.get("peak_bytes"),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )

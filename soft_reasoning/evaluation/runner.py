@@ -100,13 +100,14 @@ def run(
     ``config`` is plain data; ``ignore`` names its keys that change no result. ``fresh`` starts over.
     Prints the final table to standard output, everything else to standard error.
 
-    Raises UserError for what ``Store`` and ``solver`` refuse, and for problems without or with repeated
-    ids. Interrupted or failing, it says what is kept and raises on: every finished problem is stored.
+    Raises UserError for what ``Store`` and ``solver`` refuse, for no problems or repeated ids, and where
+    ``folder`` holds a problem that changed or is none of ``problems``. Interrupted or failing, it says what
+    is kept and raises on: every finished problem is stored.
     """
     problems = list(problems)
     _check(problems)
-    began = perf_counter()
-    with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
+    began, about = perf_counter(), solver.about
+    with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
         watch = Progress(len(problems), enabled=progress)
         for note in store.notes:
             watch.say(note)
@@ -131,9 +132,10 @@ def run(
         metrics = tally.metrics(
             seconds=read_seconds(store.folder),
             peaks=read_peaks(store.folder),
-            rate=solver.about.get("flops"),
-            independent=solver.about["independent"],
+            rate=about.get("flops"),
+            independent=about["independent"],
         )
+        store.measured()
         for note in write_results(store.folder, metrics, tally.outcomes):
             watch.say(note)
     print(summary_table(metrics, config))
@@ -152,17 +154,23 @@ def _check(problems: Sequence[Problem]) -> None:
 
 
 def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> Iterator[Graded]:
-    """What is stored already of ``problems``; refuses results of other questions under the same ids."""
+    """What is stored already. Refuses results of other problems under the same ids, and of problems that are
+    not among ``problems``: the time and the memory of a run are those of all that it solved."""
     wanted = {problem.id: problem for problem in problems}
-    for name, question in store.done.items():
-        if name in wanted and question != wanted[name].question:
+    mend = "start over with fresh=true, or choose another folder with hydra.run.dir="
+    for name, before in store.done.items():
+        if name not in wanted:
             raise UserError(
-                f"{store.folder} holds an answer to another question as problem {name}: the data changed; "
-                "start over with fresh=true, or choose another folder with hydra.run.dir="
+                f"{store.folder} holds problem {name}, which this run does not take; raise limit, {mend}"
+            )
+        now = wanted[name].question, wanted[name].answer_type, wanted[name].gold
+        parts = zip(("question", "answer type", "reference answer"), before, now, strict=True)
+        if changed := " and ".join(part for part, old, new in parts if old != new):
+            raise UserError(
+                f"{store.folder} holds problem {name} with another {changed}; restore the data, {mend}"
             )
     for record in read_records(store.folder):
-        if record["doc_id"] in wanted:
-            yield grade(record, grader)
+        yield grade(record, grader)
 
 
 def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, watch: Progress) -> None:

@@ -28,8 +28,15 @@ from soft_reasoning.evaluation.files import (
     scan_records,
     write_json,
     write_text,
+    writing,
 )
-from soft_reasoning.evaluation.manifest import environment_changes, manifest_of, refuse_changes
+from soft_reasoning.evaluation.manifest import (
+    environment_changes,
+    manifest_of,
+    refuse_changes,
+    refuse_weights,
+)
+from soft_reasoning.evaluation.records import Asked, asked
 from soft_reasoning.types import UserError
 
 try:
@@ -44,12 +51,13 @@ DERIVED = (RESULTS, GRADES, REPORT, "*.png")
 class Store:
     """The folder of one run, open for writing.
 
-    ``done`` maps the id of every problem already stored to its question; ``notes`` holds, in one line
+    ``done`` maps the id of every problem already stored to what was ``asked``; ``notes`` holds, in one line
     each, what was noticed on opening. ``samples.jsonl`` itself is locked (flock), so a dead process
     leaves no lock behind.
 
     Raises UserError when the folder cannot be written, is in use by another process, holds results of
-    another configuration, or when ``samples.jsonl`` is torn anywhere but in its last line.
+    another configuration or of other weights, or when ``samples.jsonl`` is torn anywhere but in its last
+    line; and where a method cannot write.
 
     Example:
         >>> with Store(folder, {"seed": 0}) as store:
@@ -67,14 +75,12 @@ class Store:
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self.done: dict[str, str | None] = {}
+        self.done: dict[str, Asked] = {}
         self.notes: list[str] = []
         self._timing: IO[str] | None = None
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
         try:
             self._lock()
             self._open(config, ignore, fresh, about)
@@ -97,22 +103,28 @@ class Store:
         self, config: Mapping[str, Any], ignore: Sequence[str], fresh: bool, about: Mapping[str, Any] | None
     ) -> None:
         manifest = manifest_of(config, ignore, about)
-        try:
+        self._config = manifest["config"]
+        with writing(self.folder):
             if fresh:
                 self._start_over()
             if os.fstat(self._samples).st_size:
                 old = read_manifest(self.folder)
                 refuse_changes(old["config"], config, self.folder, ignore)
+                refuse_weights(old, manifest, self.folder)
                 self._resume()
                 if changes := environment_changes(old, manifest):
                     self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
             else:
-                write_json(self.folder / MANIFEST, manifest)
-                (self.folder / CONFIG).parent.mkdir(exist_ok=True)
-                write_text(self.folder / CONFIG, yaml.safe_dump(manifest["config"], sort_keys=False))
-            self._timing = open(self.folder / TIMING, "a", encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
+                self._describe(manifest)
+            timing = self.folder / TIMING
+            if timing.is_file():  # its last line may be torn by a crash
+                os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
+            self._timing = open(timing, "a", encoding="utf-8")
+
+    def _describe(self, manifest: Mapping[str, Any]) -> None:
+        write_json(self.folder / MANIFEST, manifest)
+        (self.folder / CONFIG).parent.mkdir(exist_ok=True)
+        write_text(self.folder / CONFIG, yaml.safe_dump(manifest["config"], sort_keys=False))
 
     def _start_over(self) -> None:
         os.ftruncate(self._samples, 0)
@@ -131,53 +143,48 @@ class Store:
                     f"{path}: problem {record['doc_id']} is there twice; delete one of its lines, or start "
                     "over with fresh=true"
                 )
-            self.done[record["doc_id"]] = record.get("question")
+            self.done[record["doc_id"]] = asked(record)
         if whole < os.fstat(self._samples).st_size:
             os.ftruncate(self._samples, whole)
             self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one problem's record; it is safe once :meth:`sync` returns.
-
-        Raises UserError when it cannot be written; the same command continues later.
-        """
+        """Write one problem's record; it is safe once :meth:`sync` returns."""
         line = memoryview((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
-        try:
+        with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
-        self.done[record["doc_id"]] = record.get("question")
+        self.done[record["doc_id"]] = asked(record)
 
     def sync(self) -> None:
         """Bring every record written so far onto the disk: one fsync for all that a tick finished."""
-        try:
+        with writing(self.folder):
             os.fsync(self._samples)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
 
     def add_seconds(self, seconds: Mapping[str, float], peaks: Mapping[str, int] | None = None) -> None:
         """Add to where the run's time went, and note the peaks of its memory so far; may be lost with the
         process, results are not."""
         assert self._timing is not None
-        self._timing.write(json.dumps({**seconds, PEAKS: dict(peaks or {})}) + "\n")
-        self._timing.flush()
+        with writing(self.folder):
+            self._timing.write(json.dumps({**seconds, PEAKS: dict(peaks or {})}) + "\n")
+            self._timing.flush()
+
+    def measured(self) -> None:
+        """Let the manifest tell the configuration that the results are of: keys that change no problem's
+        result, such as ``limit``, may have had other values when the run began."""
+        self._describe(read_manifest(self.folder) | {"config": self._config})
 
     def close(self) -> None:
         """Let the folder go."""
-        if self._timing is not None:
-            self._timing.close()
-        os.close(self._samples)
+        try:
+            if self._timing is not None:
+                with writing(self.folder):
+                    self._timing.close()
+        finally:
+            os.close(self._samples)
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _unwritable(folder: Path, error: OSError) -> UserError:
-    return UserError(
-        f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
-        "mend that, or choose another with hydra.run.dir="
-    )

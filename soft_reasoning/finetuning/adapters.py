@@ -19,20 +19,23 @@ except ImportError:  # Windows has no flock; there two trainings of one adapter 
 
 ABOUT = "training.json"
 WEIGHTS = ("*.safetensors", "*.bin")
-HEAD_BYTES = 2**20
+PIECES, PIECE_BYTES = 64, 2**14
 
 
 def weights_mark(path: str, revision: str | None) -> str:
-    """What tells a model's weights from others: of a folder's files their sizes and beginnings, of a model
-    of the hub its name and revision."""
+    """What tells a model's weights from others: of a folder's files their sizes and ``PIECES`` from all over
+    them, of a model of the hub its name and revision."""
     folder = Path(path).expanduser()
     if not folder.is_dir():
         return f"{path}@{revision or 'main'}"
     digest = hashlib.sha256()
     for file in sorted(file for pattern in WEIGHTS for file in folder.glob(pattern)):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}".encode())
         with open(file, "rb") as content:
-            digest.update(f"{file.name} {file.stat().st_size}".encode())
-            digest.update(content.read(HEAD_BYTES))
+            for piece in range(PIECES):
+                content.seek(max(0, size - PIECE_BYTES) * piece // (PIECES - 1))
+                digest.update(content.read(PIECE_BYTES))
     return digest.hexdigest()[:16]
 
 

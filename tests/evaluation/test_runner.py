@@ -4,11 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from soft_reasoning.evaluation.files import read_records
+from soft_reasoning.evaluation.files import read_manifest, read_records
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.scheduler import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
@@ -81,20 +82,33 @@ def test_a_finished_run_is_measured_again_without_model_work(world, whole, monke
     assert summary.metrics == metrics
 
 
-def test_more_problems_continue_and_fewer_are_measured_alone(world, tmp_path):
-    method, context, config = world
-    run(problems(2), Local(method, context), tmp_path, config | {"limit": 2}, progress=False)
-    more = run(problems(4), Local(method, context), tmp_path, config | {"limit": 4}, progress=False)
-    fewer = run(problems(3), Local(method, context), tmp_path, config | {"limit": 3}, progress=False)
-    assert (more.metrics["problems"], fewer.metrics["problems"]) == (4, 3)
-    assert len(kept(tmp_path)) == 4
+def test_more_problems_continue_and_fewer_are_refused(tmp_path):
+    def go(limit):
+        method, context, config = parts(f"limit={limit}")
+        return run(problems(limit), Local(method, context), tmp_path, config, progress=False)
+
+    go(2)
+    assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
+    with pytest.raises(UserError, match=r"problem p3, which this run does not take; raise limit.*fresh="):
+        go(3)
+    assert read_manifest(tmp_path)["config"]["limit"] == 4
+    assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
 
 
-def test_changed_data_and_changed_config_are_refused(world, whole):
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"question": "Another question?"}, "question"),
+        ({"gold": "another"}, "reference answer"),
+        ({"gold": None}, "reference answer"),
+        ({"answer_type": "text", "gold": "another"}, "answer type and reference answer"),
+    ],
+)
+def test_changed_data_and_changed_config_are_refused(world, whole, change, what):
     method, context, config = world
-    changed = [Problem("p0", "Another question?", "1"), *problems(12)[1:]]
-    with pytest.raises(UserError, match="another question as problem p0"):
-        run(changed, Local(method, context), whole, config, progress=False)
+    first, *others = problems(12)
+    with pytest.raises(UserError, match=rf"problem p0 with another {what}; restore the data.*fresh=true"):
+        run([replace(first, **change), *others], Local(method, context), whole, config, progress=False)
     with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
         run(problems(12), Local(method, context), whole, config | {"seed": 1}, progress=False)
     assert len(kept(whole)) == 12
@@ -106,6 +120,13 @@ def test_no_problems_and_repeated_ids_are_refused(world, tmp_path, given):
     with pytest.raises(UserError, match="expected"):
         run(given, Local(method, context), tmp_path / "run", config)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_is_full_for_the_results_is_one_line(world, tmp_path):
+    method, context, config = world
+    (tmp_path / "results.json.part").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="No space left"):
+        run(problems(1), Local(method, context), tmp_path, config, progress=False)
 
 
 class FailsAt:

@@ -2,13 +2,16 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.analysis.settings import differing
+from soft_reasoning.config import compose_config, conf_dir
 from soft_reasoning.evaluation.files import read_manifest, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import UserError
@@ -19,9 +22,14 @@ CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
 def fill(folder, *names, config=CONFIG, **options):
     with Store(folder, config, **options) as store:
         for name in names:
-            store.append({"doc_id": name, "question": name.upper(), "answer": "18"})
+            asked = {"question": name.upper(), "answer_type": "number", "target": "18"}
+            store.append({"doc_id": name, **asked, "answer": "18"})
         store.sync()
         return store
+
+
+def composed(*overrides):
+    return OmegaConf.to_container(compose_config(overrides), resolve=True)
 
 
 def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
@@ -37,7 +45,7 @@ def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
 
 def test_what_is_stored_is_known_at_the_next_start(tmp_path):
     fill(tmp_path, "a", "b")
-    assert fill(tmp_path, "c").done == {"a": "A", "b": "B", "c": "C"}
+    assert fill(tmp_path, "c").done == {name: (name.upper(), "number", "18") for name in "abc"}
     assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
 
 
@@ -102,7 +110,7 @@ def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_pa
 
 def test_keys_that_change_no_result_may_change(tmp_path):
     fill(tmp_path, "a")
-    assert set(fill(tmp_path, config=CONFIG | {"progress": False, "limit": 7}).done) == {"a"}
+    assert set(fill(tmp_path, config=CONFIG | {"progress": False}).done) == {"a"}
     fill(tmp_path, config=CONFIG | {"seed": 3}, ignore=("progress", "se*"))
     with pytest.raises(UserError, match="progress"):
         fill(tmp_path, config=CONFIG | {"progress": False}, ignore=())
@@ -117,13 +125,19 @@ def test_keys_that_change_no_result_may_change(tmp_path):
     ],
 )  # fmt: skip
 def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
-    def config(*overrides):
-        return OmegaConf.to_container(compose_config([f"engine={engine}", *overrides]), resolve=True)
-
-    fill(tmp_path, "a", config=config())
-    assert set(fill(tmp_path, config=config(*resources)).done) == {"a"}
+    engine = f"engine={engine}"
+    fill(tmp_path, "a", config=composed(engine))
+    assert set(fill(tmp_path, config=composed(engine, *resources)).done) == {"a"}
     with pytest.raises(UserError, match="model.dtype"):
-        fill(tmp_path, config=config("model.dtype=float16"))
+        fill(tmp_path, config=composed(engine, "model.dtype=float16"))
+
+
+@pytest.mark.parametrize("dataset", sorted(path.stem for path in (Path(conf_dir()) / "dataset").iterdir()))
+def test_a_run_goes_on_with_another_limit_and_tables_tell_the_two_apart(tmp_path, dataset):
+    few, many = (composed(f"dataset={dataset}", f"limit={limit}") for limit in (1, 2))
+    fill(tmp_path, "a", config=few)
+    assert set(fill(tmp_path, config=many).done) == {"a"}
+    assert differing([few, many]) == [{"dataset.limit": 1}, {"dataset.limit": 2}]
 
 
 def test_another_config_is_welcome_while_nothing_is_stored(tmp_path):
@@ -188,6 +202,15 @@ def test_a_full_disk_is_a_users_fault_and_loses_nothing(tmp_path, monkeypatch):
     assert [r["doc_id"] for r in read_records(tmp_path)] == ["a"]
 
 
+def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(tmp_path):
+    (tmp_path / "timing.jsonl").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="No space left") as refused, Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.5})
+    assert "\n" not in str(refused.value)
+    with pytest.raises(OSError):
+        os.fstat(store._samples)
+
+
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"versions": {}}'])
 def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
     fill(tmp_path, "a")
@@ -208,6 +231,23 @@ def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
     assert read_manifest(tmp_path) == manifest
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [("old", "new", True), ("old", "old", False), (None, "new", False), ("absent", "new", False)],
+)
+def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, refused):
+    def about(weights):
+        return {"model": {"path": "/m"} | ({} if weights == "absent" else {"weights": weights})}
+
+    fill(tmp_path, "a", about=about(before))
+    if not refused:
+        assert set(fill(tmp_path, "b", about=about(after)).done) == {"a", "b"}
+        return
+    with pytest.raises(UserError, match=r"other weights of /m \(old -> new\); restore them.*fresh=true"):
+        Store(tmp_path, CONFIG, about=about(after))
+    fill(tmp_path, about=about(after), fresh=True)
+
+
 def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tmp_path):
     for kv in (7, 5):
         with Store(tmp_path, CONFIG) as store:
@@ -216,6 +256,9 @@ def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tm
     with open(tmp_path / "timing.jsonl", "a") as file:
         file.write('{"engine": 3')
     assert read_seconds(tmp_path) == {"engine": 3.0, "total": 4.0}
+    with Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.0, "total": 1.0})
+    assert read_seconds(tmp_path) == {"engine": 4.0, "total": 5.0}
     assert read_peaks(tmp_path) == {"kv": 7}
 
 

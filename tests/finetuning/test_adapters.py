@@ -55,7 +55,13 @@ def test_other_weights_have_another_mark(tmp_path):
     one = weights_mark(str(tmp_path), None)
     assert one == weights_mark(str(tmp_path), "main")
     (tmp_path / "model.safetensors").write_bytes(b"two")
-    assert weights_mark(str(tmp_path), None) != one
+    marks = {one, weights_mark(str(tmp_path), None)}
+    for place in (0, 2**22, 2**23 - 1):
+        weights = bytearray(2**23)
+        weights[place : place + 2**18] = bytes([1]) * len(weights[place : place + 2**18])
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        marks.add(weights_mark(str(tmp_path), None))
+    assert len(marks) == 5
     assert weights_mark("owner/name", None) == "owner/name@main" != weights_mark("owner/name", "v2")
 
 
