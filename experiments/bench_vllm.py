@@ -162,7 +162,7 @@ def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
     engine.close()
     settle()
     llm = LLM(
-        str(DEMO_FOLDER), dtype="float32", max_logprobs=-1, gpu_memory_utilization=MEMORY, **SET_HERE,
+        str(DEMO_FOLDER), dtype="float32", gpu_memory_utilization=MEMORY, **SET_HERE,
         **(CPU_OPTIONS if engine.device.type == "cpu" else {}),
     )  # fmt: skip
     llm.generate(prompts[:8], params[:8], use_tqdm=False)  # warm up

@@ -284,7 +284,8 @@ def _generate(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple
 def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Completion]:
     """``completions``, which answer the problem's wish, after adding them to its usage and the clock."""
     for request, done in zip(one.wish.requests, completions, strict=True):
-        one.count(request.role, Usage.of(done.prompt_tokens, done.cached_tokens, done.generated_tokens))
+        counts = done.prompt_tokens, done.cached_tokens, done.generated_tokens, done.recomputed_tokens
+        one.count(request.role, Usage.of(*counts))
     clock.sequences += len(completions)
     clock.generated_tokens += sum(done.generated_tokens for done in completions)
     return completions

@@ -124,7 +124,8 @@ class Completion:
     end-of-sequence token; ``text`` is decoded and cut before either.
 
     ``finish_reason`` is ``stop`` (a stop string), ``eos`` or ``length``. ``prompt_tokens`` counts the
-    whole prompt, soft tokens included; ``cached_tokens`` those of it whose keys and values were reused.
+    whole prompt, soft tokens included; ``cached_tokens`` those of it whose keys and values were reused;
+    ``recomputed_tokens`` positions that an engine which writes in several turns computed once more.
     """
 
     token_ids: tuple[int, ...]
@@ -133,6 +134,7 @@ class Completion:
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int = 0
+    recomputed_tokens: int = 0
 
     @property
     def generated_tokens(self) -> int:
@@ -202,19 +204,21 @@ class Candidate:
 @dataclass(frozen=True)
 class Usage:
     """Token and sequence counts of one role. ``attended`` counts keys: for every position computed (not
-    cached) those that a causal model attends to, itself included."""
+    cached) those that a causal model attends to, itself included; for one computed again the prompt's."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     sequences: int = 0
     attended: int = 0
+    recomputed_tokens: int = 0
 
     @classmethod
-    def of(cls, prompt: int, cached: int = 0, generated: int = 0) -> Usage:
+    def of(cls, prompt: int, cached: int = 0, generated: int = 0, recomputed: int = 0) -> Usage:
         """That of one sequence."""
         end = prompt + generated
-        return cls(prompt, cached, generated, 1, (end * (end + 1) - cached * (cached + 1)) // 2)
+        attended = (end * (end + 1) - cached * (cached + 1)) // 2 + recomputed * prompt
+        return cls(prompt, cached, generated, 1, attended, recomputed)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -223,6 +227,7 @@ class Usage:
             self.generated_tokens + other.generated_tokens,
             self.sequences + other.sequences,
             self.attended + other.attended,
+            self.recomputed_tokens + other.recomputed_tokens,
         )
 
 

@@ -31,7 +31,15 @@ from soft_reasoning.engines.planning import Job, job_of, reading
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.table import EmbeddingTable
 from soft_reasoning.engines.text import StopWatch, finish
-from soft_reasoning.engines.vllm_setup import SET_HERE, check_options, eos_ids_of, import_vllm, on_the_cpu
+from soft_reasoning.engines.vllm_setup import (
+    SET_HERE,
+    check_model_options,
+    check_options,
+    eos_ids_of,
+    import_vllm,
+    on_the_cpu,
+    refusal,
+)
 from soft_reasoning.types import Completion, Prompt, Request, UserError, seed_for
 
 CPU_OPTIONS = {
@@ -59,13 +67,14 @@ class _Run:
     ids: list[int] = dataclasses.field(default_factory=list)
     logprobs: list[float] = dataclasses.field(default_factory=list)
     cached: int = 0
+    recomputed: int = 0
 
 
 class VLLMEngine:
     """Runs ``path`` (a folder, a hub name, or ``demo``) with vLLM, on GPUs or the CPU.
 
     dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
-    max_logprobs: how many of the likeliest tokens :meth:`next_token_logits` knows; -1: all.
+    device_map, attn_implementation: not vLLM's, so refused unless None; ``device_map="auto"`` passes as well.
     options: further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``, ``pipeline_parallel_size``,
         ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``, ``quantization``, ...
 
@@ -86,7 +95,8 @@ class VLLMEngine:
         dtype: str = "auto",
         revision: str | None = None,
         trust_remote_code: bool = False,
-        max_logprobs: int = -1,
+        device_map: Any = None,
+        attn_implementation: str | None = None,
         **options: Any,
     ) -> None:
         keep_freed_memory()
@@ -94,29 +104,31 @@ class VLLMEngine:
         vllm = import_vllm(on_cpu)
         from vllm.usage.usage_lib import UsageContext
 
+        check_model_options(device_map, attn_implementation)
         check_options(options, vllm.EngineArgs)
         name = loading.resolve(path)
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.device = torch.device("cpu" if on_cpu else "cuda")
         dtype = loading.dtype_of(dtype, self.device)
-        if on_cpu:
-            options = {**CPU_OPTIONS, **options}
         try:
             config = AutoConfig.from_pretrained(name, **source)
             loading.refuse(config)
             self.tokenizer = AutoTokenizer.from_pretrained(name, **source)
             self.eos_ids = eos_ids_of(name, config, self.tokenizer, source)
-            self._engine = vllm.LLMEngine.from_engine_args(
-                vllm.EngineArgs(
+            try:
+                arguments = vllm.EngineArgs(
                     model=name,
                     dtype=str(dtype).removeprefix("torch."),
-                    max_logprobs=-1,
                     **SET_HERE,
                     **source,
-                    **options,
-                ),
-                usage_context=UsageContext.LLM_CLASS,  # whose defaults are for many requests at once
-            )
+                    **{**(CPU_OPTIONS if on_cpu else {}), **options},
+                )
+                self._engine = vllm.LLMEngine.from_engine_args(
+                    arguments,
+                    usage_context=UsageContext.LLM_CLASS,  # whose defaults are for many requests at once
+                )
+            except (TypeError, ValueError, AssertionError) as error:
+                raise UserError(refusal(name, error, options)) from error
             model = self._engine.model_config
             self._table = EmbeddingTable.load(name, config, dtype=model.dtype, **source)
             with torch.device("meta"):
@@ -129,7 +141,6 @@ class VLLMEngine:
         self.context_length = model.max_model_len
         self.embedding_rms = self._table.rms()
         self._dtype = model.dtype
-        self._max_logprobs = max_logprobs
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._watch = StopWatch(self.tokenizer)
         self._numbers = itertools.count()
@@ -165,9 +176,8 @@ class VLLMEngine:
     ) -> list[int]:
         """Take ``prompts`` on for the logits after them, ahead of the requests that wait here."""
         named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
-        likeliest = self._max_logprobs
-        if ids is None and top is not None and not 0 <= likeliest < top:
-            likeliest = top  # vLLM looks up as many for all that it computes beside this prompt
+        # Few where few are needed: vLLM looks up as many for all that it computes beside this prompt.
+        likeliest = -1 if ids is not None or top is None else min(top, len(self._table))
         wanted = {"logprobs": likeliest} if named is None else {"logprob_token_ids": named}
         params = self._params(max_tokens=1, temperature=0.0, **wanted)
         chosen = slice(None) if ids is None else torch.tensor(list(ids), dtype=torch.long)
@@ -201,7 +211,7 @@ class VLLMEngine:
     ) -> tuple[Tensor, list[int]]:
         """As ``engines.base.Engine`` says; log-probabilities, which are logits as well.
 
-        Without ``ids``, a token that is not among the ``max_logprobs`` likeliest has minus infinity.
+        With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
         """
         done = self._finish(self.submit_prompts(prompts, ids, top=top))
         rows = [row for row, _ in done]
@@ -297,8 +307,11 @@ class VLLMEngine:
     def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
         job = run.job
-        if not run.ids:
-            run.cached = output.num_cached_tokens or 0
+        cached = output.num_cached_tokens or 0
+        if run.ids:  # all that a later turn is given, but for the last token, was computed before
+            run.recomputed += job.prompt_tokens + len(run.ids) - 1 - cached
+        else:
+            run.cached = cached
         run.ids += ids
         run.logprobs += logprobs
         count, text, reason = finish(
@@ -319,6 +332,7 @@ class VLLMEngine:
             finish_reason=reason,
             prompt_tokens=job.prompt_tokens,
             cached_tokens=run.cached,
+            recomputed_tokens=run.recomputed,
         )
 
     def _row(self, output: Any) -> Tensor:

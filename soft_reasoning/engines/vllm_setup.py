@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ SET_HERE = {
     "enable_prefix_caching": True,
     "generation_config": "vllm",  # ours alone say how tokens are drawn
     "disable_log_stats": True,
+    "max_logprobs": -1,  # a method's probabilities are sums over all tokens
 }
 """Fields of vLLM's EngineArgs that the engine sets itself, besides those that have names of its own."""
 
@@ -82,6 +84,43 @@ def check_options(options: dict[str, Any], arguments: type) -> None:
             raise UserError(
                 f"engine.{name}: expected a field of vLLM's EngineArgs, and there is none so called"
             )
+
+
+def check_model_options(device_map: Any, attn_implementation: str | None) -> None:
+    """UserError for what the model's configuration says and vLLM does not read.
+
+    ``device_map=auto`` passes: it asks for all of the model on whatever devices there are.
+    """
+    if device_map not in (None, "auto"):
+        raise UserError(
+            f"model.device_map: expected null or auto with engine=vllm, got {device_map!r}; use "
+            "engine.tensor_parallel_size or engine.pipeline_parallel_size"
+        )
+    if attn_implementation is not None:
+        raise UserError(
+            f"model.attn_implementation: expected null with engine=vllm, got {attn_implementation!r}; "
+            "leave it out, as vLLM chooses its attention"
+        )
+
+
+def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
+    """One line for an ``error`` with which vLLM refused ``options`` or the model ``name``."""
+    found = error.errors() if hasattr(error, "errors") else []  # pydantic's, which has several lines
+    said = "; ".join(": ".join(map(str, (*one["loc"], one["msg"]))) for one in found) or str(error)
+    said = " ".join(said.replace("Value error, ", "").split())
+    given = {key: value for key, value in options.items() if value is not None}
+    named = min((key for key in given if key in said), key=said.find, default=None)
+    if named == "quantization":
+        wanted = "model.quantization: expected one of vLLM's own names that fits the model"
+    elif named:
+        wanted = f"engine.{named}: expected a value that vLLM takes"
+    else:
+        shown = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        return (
+            f"engine=vllm: expected a model and options that it takes, got {name} with {shown} "
+            f"({said[:200]}); change what it names, or use engine=hf"
+        )
+    return f"{wanted}, got {given[named]!r} ({said[:200]})"
 
 
 def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:

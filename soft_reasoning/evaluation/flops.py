@@ -3,8 +3,8 @@
 A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020, section 2.1) and 4 L H d for
 each key that it attends to, in L layers of H heads of width d (Chowdhery et al. 2022, appendix B: 12 L H d
 with the backward pass). Left out, as there: norms, softmax and sampling. Too high: every position is counted
-with the output layer, which a prompt needs once, every layer as one of full attention, and the last token of
-a completion as if it were fed back.
+with the output layer, which a prompt needs once, every layer as one of full attention, the last token of a
+completion as if it were fed back, and a position computed again as if it attended to the whole prompt.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def rates(model: Any) -> dict[str, int] | None:
 
 def flops(usage: Usage, rate: Mapping[str, int]) -> int:
     """Operations that ``usage`` stands for."""
-    positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens
+    positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
     return rate["position"] * positions + rate["key"] * usage.attended

@@ -43,7 +43,7 @@ def connect(address: str) -> tuple[Any, bool]:
 
 
 def _reach(address: str) -> None:
-    host, _, port = address.rpartition(":")
+    host, _, port = str(address).rpartition(":")
     if not (host and port.isdigit()) or "/" in host:
         raise UserError(f"expected ray.address to be local, auto or HOST:PORT, got {address}")
     socket.create_connection((host, int(port)), timeout=REACHED).close()

@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.build import build_grader
+from soft_reasoning.checks import real, whole
 from soft_reasoning.launchers.cluster import connect, places
 from soft_reasoning.launchers.desk import Desk
 from soft_reasoning.launchers.worker import Finished, Worker
@@ -43,10 +44,10 @@ class RayLauncher:
         cpus: float = 1,
         gpus: float | None = None,
     ) -> None:
-        if workers is not None and workers < 1:
-            raise UserError(f"ray.workers: expected at least 1 or null, got {workers}")
-        for name, value in (("cpus", cpus), ("gpus", gpus)):
-            if value is not None and (value < 0 or (value > 1 and value != int(value))):
+        if workers is not None:
+            whole("ray.workers", workers, least=1)
+        for name, value in (("cpus", cpus), ("gpus", 0 if gpus is None else gpus)):
+            if real(f"ray.{name}", value, least=0) > 1 and value != int(value):
                 raise UserError(f"ray.{name}: expected a whole number or a fraction of one, got {value}")
         self._address, self._workers, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None

@@ -7,14 +7,15 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.config import compose_config, user_error
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.loading import DEMO_FOLDER
 from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm_setup import import_vllm, on_the_cpu
+from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Prompt, Request, Sampling, UserError
+from soft_reasoning.types import Prompt, Request, Sampling, Usage, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES
 
@@ -136,18 +137,16 @@ class TestVLLM(EngineContract):
         [ticket] = engine.submit([Request(prompts[0], max_new_tokens=2)])
         assert [t for t, _ in engine.collect()] == [ticket]
 
-    def test_few_likeliest_tokens(self, engine, prompts, monkeypatch):
-        every = logits_after(engine, prompts)
-        monkeypatch.setattr(engine, "_max_logprobs", 5)
-        some = logits_after(engine, prompts)
-        top = every.topk(5).indices
-        assert self.close(some.gather(-1, top), every.gather(-1, top))
-        assert int(torch.isfinite(some).sum()) == 5 * len(prompts)
-        fewer, _ = engine.next_token_logits([Prompt(p) for p in prompts], top=3)
-        assert self.close(fewer.gather(-1, top[:, :3]), every.gather(-1, top[:, :3]))
-        assert int(torch.isfinite(fewer).sum()) == 3 * len(prompts)
+    def test_few_likeliest_tokens(self, engine, prompts):
+        every, asked = logits_after(engine, prompts), [Prompt(p) for p in prompts]
+        assert torch.isfinite(every).all()
+        top = every.topk(3).indices
+        few, _ = engine.next_token_logits(asked, top=3)
+        assert self.close(few.gather(-1, top), every.gather(-1, top))
+        assert int(torch.isfinite(few).sum()) == 3 * len(prompts)
+        more, _ = engine.next_token_logits(asked, top=10**6)  # than there are
+        assert self.close(more, every)
         named = list(range(200))  # more than vLLM reads by name
-        monkeypatch.undo()
         assert self.close(logits_after(engine, prompts, named), every[:, named])
 
 
@@ -249,11 +248,65 @@ def test_a_search_streamed_in_ticks_and_on_the_other_engine():
 
 
 @vllm
+@pytest.mark.parametrize("method", ["fire", "self_consistency"])  # in two turns, and in one
+def test_every_position_that_vllm_computes_is_counted(method):
+    config = compose_config(["engine=vllm", f"method={method}"])
+    engine = build_engine(config)
+    add, turns, computed = engine._add, 0, 0
+
+    def watched(prompt, params, receive):
+        def read(output):
+            nonlocal turns, computed
+            turns += 1
+            # The last token that is written is fed back in the next turn.
+            computed += len(prompt["prompt_token_ids"]) - output.num_cached_tokens
+            computed += len(output.outputs[0].token_ids)
+            receive(output)
+
+        add(prompt, params, read)
+
+    engine._add = watched
+    problems = demo_dataset("validation", name="demo", limit=4).problems(0)
+    context = build_context(config, engine)
+    usage = sum((r.usage["candidate"] for _, r in drive(problems, build_method(config), context)), Usage())
+    engine.close()
+    assert turns == usage.sequences * (2 if method == "fire" else 1)
+    assert flops(usage, {"position": 1, "key": 0}) == computed - (turns - usage.sequences)
+
+
+@vllm
 def test_vllm_itself_says_the_same_of_where_it_runs():
     import_vllm(on_the_cpu())
     from vllm.platforms import current_platform
 
     assert on_the_cpu() == current_platform.is_cpu()
+
+
+def build(*overrides):
+    try:
+        return build_engine(compose_config(["engine=vllm", *overrides]))
+    except Exception as error:  # Hydra wraps them
+        raise user_error(error) or error from error
+
+
+@vllm
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("engine.max_model_len=abc", "engine.max_model_len: expected a value that vLLM takes, got 'abc' "),
+        ("engine.max_model_len=99999", "engine.max_model_len: expected a value that vLLM takes, got 99999 "),
+        ("engine.tensor_parallel_size=0", "engine.tensor_parallel_size: expected .*, got 0 "),
+        ("engine.gpu_memory_utilization=5", "engine.gpu_memory_utilization: expected .*, got 5 "),
+        ("+engine.max_num_seqs=0", "engine.max_num_seqs: expected .*, got 0 "),
+        ("+engine.max_num_seqs=abc", "engine=vllm: expected a model and options .*max_num_seqs='abc'"),
+        ("model.quantization=4bit", "model.quantization: expected one of vLLM's own names.*, got '4bit' "),
+        ("model.quantization={load_in_4bit: true}", "model.quantization: expected one of vLLM's own names"),
+    ],
+)
+def test_an_option_that_vllm_refuses_is_named(change, said):
+    with pytest.raises(UserError, match=f"^{said}") as error:
+        build(change)
+    assert "\n" not in str(error.value) and "complete model" not in str(error.value)
 
 
 @vllm
@@ -266,8 +319,13 @@ def test_refusals(monkeypatch):
         VLLMEngine("demo", enable_prefix_caching=False)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
-    with pytest.raises(UserError, match="takes no adapters"):
-        build_engine(compose_config(["engine=vllm", "model.adapter=/nowhere"]))
+    for change, said in (
+        ("model.adapter=/nowhere", "takes no adapters"),
+        ("model.device_map=cpu", "model.device_map: expected null or auto with engine=vllm, got 'cpu'; use"),
+        ("model.attn_implementation=sdpa", "model.attn_implementation: expected null with engine=vllm"),
+    ):
+        with pytest.raises(UserError, match=said):
+            build(change)
     monkeypatch.delitem(vllm.inputs.EmbedsPrompt.__annotations__, "prompt_is_token_ids")
     with pytest.raises(UserError, match=r"expected vLLM 0.21 or newer, got 0"):
         VLLMEngine("demo")

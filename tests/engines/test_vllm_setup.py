@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 import torch
 
-from soft_reasoning.engines.vllm_setup import check_options, on_the_cpu
+from soft_reasoning.engines.vllm_setup import check_model_options, check_options, on_the_cpu
 from soft_reasoning.types import UserError
 
 
@@ -40,6 +40,7 @@ class EngineArgs:
     enable_prefix_caching: bool = True
     generation_config: str = "auto"
     max_num_seqs: int = 1
+    max_logprobs: int = 20
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,7 @@ class EngineArgs:
         ("model", "model.path"),
         ("enable_prefix_caching", "need True there; remove it"),
         ("generation_config", "need 'vllm' there; remove it"),
+        ("max_logprobs", "need -1 there; remove it"),
         ("warp", "there is none so called"),
     ],
 )
@@ -56,3 +58,17 @@ def test_what_the_engine_sets_itself_is_refused(name, said):
     with pytest.raises(UserError, match=rf"^engine\.{name}: expected .*{said}") as error:
         check_options({"max_num_seqs": 4, name: False}, EngineArgs)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("device_map", "attention", "said"),
+    [
+        ("cuda:1", None, r"model\.device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
+        ({"": 0}, None, r"model\.device_map: .* got {'': 0}; use engine\.tensor_parallel_size"),
+        (None, "sdpa", r"model\.attn_implementation: .* got 'sdpa'; leave it out"),
+    ],
+)
+def test_what_vllm_does_not_read_of_a_model_is_refused(device_map, attention, said):
+    check_model_options("auto", None)
+    with pytest.raises(UserError, match=f"^{said}"):
+        check_model_options(device_map, attention)

@@ -19,6 +19,13 @@ def test_attended_keys_are_those_of_each_position_computed(prompt, cached, gener
     assert (usage + usage).attended == 2 * usage.attended
 
 
+def test_what_is_computed_again_costs_again():
+    rate = {"position": 100, "key": 1}
+    again = Usage.of(7, 4, 5, recomputed=3)
+    assert flops(again, rate) - flops(Usage.of(7, 4, 5), rate) == 3 * (100 + 7)
+    assert (again + again).recomputed_tokens == 6
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_estimate_is_what_pytorch_counts(tied):
     model = LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=tied, attn_implementation="eager"))

@@ -1,5 +1,6 @@
 """Ray that is missing, that does not answer, and that is too small: one line each."""
 
+import math
 import sys
 
 import pytest
@@ -44,7 +45,14 @@ def test_more_than_there_is_is_refused(asked, message):
         places(MACHINE, *asked)
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"cpus": -1}, {"cpus": 1.5}, {"gpus": 2.5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"workers": value} for value in (0, 1.5, True, "abc")),
+        *({"cpus": value} for value in (-1, 1.5, math.nan, math.inf, "abc", None)),
+        *({"gpus": value} for value in (2.5, math.nan, "abc", True)),
+    ],
+)
 def test_bad_options_are_refused(options):
     with pytest.raises(UserError, match=f"ray.{next(iter(options))}: expected"):
         RayLauncher(**options)
@@ -61,6 +69,8 @@ def test_a_missing_ray_names_the_extra(monkeypatch):
     [
         ("127.0.0.1:1", "expected a Ray cluster at ray.address=127.0.0.1:1, found none; start one"),
         ("here", "expected ray.address to be local, auto or HOST:PORT, got here"),
+        (None, "expected ray.address to be local, auto or HOST:PORT, got None"),
+        (3, "expected ray.address to be local, auto or HOST:PORT, got 3"),
         ("ray://127.0.0.1:10001", "expected ray.address to be local, auto or HOST:PORT"),
     ],
 )
