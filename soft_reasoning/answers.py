@@ -43,20 +43,41 @@ _REFUSAL = re.compile(
     r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
     re.IGNORECASE,
 )
+_ITEM = re.compile(r"-[ \t]+")
 _WORD = re.compile(r"\w")
+_TEXT_END = re.compile(  # after "Vitamin C. It is", not in "St. Louis" or "J. K. Rowling"
+    r"\.(?=[\"'”*]*(?:\s+(?:The|This|That|It|He|She|They|We|In|So|Because)\b|\s*$))"
+    r"|(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Lt))(?<!\b(?:Mrs|Gen|Col|Sgt|Rev|Gov|Sen))(?<!\b(?:Prof|Capt))"
+    r"\.(?=[\"'”*]*\s+[A-Z])"
+)
 _UNCUT = re.compile(r"\w+(?:[.,]\w+)*|\W")
+_SIGNS = re.compile(r"((?<!\w)-(?=\.?\d)|(?<=\d)\.(?=\d)|(?<=[^\W\d_])[+#]+(?!\w))|[^\w\s]")
 _BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s*)?\{|\}")
 _TRUTH = {"yes": "True", "true": "True", "no": "False", "false": "False"}
-_TRUTH_WORD = re.compile(r"(?<![\w-])(?P<no>not\s+)?(?P<word>yes|no|true|false)(?![\w-])", re.IGNORECASE)
+_DENIED = (
+    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]+(?:be[ \t]+)?"
+    r"(?:(?:really|actually|a)[ \t]+|(?P<hedge>\w+)[ \t]+)?(?:be[ \t]+)?(?P<denied>true|false)"
+)
+_TRUTH_WORD = re.compile(
+    rf"(?:{_DENIED}|(?<![\w-])(?P<no>not\s+)?(?P<word>yes|no|true|false))(?![\w-])", re.IGNORECASE
+)
 _TRUTH_OFFER = re.compile(r"\b(?:yes\s*(?:or|/)\s*no|true\s*(?:or|/)\s*false)\b", re.IGNORECASE)
 _VERDICT = re.compile(
-    r"(?:^|[.!?,;:\n]\s*|\b(?:so|therefore|thus|hence|is|be)\s+)[\"'“*(]*(?P<no>not\s+)?"
-    r"(?P<word>yes|no|true|false)(?=[\"'”*)]*\s*(?:[.,!;:\n]|$))",
+    rf"(?:{_DENIED}|(?:^|[.!?,;:\n]\s*|\b(?:so|therefore|thus|hence|is|be)\s+)[\"'“*(]*(?P<no>not\s+)?"
+    r"(?P<word>yes|no|true|false))[\"'”*)]*(?:(?=\s*(?:[.,!;:\n]|$))|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
+_SEVERAL = re.compile(
+    r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
+    r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
+)
+_UNCLEAR = {"number": re.compile(r".*\d"), "boolean": re.compile(f".*{_DENIED}", re.I), "choice": _SEVERAL}
+"""What an answer that was read as None may still hold; then nothing else in the text is the answer."""
+_RIGHT = r"(?=\s+is\s+(?:the\s+)?(?:correct|right)\b)"
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice)\s+\(?(?P<named>[A-Za-z])\b"
-    r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s*(?:[).:,;\]]|$|\n))|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z])(?![A-Za-z'’])",
+    r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s*(?:[).:,;\]]|$|\n)|\s+[-–—]\s)"
+    rf"|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z](?![A-Za-z'’])|[AI]{_RIGHT})",
     re.IGNORECASE,
 )
 
@@ -180,7 +201,8 @@ class Grader:
         _check(self.extraction, MODES, "extraction")
         for name in ("absolute", "relative"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and math.isfinite(value) and value >= 0):
                 raise UserError(f"grader.{name}: expected a finite number >= 0, got {value}; try 1e-3")
 
     def extract(self, text: str, answer_type: str) -> str | None:
@@ -221,6 +243,9 @@ def _reading(text: str, answer_type: str, mode: str) -> _Reading:
     """The answer that ``text`` gives first, in the order that :func:`extract` says."""
 
     def reading(start: int, end: int, read: Callable[[str], str | None]) -> _Reading:
+        if answer_type == "number" and text[:start].rstrip(" \t").endswith("\n"):
+            item = _ITEM.match(text, start, end)  # a list's mark is no sign
+            start = item.end() if item else start
         return _Reading(read(text[start:end]), start, end, read)
 
     read = _READERS[answer_type]
@@ -231,8 +256,8 @@ def _reading(text: str, answer_type: str, mode: str) -> _Reading:
     if (found := _MARKER.search(text)) and (word := _WORD.search(text, found.end())):
         start, end = max(found.end(), text.rfind("\n", 0, word.start()) + 1), _line_end(text, word.start())
         one = reading(start, end, read)
-        uncomputable = answer_type == "number" and re.search(r"\d", text[start:end])
-        if one.answer is not None or uncomputable or _REFUSAL.search(text[start:end]):
+        unclear = answer_type in _UNCLEAR and _UNCLEAR[answer_type].match(text[start:end])
+        if one.answer is not None or unclear or _REFUSAL.search(text[start:end]):
             return one
     text = text[: restated.start()] if (restated := _RESTATED.search(text)) else text
     if (box := _box(text)) and box[0] < box[1]:
@@ -304,18 +329,27 @@ def _boolean(span: str) -> str | None:
     return _truth(found) if found else None
 
 
-def _truth(found: re.Match[str]) -> str:
-    value = _TRUTH[found["word"].lower()]
-    return value if not found["no"] else ("False" if value == "True" else "True")
+def _truth(found: re.Match[str]) -> str | None:
+    if found["hedge"]:  # "not necessarily true"
+        return None
+    value = _TRUTH[(found["denied"] or found["word"]).lower()]
+    return value if not (found["denied"] or found["no"]) else ("False" if value == "True" else "True")
 
 
 def _choice(span: str) -> str | None:
-    span = re.sub(r"\\(?:text|mathrm|mathbf)\s*\{([^{}]*)\}|[*$]", r"\1", _unwrapped(span)).strip()
+    span = re.sub(r"[*$`_\"“”]", "", _plain(_unwrapped(span))).strip(" '‘’")
+    if _SEVERAL.match(span):
+        return None
     for found in _CHOICE.finditer(span):
         letter = found["round"] or found["named"] or found["marked"]
         if letter or (found["bare"] and found["bare"].isupper()):
             return (letter or found["bare"]).upper()
     return None
+
+
+def _plain(span: str) -> str:
+    r"""A span without ``\text{...}`` and its like around words."""
+    return re.sub(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}", r"\1", span)
 
 
 def _latex(span: str) -> str | None:
@@ -327,7 +361,8 @@ def _latex(span: str) -> str | None:
 
 
 def _text(span: str) -> str | None:
-    span = " ".join(_sentence(_unwrapped(span)).split()).strip("*`\"'“”").strip()
+    first = _TEXT_END.split(_plain(_unwrapped(span)).strip(), maxsplit=1)[0]
+    span = " ".join(first.split()).strip("*`\"'“”").strip()
     return span if span and not _REFUSAL.search(span) else None
 
 
@@ -337,8 +372,8 @@ def _sentence(span: str) -> str:
 
 
 def _plain_words(text: str) -> str:
-    """Text for comparison: case, punctuation and articles apart."""
-    words = re.sub(r"[^\w\s]", " ", text.casefold()).split()
+    """Text for comparison: case, articles and punctuation apart, but for "-5", "1.5" and "C++"."""
+    words = _SIGNS.sub(lambda found: found[1] or " ", text.casefold().replace("−", "-")).split()
     return " ".join(word for word in words if word not in ("a", "an", "the")) or text.strip().casefold()
 
 
@@ -351,8 +386,8 @@ def _closing(text: str, answer_type: str) -> str | None:
         verdicts = list(_VERDICT.finditer(_TRUTH_OFFER.sub(" ", text)))
         return _truth(verdicts[-1]) if verdicts else None
     if answer_type == "choice":
-        letters = re.findall(r"\(([A-Z])\)", text)
-        return letters[-1] if letters else _choice(text) if len(text.split()) == 1 else None
+        letters = re.findall(rf"\(([A-Z])\)|(?<!or )\b([A-Z]){_RIGHT}", text)
+        return "".join(letters[-1]) if letters else _choice(text) if len(text.split()) == 1 else None
     if answer_type == "latex":
         maths = re.findall(r"\$([^$]+)\$", text)
         return maths[-1].strip() or None if maths else None

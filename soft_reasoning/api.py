@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.build import build_context, build_engine, build_method, check_lengths
+from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
 from soft_reasoning.checks import choice
-from soft_reasoning.config import compose_config, one_line, override
+from soft_reasoning.config import check_prompt, compose_config, one_line, override, prompt_for
 from soft_reasoning.context import Context
+from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.scheduler import Clock, drive
+from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
 from soft_reasoning.types import Problem, Result, UserError
+
+OF_RUNS = (
+    "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
+    "limit", "ray",
+)  # fmt: skip
+"""What only a run of a data set reads."""
 
 
 class SoftReasoner:
     """A method bound to a loaded model. Build one with :meth:`from_pretrained`; as a context manager it
     closes itself."""
 
-    def __init__(self, method: Method, context: Context, answer_type: str = "number"):
+    def __init__(
+        self, method: Method, context: Context, answer_type: str = "number", max_live: int = MAX_LIVE
+    ):
         self.method = method
         self.context = context
         self.answer_type = answer_type
+        self.max_live = max_live
         self._closed = False
 
     @classmethod
@@ -44,18 +55,30 @@ class SoftReasoner:
         """Load a model by its name on the hub or its folder; "demo" is the one that ships.
 
         ``prompt`` is a choice of the configuration group of that name (by default ``demo`` for the
-        bundled model, ``boolean`` for that ``answer_type``, else ``math``). ``overrides`` are
+        bundled model, ``math`` for numbers, else that of the name of ``answer_type``). ``overrides`` are
         configuration overrides as on the command line, such as ``"method=random_embedding"`` or
-        ``"embedding.dim=20"``; ``options`` go to the model's configuration (dtype, device_map, ...).
+        ``"embedding.dim=20"``, but for those that only a run of a data set reads; a data set gives its
+        exemplars where ``dataset.shots`` asks for any. ``options`` go to the model's configuration
+        (dtype, device_map, ...).
 
-        Raises UserError, in one line, for a model or an option that does not exist.
+        Raises UserError, in one line, for a model or an option that does not exist, and for a prompt that
+        asks for answers of another type.
         """
         if not isinstance(name_or_path, str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
         if not isinstance(overrides, list | tuple) or not all(isinstance(one, str) for one in overrides):
             raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
+        for one in overrides:
+            key = one.lstrip("+~").partition("=")[0]
+            if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
+                raise UserError(f"overrides: expected what solving a question takes, got {one}, which only "
+                                "python -m soft_reasoning.run reads; leave it out")  # fmt: skip
         choice("answer_type", answer_type, ANSWER_TYPES)
-        default = "demo" if name_or_path == "demo" else {"boolean": "boolean"}.get(answer_type, "math")
+        bundled = (
+            name_or_path == "demo"
+            or Path(name_or_path).expanduser().resolve() == (FOLDER / "model").resolve()
+        )
+        default = "demo" if bundled else prompt_for(answer_type)
         config = compose_config(
             [
                 f"prompt={prompt or default}",
@@ -64,6 +87,7 @@ class SoftReasoner:
                 *overrides,
             ]
         )
+        check_prompt(config, "answer_type", answer_type)
         for key, value in options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
             choice("from_pretrained: options", key, [str(one) for one in config.model])
             config.model[key] = value
@@ -74,7 +98,9 @@ class SoftReasoner:
             )
         try:
             method = build_method(config)
-            return cls(method, build_context(config, build_engine(config)), answer_type)
+            exemplars = build_dataset(config).exemplars(config.seed)
+            context = build_context(config, build_engine(config), exemplars)
+            return cls(method, context, answer_type, config.max_live)
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(one_line(error)) from error
 
@@ -108,8 +134,9 @@ class SoftReasoner:
         results: dict[str, Result] = {}
         with Progress(len(unique), enabled=progress) as watch:
             for problem, result in drive(
-                unique.values(), self.method, self.context, clock=Clock(), on_tick=watch.show
-            ):
+                unique.values(), self.method, self.context,
+                max_live=self.max_live, clock=Clock(), on_tick=watch.show,
+            ):  # fmt: skip
                 results[problem.id] = result
                 watch.done += 1
         return results[problems[0].id] if alone else [results[p.id] for p in problems]

@@ -74,7 +74,10 @@ def build_adapter(config: DictConfig) -> Path:
                         f"{config.model.adapter}; use method=cot with it")  # fmt: skip
     settings: Finetuning = instantiate(config.finetuning)
     dataset = build_dataset(config)
-    rows, shown = dataset.training(config.seed, settings.examples), dataset.exemplars(config.seed)
+    shown = dataset.exemplars(config.seed)
+    wanted, solved = settings.examples, {one.question for one in shown}
+    rows = dataset.training(config.seed, None if wanted is None else wanted + len(shown))
+    rows = [row for row in rows if row.question not in solved][:wanted]  # their solutions are in the prompt
     wording = OmegaConf.to_container(config.prompt, resolve=True)
     asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
     model = OmegaConf.to_container(config.model, resolve=True)

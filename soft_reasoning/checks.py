@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from string import Formatter
 
 from soft_reasoning.types import UserError
 
@@ -55,4 +56,23 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     """``value`` if it is one of ``known``."""
     if value not in known:
         raise UserError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return str(value)
+
+
+def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequence[str] = ()) -> str:
+    """``value`` if it is a text that ``str.format`` fills in from ``fields`` (each with an example of what
+    stands there) and that has the ``needed`` ones."""
+    try:
+        named = {field for _, field, _, _ in Formatter().parse(value)}
+        value.format(**fields)
+        lacking = set(needed) - named
+    except (AttributeError, LookupError, TypeError, ValueError):  # no text, another field, a lone brace
+        lacking = True
+    if lacking:
+        perhaps = (f"perhaps {{{field}}}" for field in fields if field not in needed)
+        wanted = ", ".join([*(f"{{{field}}}" for field in needed), *perhaps])
+        raise UserError(
+            f"{name}: expected a text with {wanted} and no other field (a brace itself is {{{{ or }}}}), "
+            f"got {value!r}"
+        )
     return str(value)

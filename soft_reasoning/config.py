@@ -21,6 +21,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
 from soft_reasoning.evaluation.budget import BUDGETS
 from soft_reasoning.types import UserError
@@ -75,7 +76,8 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def check(config: DictConfig) -> None:
-    """Raises UserError for a top-level key that nothing knows, or a top-level value that is none.
+    """Raises UserError for a top-level key that nothing knows, a top-level value that is none, or a prompt
+    that asks for other answers than the data set's.
 
     What is deeper is checked by the part that takes it, when it is built.
     """
@@ -89,16 +91,36 @@ def check(config: DictConfig) -> None:
     for key in ("max_new_tokens", "max_live"):
         whole(key, config[key], least=1)
     choice("budget", config.budget, BUDGETS)
+    if (given := OmegaConf.select(config, "dataset.answer_type")) is not None:
+        check_prompt(config, "dataset.answer_type", given)
     compared = methods_of(config)
     if config.budget == "equal" and not compared:
         raise UserError("budget=equal: expected methods=[...] to compare, got none")
 
 
+def prompt_for(answer_type: str) -> str:
+    """The choice of the group ``prompt`` that asks for answers of a type."""
+    return "math" if answer_type == "number" else answer_type
+
+
+def check_prompt(config: DictConfig, name: str, given: str) -> None:
+    """Raises UserError unless the prompt asks for answers of the type ``given``, which is the value of
+    ``name``. A prompt of a user's own that names no type asks for any."""
+    choice(name, given, ANSWER_TYPES)
+    asked = OmegaConf.select(config, "prompt.answer_type")
+    if asked not in (None, given):
+        raise UserError(
+            f"{name}={given}: expected a prompt that asks for such answers, got one that asks for {asked}; "
+            f"use prompt={prompt_for(given)} or {name}={asked}"
+        )
+
+
 def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
     """What ``config.methods`` compares: label -> (method, overrides), in order; nothing where it is null.
 
-    Under ``budget=equal`` a label holds no number of samples, which follows from the rest.
-    Raises UserError unless it is a list of names, or of lists of a name and overrides, each once.
+    Under ``budget=equal`` a label holds no number of samples, which follows from the rest; of methods that
+    differ in it alone the first is compared. Raises UserError unless it is a list of names, or of lists of
+    a name and overrides, each once.
     """
     if config.methods is None:
         return {}
@@ -110,11 +132,12 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
         name, *changes = entry if isinstance(entry, ListConfig) and entry else [entry]
         if not isinstance(name, str) or not all(isinstance(one, str) and "=" in one for one in changes):
             raise UserError(f"{wanted}, got {entry} in it")
+        if (name, changes) in found.values():
+            twice = " ".join([name, *changes])
+            raise UserError(f"methods: expected each of them once, got {twice} twice; leave one out")
         hidden = "method.samples=" if config.budget == "equal" else "\n"
         label = " ".join([name, *(one for one in changes if not one.startswith(hidden))])
-        if label in found:
-            raise UserError(f"methods: expected each of them once, got {label} twice; leave one out")
-        found[label] = (name, list(changes))
+        found.setdefault(label, (name, changes))
     return found
 
 

@@ -1,7 +1,8 @@
 r"""Numbers in running text: find them, choose the one that is meant, write them one way.
 
-Values are exact (:class:`fractions.Fraction`), so ``1/3``, ``.5``, ``18.``, ``1,234,567``, ``1 1/2``,
-``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7`` and ``5 million`` are read without rounding.
+Values are exact (:class:`fractions.Fraction`), so ``1/3``, ``.5``, ``18.``, ``1,234,567``, ``1 000 000``,
+``1 1/2``, ``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7`` and ``5 million`` are read without
+rounding.
 """
 
 from __future__ import annotations
@@ -21,6 +22,17 @@ _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10*
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _PLAIN = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)|\d+)(?:\.\d+)?|(?<![.\d])\.\d+"
 _CURRENCY = r"(?:US\$|[$€£¥₹]|USD|EUR|GBP|Rs\.?)"
+
+
+def _arguments(character: str) -> str:
+    """Two arguments in braces that nest three deep at most, of what ``character`` matches."""
+    inner = rf"\{{(?:{character}|\{{{character}*\}})*\}}"
+    return rf"(?:\s*\{{(?:{character}|{inner})*\}}){{2}}"
+
+
+_UNREAD = r"\\frac(?!" + _arguments(r"[^{}\d]") + ")(?:" + _arguments(r"[^{}]") + ")?"
+"""A fraction of more than two plain numbers has no value; one without digits is no number."""
+
 _NUMBER = re.compile(
     rf"""(?<![A-Za-z0-9_√])(?<!\\sqrt\{{)(?<!\\sqrt\s)
     (?:(?P<word>minus|negative)\s+)?
@@ -35,13 +47,21 @@ _NUMBER = re.compile(
       | \s?/\s?(?P<dsign>-)?(?P<divisor>{_PLAIN})
     )?
     (?:\s?(?P<scale>{"|".join(_SCALES)})\b)?
-    (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π))?""",
+    (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD}))?
+  | {_UNREAD}""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(
     r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
     r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
 )
+_SPACED = re.compile(
+    r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<=[$€£¥₹])\d{1,3} \d{3}"
+    r"|^[^\w\n]*\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]*$))(?![\d/])",
+    re.MULTILINE,
+)
+"""Thousands between spaces. "3 400 m races" are two numbers, so one group alone needs a currency before it or
+the line to itself."""
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s*[-+*×·⋅÷/]\s*\W?\d")
 
@@ -70,18 +90,19 @@ def clean(text: str) -> str:
     text = re.sub(r"[¼-¾⅐-⅞]", lambda found: " " + unicodedata.normalize("NFKC", found.group()), text)
     text = unicodedata.normalize("NFKC", text).replace("⁄", "/")
     text = re.sub(r"[−‐‑–﹣]", "-", text)
-    return _without_latex(text)
+    return _SPACED.sub(lambda found: re.sub(r"(?<=\d) (?=\d)", ",", found.group()), _without_latex(text))
 
 
 def _without_latex(text: str) -> str:
     """LaTeX markup and markdown emphasis removed, fractions and powers in ASCII."""
-    text = re.sub(r"(?<=\d)(?:\{,\}|,?\\[,!;:])\s?(?=\d{3})", ",", text)
+    text = re.sub(r"(?<=\d)(?:\{,\}|,?\\[,!;: ])\s?(?=\d{3})", ",", text)
+    text = re.sub(r"(?<=[-\d])~(?=\d)", " ", text)
     text = re.sub(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}", r" \1 ", text)
     text = re.sub(r"\\[cdt]frac|\\frac", r"\\frac", text)
     text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
     text = re.sub(r"(?<=\d)\s*(?=\\frac)", " ", text)
     text = re.sub(r"\\frac\s*\{\s*([-\d.,]+)\s*\}\s*\{\s*([-\d.,]+)\s*\}", r"\1/\2", text)
-    text = re.sub(r"\\(?:times|cdot)\b\s?", "×", text).replace("\\div", "÷")
+    text = re.sub(r"\\(?:times|cdot)(?![A-Za-z])\s?", "×", text).replace("\\div", "÷")
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", text)
     text = re.sub(r"\\([$%€£])", r"\1", text).replace("\\approx", "≈").replace("^\\circ", "°")
     text = re.sub(r"(?<=\d)\*\*(?=[-+]?\d)", "^", text).replace("**", "").replace("`", "")
@@ -101,6 +122,8 @@ def find(text: str) -> Iterator[Number]:
 
 def _value(found: re.Match[str]) -> tuple[Fraction | None, int]:
     """The unsigned value of a match and where it ends (before an improper "mixed" part)."""
+    if not found["digits"]:
+        return None, found.end()
     digits = found["digits"].replace(",", "")
     if len(digits) > MAX_EXPONENT or found["irrational"]:
         return None, found.end()
@@ -142,7 +165,8 @@ def _negative(text: str, found: re.Match[str]) -> bool:
     if sign == "-":
         joined = before == line and before[-1:].isalpha()
         return not (joined or before[-1:].isdigit() or before[-1:] in (")", "%", "]"))
-    return bool(before) and before[-1] in ":=≈({[$"  # "= - 5" is negative; "5 cats - 3 cats", "- 5" are not
+    # "= - 5" is negative, and "- 5" that opens the text; "5 cats - 3 cats" is not, nor a later line's "- 5".
+    return before[-1] in ":=≈({[$" if before else "\n" not in text[: found.start()]
 
 
 def first(text: str) -> Number | None:
@@ -164,16 +188,18 @@ def first(text: str) -> Number | None:
         stop = equals.start() if equals else end
         inside = [number for number in numbers if start <= number.start and number.end <= stop]
         if inside:
-            chain.append((inside[0], bool(_OPERATOR.search(text, inside[0].end, stop))))
+            unread = text.startswith("\\frac", inside[0].start)  # its operators stand inside it
+            rest = inside[0].start if unread else inside[0].end
+            chain.append((inside[0], bool(_OPERATOR.search(text, rest, stop))))
         start = equals.end() if equals else end
     plain = [number for number, expression in chain if not expression]
     return (plain or [number for number, _ in chain] or numbers)[-1 if plain else 0]
 
 
 def last_value(text: str) -> Fraction | None:
-    """The last number of a cleaned ``text``."""
+    """The last number of a cleaned ``text``, which may open with a list item ("- 5 eggs")."""
     value = None
-    for number in find(text):
+    for number in find(f"\n{text}"):
         value = number.value
     return value
 

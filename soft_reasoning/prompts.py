@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 
+from soft_reasoning.checks import form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 PLACEMENTS = ("first", "middle", "last")
@@ -76,7 +78,7 @@ class Wording:
     A solving prompt is ``head``, the exemplars (``exemplar``, with {question} {thought} {answer}), then
     ``ask`` (with {question}) and ``cue``, after which the model answers. ``reviews`` holds a
     :class:`ReviewWording` for each verifier, ``tasks`` a :class:`TaskWording` for whatever else a method
-    asks. Generation ends at any of ``stop``.
+    asks. Generation ends at any of ``stop``. Raises UserError for a wording that cannot be filled in.
     """
 
     ask: str
@@ -86,6 +88,27 @@ class Wording:
     stop: Sequence[str] = ()
     reviews: Mapping[str, ReviewWording] = field(default_factory=dict)
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        root = "prompt.wording"
+        for key in ("head", "cue"):
+            if not isinstance(getattr(self, key), str):
+                raise UserError(f"{root}.{key}: expected a text, got {getattr(self, key)!r}")
+        listed = isinstance(self.stop, list | tuple)
+        if not listed or not all(isinstance(text, str) and text for text in self.stop):
+            raise UserError(f"{root}.stop: expected a list of texts, none of them empty, got {self.stop!r}")
+        form(f"{root}.ask", self.ask, {"question": ""}, needed=["question"])
+        if self.exemplar:
+            told = dict.fromkeys(("question", "thought", "answer"), "")
+            form(f"{root}.exemplar", self.exemplar, told, needed=["question"])
+        for kind, review in self.reviews.items():
+            key, asked = f"{root}.reviews.{kind}", {"question": "", "solutions": ""}
+            form(f"{key}.ask", review.ask, asked, needed=list(asked))
+            form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
+            for entry in review.exemplars:
+                form(f"{key}.worked", review.worked, entry)
+        for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
+            form(f"{root}.tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
 
 
 class Prompts:
@@ -172,7 +195,9 @@ class Prompts:
         wording = self.wording.tasks[kind]
         told = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
         question = _question(problem)
-        prompt = self._build(kind, wording.head, wording.ask, "", question=question, steps=told, **fields)
+        known = {"question": question, "steps": told, **fields}
+        form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
+        prompt = self._build(kind, wording.head, wording.ask, "", **known)
         opening = self._opening(kind, question, told, tuple(fields)) if fields else prompt.ids
         # One less: what follows may change the last token, and is at least one.
         same = len(os.path.commonprefix([opening, prompt.ids])) - 1
@@ -222,9 +247,15 @@ class Prompts:
         messages = [{"role": "user", "content": text}]
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
-        ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=True, **self.chat_options
-        )["input_ids"]
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=True, return_dict=True, **self.chat_options
+            )["input_ids"]
+        except TemplateError as error:
+            mend = "use prompt.layout=completion" if self.system is None else "leave prompt.system out"
+            raise UserError(
+                f"prompt.layout=chat: this chat template refuses the prompt ({error}); {mend}"
+            ) from error
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
 
 
@@ -232,4 +263,11 @@ def _question(problem: Problem) -> str:
     question = problem.question.strip()
     if not question:
         raise UserError(f"problem {problem.id}: expected a question, got empty text")
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:  # half of a pair of surrogates, as JSON can escape it
+        wrong = question[error.start : error.end]
+        raise UserError(
+            f"problem {problem.name}: expected a question in Unicode text, got {wrong!r} in it; mend it"
+        ) from error
     return question

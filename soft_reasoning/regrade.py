@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.config import one_line
-from soft_reasoning.evaluation.files import read_manifest
+from soft_reasoning.evaluation.files import MANIFEST, read_manifest
 from soft_reasoning.evaluation.report import regrade, summary_table
 from soft_reasoning.run import one_line_errors
 from soft_reasoning.types import UserError
@@ -61,14 +61,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise UserError(
                     f"expected {PREFIX}key=value after the run's folder, got {change}; see --help"
                 )
-        if not Path(given.run).is_dir():
+        folder = Path(given.run)
+        if not folder.is_dir():
             raise UserError(
                 f"expected the folder of a finished run, found none at {given.run}; check the path"
+            )
+        inside = sorted(str(path.parent) for path in folder.glob(f"*/{MANIFEST}"))
+        if inside and not (folder / MANIFEST).exists():
+            raise UserError(
+                f"{folder}: expected the folder of one run, got one of several; give one of "
+                + ", ".join(inside)
             )
         config = read_manifest(given.run)["config"]
         metrics = regrade(given.run, grader_of(config, given.changes))
         print(summary_table(metrics, config))
-        print(f"\n{Path(given.run) / 'report.md'}")
+        print(f"\n{folder / 'report.md'}")
 
 
 if __name__ == "__main__":

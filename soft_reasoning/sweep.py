@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from soft_reasoning.analysis.tables import combine
 from soft_reasoning.config import compose_config
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import PROBES, RESULTS, read_json, read_manifest
+from soft_reasoning.types import UserError
 
 
 class CombineRuns(Callback):
@@ -27,7 +29,12 @@ class CombineRuns(Callback):
     """
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        folder = Path(config.hydra.sweep.dir)
+        try:
+            self._combine(Path(config.hydra.sweep.dir))
+        except UserError as error:  # Hydra makes a warning of it
+            print(f"soft_reasoning: {error}", file=sys.stderr)
+
+    def _combine(self, folder: Path) -> None:
         found = (path.parent for path in folder.rglob(RESULTS))
         runs = sorted((path for path in found if path.parent.name != PROBES), key=natural)
         if not runs:

@@ -187,7 +187,8 @@ class Candidate:
     """One generated solution and all that was found out about it.
 
     ``u`` is its point in the search space (``None`` where the method has none); ``verified`` the
-    verifier's score in [0, 1] (``None`` without a verifier); ``reward`` what the optimiser was told.
+    verifier's score in [0, 1] (``None`` without a verifier) and ``agreement`` that before confidence
+    (``None``: the same); ``reward`` what the optimiser was told.
     """
 
     text: str
@@ -199,6 +200,7 @@ class Candidate:
     u: tuple[float, ...] | None = None
     generated_tokens: int = 0
     finish_reason: str = ""
+    agreement: float | None = None
 
 
 @dataclass(frozen=True)

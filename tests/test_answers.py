@@ -21,12 +21,26 @@ NUMBERS = {
     "Answer: $-\\$5$": "-5",
     "Answer: (−5)": "-5",
     "Answer: = - 5": "-5",
+    "Answer: - 5": "-5",
+    "\\boxed{- 5}": "-5",
+    "\\boxed{-\\,5}": "-5",
+    "The answer is:\n- 5 apples": "5",
+    "- 5 apples": "5",
     "Answer: negative 7": "-7",
     "Answer:-5": "-5",
     "Answer: US$5": "5",
     "Answer: 12,34,567 rupees": "1234567",
     "Answer: 1\u202f234\u202f567": "1234567",
     "Answer: \\boxed{1{,}234}": "1234",
+    "Answer: 1 000 000": "1000000",
+    "Answer: 12 345.": "12345",
+    "Answer: $12 000 + $20 000 = $32 000 for both": "32000",
+    "Hence it is $400 000 - $282 000 = $118 000.": "118000",
+    "\\boxed{2\\ 500\\text{ cm}}": "2500",
+    "\\boxed{2~500}": "2500",
+    "Answer: 3 400 m races": "3",
+    "Answer: 1 000 0000": "1",
+    "Answer: 100~200 men": "100",
     "Answer: 9,330,000,000,000.5": "9330000000000.5",
     "Answer: 1,2,3": "1",
     "Answer: 50%": "50",
@@ -45,6 +59,8 @@ NUMBERS = {
     "Answer: 1.5e6": "1500000",
     "Answer: 2.5E-3": "0.0025",
     "Answer: $3 \\times 10^{-2}$": "0.03",
+    "$\\boxed{3.5\\times10^{6}}$": "3500000",
+    "so $3\\cdot10^{5}$": "300000",
     "Answer: 4 x 10^6": "4000000",
     "Answer: 10⁶ m²": "1000000",
     "Answer: 2^{10}": "1024",
@@ -56,6 +72,10 @@ NUMBERS = {
     "Answer: 10/4 = 5/2 = 2.5": "2.5",
     "Answer: 10 / 3 ≈ 3.33": "3.33",
     "Answer: 18 = 2 * 9": "18",
+    "Answer: 3 = \\frac{10 - 4}{2}": "3",
+    "Answer: \\frac{30 \\text{ miles}}{2 \\text{ hours}} = 15": "15",
+    "Answer: 60 \\frac{\\text{km}}{\\text{h}}": "60",
+    "Answer: by \\frac{a}{b}, 5": "5",
     "Answer: x = 7": "7",
     "Answer: -5 - 3 = -8": "-8",
     "Answer: $9 + 62 + 140 = 211$. So, it weighed": "211",
@@ -88,6 +108,13 @@ NUMBERS = {
     "Answer: 5/0": None,
     "We had 3. Answer: \\frac{5}{0}": None,
     "Answer: 5\\sqrt{2}": None,
+    "\\boxed{\\frac{\\sqrt{3}}{2}}": None,
+    "\\boxed{\\frac{x}{3}}": None,
+    "\\boxed{\\frac{10}{\\sqrt 2}}": None,
+    "\\boxed{\\frac{2+3}{5}}": None,
+    "\\boxed{2\\frac{x}{3}}": None,
+    "So x = \\frac{3\\pi}{4}": None,
+    "Answer: 4 of \\frac{1+": "4",
     "Answer: I cannot determine this from 5 apples.": None,
     "I'm sorry, but I can't solve this; there are 5 apples.": None,
     "Answer: unknown": None,
@@ -133,6 +160,18 @@ def test_strict_reads_the_marked_line_alone(text, expected):
         ("There is no evidence against it. So yes.", "True"),
         ("The answer is no.", "False"),
         ("Nobody knows; yesterday is not untrue.", None),
+        ("The statement cannot be true.", "False"),
+        ("It would not be true.", "False"),
+        ("It would not be false.", "True"),
+        ("It is never true.", "False"),
+        ("Answer: It isn't true", "False"),
+        ("Answer: It wasn’t really false", "True"),
+        ("Answer: can't be false", "True"),
+        ("Yes. Answer: This is not necessarily true.", None),
+        ("It may not always be true.", None),
+        ("He did not exist\nTrue", "True"),
+        ("So the claim is False because the opposite is true.", "False"),
+        ("It is true, as no one denies. So the claim is false since nobody says it is true.", "False"),
     ],
 )
 def test_booleans(text, expected):
@@ -151,6 +190,16 @@ def test_booleans(text, expected):
         ("The answer is option b", "B"),
         ("We rule out (A), so it must be (C).", "C"),
         ("I think so", None),
+        ('Answer: "A"', "A"),
+        ("Answer: `A`", "A"),
+        ("Answer: _A_", "A"),
+        ("Answer: A - a thing", "A"),
+        ("Answer: A is right", "A"),
+        ("(A) is wrong. Therefore B is correct.", "B"),
+        ("Neither A nor B is correct.", None),
+        ("(B) is wrong. Answer: A and C", None),
+        ("Answer: A, B and C", None),
+        ("Answer: A, since B and C fail", "A"),
     ],
 )
 def test_choices(text, expected):
@@ -164,6 +213,37 @@ def test_latex_and_text():
     assert extract('Answer: **"The Nile."** It flows north.', "text") == "The Nile"
     assert extract("Answer: I don't know", "text") is None
     assert equal("The Nile", "nile.", "text") and not equal("Nile", "Niger", "text")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Answer: St. Louis", "St. Louis"),
+        ("Answer: Dr. Seuss. He wrote it.", "Dr. Seuss"),
+        ("Answer: J. K. Rowling.", "J. K. Rowling"),
+        ("Answer: Vitamin C. It is sour.", "Vitamin C"),
+        ("Answer: Martin Luther King Jr. He spoke.", "Martin Luther King Jr"),
+        ("\\boxed{\\text{Paris}}", "Paris"),
+    ],
+)
+def test_texts(text, expected):
+    assert extract(text, "text") == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("-5", "5", False),
+        ("−5", "-5", True),
+        ("C++", "C", False),
+        ("1.5", "1 5", False),
+        ("COVID-19", "covid 19", True),
+        ("salt + pepper", "salt, pepper", True),
+        ("$5", "5", True),
+    ],
+)
+def test_text_equality(a, b, same):
+    assert equal(a, b, "text") is same
 
 
 @pytest.mark.parametrize(
@@ -211,7 +291,7 @@ def test_grader():
 
 
 @pytest.mark.parametrize(
-    "options", [{"extraction": "lenient"}, {"absolute": -1.0}, {"relative": float("nan")}]
+    "options", [{"extraction": "lenient"}, {"absolute": -1.0}, {"absolute": True}, {"relative": float("nan")}]
 )
 def test_bad_settings_are_refused(options):
     with pytest.raises(UserError):
@@ -239,14 +319,18 @@ PLACES = {
     "Answer: 10/4 = 5/2 = [2.5]": "number",
     "Answer: [20] eggs, since 4 * 5 = 20": "number",
     "Answer: **[−7]**": "number",
+    "Answer: [- 7] of 8": "number",
+    "Hence $400 000 - $282 000 = $[118 000].": "number",
     "It is \\boxed{[\\frac{3}{4}]} of 8": "number",
     "The answer is [5 million] of 7": "number",
     "She has 3 + 4 = 7, of which [5] are left.": "number",
     "Ann says yes. Answer: [No], he is": "boolean",
     "First no. So it is [yes].": "boolean",
+    "It is true. So it [cannot be true].": "boolean",
     "Answer: Definitely ([D])": "choice",
     "\\boxed{[x^{2} + 1]}": "latex",
     "Answer: [New York]. A city.": "text",
+    "Answer: [St. Louis]. A city.": "text",
 }
 
 
@@ -278,7 +362,10 @@ def test_equality_is_reflexive_and_symmetric(a, b, answer_type):
     assert equal(a, b, answer_type) == equal(b, a, answer_type)
 
 
-@pytest.mark.parametrize("piece", ["1,", "$", "-", "1/", "=1", "9^9", "\\boxed{", "Answer: ", "(A", " ."])
+LOOPS = ["1,", "$", "-", "1/", "=1", "9^9", "\\boxed{", "\\frac{1", "1 000 ", "Answer: ", "(A", " .", "not "]
+
+
+@pytest.mark.parametrize("piece", LOOPS)
 @pytest.mark.parametrize("answer_type", ANSWER_TYPES)
 def test_a_model_caught_in_a_loop_is_read_in_time(piece, answer_type):
     text = piece * (2000 // len(piece))

@@ -8,7 +8,9 @@ import pytest
 
 import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.config import compose_config
 from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.scheduler import drive
 
 QUESTIONS = [
     "Ada has 31 apples. Ada buys 3 packs of 7 apples. Ada loses 12. How many apples does Ada have now?",
@@ -90,6 +92,12 @@ def test_a_closed_reasoner_says_so():
         ("demo", {"overrides": ["engine.device=foo"]}, "engine.device: expected a device"),
         ("demo", {"overrides": ["acquisition.betta=5"]}, "acquisition.betta: expected one of its keys"),
         ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
+        ("demo", {"overrides": ["launcher=ray"]}, "got launcher=ray, which only"),
+        ("demo", {"overrides": ["limit=3"]}, "got limit=3, which only"),
+        ("demo", {"overrides": ["+dataset.offset=3"]}, r"got \+dataset.offset=3, which only"),
+        ("demo", {"overrides": ["hydra.run.dir=x"]}, "got hydra.run.dir=x, which only"),
+        ("demo", {"answer_type": "boolean"}, "answer_type=boolean: expected a prompt .* use prompt=boolean"),
+        ("demo", {"prompt": "math", "answer_type": "text"}, "one that asks for number; use prompt=text"),
         ("demo", {"answer_type": "nope"}, "answer_type: expected one of"),
         ("demo", {"seed": "abc"}, "seed: expected a whole number"),
         ("demo", {"dtyp": "auto"}, "options: expected one of path, .*dtype, .*got 'dtyp'"),
@@ -108,6 +116,33 @@ def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
     options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
     with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as one:
         assert one.solve(QUESTIONS[1]).candidates
+
+
+@pytest.mark.parametrize("kind", ["choice", "latex", "text"])
+def test_the_prompt_asks_for_answers_of_their_type(kind):
+    options = {"answer_type": kind, "overrides": ["engine=fake", "method=cot"]}
+    with SoftReasoner.from_pretrained("some/model", **options) as reasoner:
+        heads = [compose_config([f"prompt={one}"]).prompt.wording.head for one in (kind, "math")]
+        assert reasoner.context.prompts.wording.head == heads[0] != heads[1]
+
+
+def test_the_bundled_model_is_known_by_its_folder():
+    with SoftReasoner.from_pretrained(DEMO_FOLDER, overrides=["method=cot"]) as one:
+        assert not one.context.prompts.wording.head
+
+
+def test_a_data_set_s_exemplars_and_max_live_are_used(monkeypatch):
+    overrides = ["engine=fake", "method=cot", "dataset=gsm8k", "dataset.shots=4", "max_live=2"]
+    seen = []
+
+    def watched(*arguments, max_live, **options):
+        seen.append(max_live)
+        return drive(*arguments, max_live=max_live, **options)
+
+    monkeypatch.setattr("soft_reasoning.api.drive", watched)
+    with SoftReasoner.from_pretrained("demo", prompt="math", overrides=overrides) as one:
+        assert len(one.context.prompts.exemplars) == 4
+        assert len(one.solve(QUESTIONS)) == 3 and seen == [2]
 
 
 def test_an_option_may_be_a_mapping():

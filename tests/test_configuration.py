@@ -46,9 +46,11 @@ def test_every_experiment_composes_and_builds(path):
     config = compose_config([f"+experiment={name}"])
     build_dataset(config)
     build_method(config)
-    for choice in config.methods or ():
-        method, *changes = [choice] if isinstance(choice, str) else choice
-        build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
+    for budget in ("own", "equal") if config.methods else ():
+        for method, changes in methods_of(
+            compose_config([f"+experiment={name}", f"budget={budget}"])
+        ).values():
+            build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
     swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
     for key, values in swept.items():
         for value in OverridesParser.create().parse_override(f"{key}={values}").sweep_string_iterator():
@@ -94,9 +96,18 @@ def test_methods_have_labels_of_their_own():
     assert list(methods_of(compose_config([methods]))) == [
         "cot", "self_consistency method.samples=3", "self_consistency method.samples=5"
     ]  # fmt: skip
-    with pytest.raises(UserError, match="got self_consistency twice"):
-        compose_config([methods, "budget=equal"])
+    with pytest.raises(UserError, match="got cot twice"):
+        compose_config(["methods=[cot,cot]"])
     assert methods_of(compose_config()) == {}
+
+
+def test_methods_that_differ_in_samples_alone_are_one_under_an_equal_budget():
+    methods = "methods=[cot,[self_consistency,'method.samples=3'],[self_consistency,'method.samples=5']]"
+    assert methods_of(compose_config([methods, "budget=equal"])) == {
+        "cot": ("cot", []), "self_consistency": ("self_consistency", ["method.samples=3"])
+    }  # fmt: skip
+    with pytest.raises(UserError, match="got cot twice"):
+        compose_config(["methods=[cot,cot]", "budget=equal"])
 
 
 def test_a_key_that_nothing_knows_is_refused_and_one_that_a_file_brings_is_not():

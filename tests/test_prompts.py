@@ -148,6 +148,65 @@ def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_pro
         tokenizer.chat_template = None
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stop": "Question"}, "prompt.wording.stop: expected a list of texts, none of them empty, got 'Q"),
+        ({"stop": ["Question", ""]}, "prompt.wording.stop: expected a list of texts"),
+        ({"stop": None}, "prompt.wording.stop: expected a list of texts"),
+        ({"ask": "no question"}, "prompt.wording.ask: expected a text with {question} and no other field"),
+        ({"ask": "{question} {foo}"}, "prompt.wording.ask: expected"),
+        ({"ask": "{question} {"}, "prompt.wording.ask: expected"),
+        ({"ask": "{question:d}"}, "prompt.wording.ask: expected"),
+        ({"ask": None}, "prompt.wording.ask: expected"),
+        ({"head": None}, "prompt.wording.head: expected a text, got None"),
+        ({"cue": 3}, "prompt.wording.cue: expected a text, got 3"),
+        ({"exemplar": "{question} {thougth}"}, "prompt.wording.exemplar: expected"),
+        ({"reviews": {"one": ReviewWording(ask="{question}")}}, "prompt.wording.reviews.one.ask: expected"),
+        (
+            {"reviews": {"one": ReviewWording(ask="{question} {solutions}", solution="{j}")}},
+            "prompt.wording.reviews.one.solution: expected a text with {text}",
+        ),
+        (
+            {"reviews": {"one": ReviewWording(
+                ask="{question} {solutions}", worked="{reply}",
+                exemplars=[{"question": "q", "solutions": ["s"], "answer": "1"}],
+            )}},
+            "prompt.wording.reviews.one.worked: expected a text with perhaps {question}, perhaps",
+        ),
+        (
+            {"tasks": {"two": TaskWording(ask="{question}", step="{reply}")}},
+            "prompt.wording.tasks.two.step: expected a text with perhaps {asked}, perhaps {answered}",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wording_that_cannot_be_filled_in_is_refused(changes, message):
+    with pytest.raises(UserError) as caught:
+        wording(**changes)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ask", ["{question}", "{asked}", "{question} {asked} {foo}"])
+def test_a_task_must_ask_what_its_method_names(tokenizer, ask):
+    prompts = Prompts(tokenizer, wording(tasks={"ask": TaskWording(ask=ask)}))
+    with pytest.raises(UserError, match="prompt.wording.tasks.ask.ask: expected a text with"):
+        prompts.task("ask", PROBLEM, asked="5")
+
+
+def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m['role'] == 'system' %}"
+        "{{ raise_exception('System role not supported') }}{% endif %}{{ m['content'] }}{% endfor %}"
+    )
+    try:
+        Prompts(tokenizer, wording(), layout="chat").solve(PROBLEM)
+        prompts = Prompts(tokenizer, wording(), layout="chat", system="Task")
+        with pytest.raises(UserError, match="refuses .*System role not supported.*; leave prompt.system out"):
+            prompts.solve(PROBLEM)
+    finally:
+        tokenizer.chat_template = None
+
+
 def test_bad_input_is_one_line(tokenizer):
     with pytest.raises(UserError, match="completion, chat"):
         Prompts(tokenizer, wording(), layout="raw")
@@ -155,6 +214,8 @@ def test_bad_input_is_one_line(tokenizer):
         Prompts(tokenizer, wording(), layout="chat")
     with pytest.raises(UserError, match="expected a question"):
         Prompts(tokenizer, wording()).solve(Problem("p", "  "))
+    with pytest.raises(UserError, match="problem p: expected a question in Unicode text, got '\\\\ud800"):
+        Prompts(tokenizer, wording()).solve(Problem("p", "Why \ud800?"))
     with pytest.raises(UserError, match="it has: multi_generate"):
         Prompts(tokenizer, wording()).review("multi_judge", PROBLEM, ["1"])
     with pytest.raises(UserError, match="the task rap_answer; it has: none"):

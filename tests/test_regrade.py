@@ -109,6 +109,15 @@ def test_no_run_and_an_unfinished_one_are_refused(tmp_path, capsys):
     assert code == 2 and "expected a finished run's grades.json" in err and len(err.splitlines()) == 1
 
 
+def test_the_folder_of_several_runs_names_them(folder, capsys):
+    (folder.parent / "comparison.md").touch()
+    before = (folder / "results.json").read_bytes()
+    code, _, err = call(capsys, folder.parent)
+    assert code == 2 and len(err.splitlines()) == 1 and "fresh" not in err
+    assert f"expected the folder of one run, got one of several; give one of {folder}" in err
+    assert (folder / "results.json").read_bytes() == before
+
+
 def test_help(capsys):
     code, out, _ = call(capsys, "--help")
     assert code == 0

@@ -72,6 +72,23 @@ def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811
     assert [row["runs"] for row in rows] == [2, 2]
 
 
+def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):  # noqa: F811
+    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "dataset.sample=random"]
+    done = run(*draw, "-m", "seed=0,1", "method=cot,self_consistency")
+    assert done.returncode == 0 and done.stderr.count("UserError") == 0, done.stderr
+    [path] = tmp_path.glob("runs/sweep-*/comparison.json")
+    assert [row.get("n") for row in json.loads(path.read_text())] == [None, 8]
+
+
+def test_a_sweep_over_other_problems_says_so_in_one_line(run, tmp_path):  # noqa: F811
+    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "method=cot", "progress=false"]
+    done = run(*draw, "-m", "dataset.offset=0,4")
+    [line] = [line for line in done.stderr.splitlines() if "compare" in line]
+    assert line.startswith("soft_reasoning: compare: ") and "expected problems that both" in line
+    assert done.returncode == 0 and "Warning" not in done.stderr
+    assert list(tmp_path.glob("runs/sweep-*/sweep.md"))
+
+
 @pytest.mark.parametrize(
     "options",
     [

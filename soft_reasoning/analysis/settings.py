@@ -19,10 +19,10 @@ LIMIT = "dataset.limit"
 
 IGNORED = (
     "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "launcher", "ray", "hydra",
-    *RESOURCES,
+    "prompt.answer_type", *RESOURCES,
 )  # fmt: skip
-"""Keys that change no problem's result: how a run is watched, batched and spread out, and how many problems
-it takes."""
+"""Keys that change no problem's result: how a run is watched, batched and spread out, how many problems it
+takes, and what the prompt says of itself (its wording is what counts)."""
 
 CLASS = "._target_"
 

@@ -67,12 +67,13 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class ExemplarColumns:
-    """An adapter for training rows: the columns of question, reasoning and answer."""
+class ExemplarColumns(Columns):
+    """An adapter for training rows: the columns of a problem, and the one that holds the reasoning."""
 
-    question: str
-    thought: str
-    answer: str
+    thought: str = "thought"
 
-    def __call__(self, row: Mapping[str, Any]) -> Exemplar:
-        return Exemplar(*(fields.text(row, name) for name in (self.question, self.thought, self.answer)))
+    def __call__(self, row: Mapping[str, Any], index: int = 0) -> Exemplar:
+        shown = super().__call__(row, index)
+        if shown.gold is None:
+            raise UserError("dataset.train.row.answer: expected the name of a column, got null")
+        return Exemplar(shown.question, fields.text(row, self.thought), shown.gold)

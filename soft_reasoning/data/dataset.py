@@ -139,13 +139,13 @@ class Dataset:
 
     def _rows(self, path: str | None, hub: Hub | None, key: str = "dataset.path") -> list[Row]:
         if path:
-            return read_file(path, hub)
+            return read_file(path, hub, key)
         if hub is None:
             raise UserError(
                 f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
                 "dataset.hub.id=<owner/name>"
             )
-        return read_hub(hub)
+        return read_hub(hub, key)
 
     def _problem(self, row: Row) -> Problem:
         return _located(row, self._row, row.doc, row.index)

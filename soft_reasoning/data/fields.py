@@ -16,7 +16,9 @@ def value(row: Mapping[str, Any], *names: str) -> Any:
         if row.get(name) is not None:
             return row[name]
     wanted = " or ".join(f"'{name}'" for name in names)
-    raise UserError(f"expected a field {wanted}, got {', '.join(map(str, row)) or 'no field'}")
+    null = any(name in row for name in names)
+    came = "null" if null else ", ".join(map(str, row)) or "no field"
+    raise UserError(f"expected a field {wanted}, got {came}")
 
 
 def text(row: Mapping[str, Any], *names: str) -> str:

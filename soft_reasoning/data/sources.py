@@ -34,29 +34,30 @@ class Hub:
     revision: str | None = None
 
 
-def three_ways(hub: Hub | None) -> str:
-    """How to provide a data set, for the end of an error message; without a ``hub`` there is one way."""
+def three_ways(hub: Hub | None, key: str) -> str:
+    """How to provide a data set, for the end of an error message; without a ``hub`` there is one way.
+    ``key`` is that of the configuration which takes a local file."""
     if hub is None:
         return f"give the path of a file that is there ({' '.join(SUFFIXES)})"
     return (
-        f"provide it in one of three ways: with network, from the hub as {hub.id} (dataset.path=null); "
+        f"provide it in one of three ways: with network, from the hub as {hub.id} ({key}=null); "
         f"offline, from a cache that holds {hub.id} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
-        f"dataset.path=<local file, {' '.join(SUFFIXES)}>"
+        f"{key}=<local file, {' '.join(SUFFIXES)}>"
     )
 
 
-def read_file(path: str, hub: Hub | None = None) -> list[Row]:
-    """All rows of a JSONL, JSON (an array of objects), CSV or Parquet file.
+def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> list[Row]:
+    """All rows of a JSONL, JSON (an array of objects), CSV or Parquet file, which ``key`` names.
 
     Raises UserError for a file that is missing (naming the ways to provide it), of another type, or
     broken (naming the line).
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise UserError(f"dataset.path: no file {file}; {three_ways(hub)}")
+        raise UserError(f"{key}: no file {file}; {three_ways(hub, key)}")
     readers = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".parquet": _parquet}
     if file.suffix.lower() not in readers:
-        raise UserError(f"dataset.path: expected a file ending in {', '.join(SUFFIXES)}, got {file}")
+        raise UserError(f"{key}: expected a file ending in {', '.join(SUFFIXES)}, got {file}")
     rows = []
     try:
         for place, doc in readers[file.suffix.lower()](file):
@@ -92,21 +93,30 @@ def _loads(text: str, where: str) -> Any:
     except json.JSONDecodeError as error:
         fault = f"a fault at character {error.pos} ({error.msg})"
         raise UserError(f"{where}: expected JSON, got {fault}; mend or remove it") from error
+    except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+        fault = f"a fault ({str(error).partition(';')[0]})"
+        raise UserError(f"{where}: expected JSON, got {fault}; mend or remove it") from error
 
 
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines)
         line = 2
-        for doc in reader:
-            if None in doc or None in doc.values():
-                came = "more" if None in doc else "fewer"
-                raise UserError(
-                    f"{file} line {line}: expected {len(reader.fieldnames)} columns, got {came}; "
-                    "quote fields that hold commas"
-                )
-            yield f"line {line}", doc
-            line = reader.line_num + 1
+        try:
+            for doc in reader:
+                if None in doc or None in doc.values():
+                    came = "more" if None in doc else "fewer"
+                    raise UserError(
+                        f"{file} line {line}: expected {len(reader.fieldnames)} columns, got {came}; "
+                        "quote fields that hold commas"
+                    )
+                yield f"line {line}", doc
+                line = reader.line_num + 1
+        except csv.Error as error:  # a field too long: most likely a quote that nothing closes
+            raise UserError(
+                f"{file} line {line}: expected CSV, got a fault ({error}); close its quotes, or write "
+                "the rows to a .jsonl file"
+            ) from error
 
 
 def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
@@ -123,14 +133,14 @@ def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
         yield f"row {number}", doc
 
 
-def read_hub(hub: Hub) -> list[Row]:
-    """All rows of a split, downloaded or from the cache.
+def read_hub(hub: Hub, key: str) -> list[Row]:
+    """All rows of a split, downloaded or from the cache; ``key`` would name a file in its place.
 
     Raises UserError, naming the ways to provide the data set, whatever keeps the hub from giving it.
     """
     if importlib.util.find_spec("datasets") is None:
         raise UserError(f"{hub.id}: the hub needs the 'datasets' package, which is missing: "
-                        "pip install 'soft-reasoning[data]', or set dataset.path=<local file>")  # fmt: skip
+                        f"pip install 'soft-reasoning[data]', or set {key}=<local file>")  # fmt: skip
     import datasets
 
     try:
@@ -139,6 +149,6 @@ def read_hub(hub: Hub) -> list[Row]:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: {reason}); "
-            + three_ways(hub)
+            + three_ways(hub, key)
         ) from error
     return [Row(f"{hub.id} {hub.split} row {i}", i, doc) for i, doc in enumerate(table)]

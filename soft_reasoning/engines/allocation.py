@@ -61,6 +61,6 @@ def too_large(model: str, error: Exception) -> str:
     """One line for memory that does not suffice for ``model``."""
     return (
         f"expected memory for the model {model}, and it ran out ({' '.join(str(error).split())[:200]}); free "
-        "the device of other work, or take model.dtype=bfloat16, quantised weights, several devices (engine=hf "
-        "model.device_map=auto, engine=vllm engine.tensor_parallel_size=2) or a smaller model"
+        "the device of other work, or take model.dtype=bfloat16, quantised weights, several devices "
+        "(model.device_map=auto; with vLLM engine.tensor_parallel_size=2) or a smaller model"
     )

@@ -33,13 +33,16 @@ PREFERRED = "soft_reasoning"
 
 SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
 """The metrics of results.json that have a column each."""
-QUALITY = ("method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p")
+QUALITY = (
+    "method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p", "n",
+)  # fmt: skip
 COST = ("method", "prompt", "cached", "generated", "sequences", "time", "keys and values", "activations")
 
 NOTE = (
     "Accuracy, coverage and pass@m (unbiased, where samples are independent): mean ± standard deviation over "
     "seeds, or ± standard error of a single run. "
-    "Difference: of accuracy to {reference}, in points; its interval: paired bootstrap over problems. "
+    "Difference: of accuracy to {reference}, in points, on the n problems that both have, each counting as "
+    "often as seeds of both have it; its interval: paired bootstrap over problems. "
     "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
     "Tokens, sequences and time are a problem's. Keys and values, and activations (counted on GPUs alone): "
     "the most memory that they took in the run, with all problems in work."
@@ -48,12 +51,13 @@ NOTE = (
 
 @dataclass(frozen=True)
 class _Group:
-    """The runs of one setting, one a seed: their results, and each problem's mean correctness."""
+    """The runs of one setting, one a seed: their results, and each problem's correctness in those that have
+    it."""
 
     label: str
     configs: tuple[Mapping[str, Any], ...]
     runs: tuple[Mapping[str, Any], ...]
-    correct: Mapping[str, float]
+    correct: Mapping[str, Sequence[bool]]
 
     def each(self, name: str) -> list[float]:
         return [run[name] for run in self.runs if run.get(name) is not None]
@@ -95,7 +99,7 @@ def compare(
     also printed and written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy
     against tokens.
 
-    Raises UserError when a folder holds no finished run, or the runs share no graded problem.
+    Raises UserError when a folder holds no finished run, or a row and the reference share no graded problem.
     """
     groups = _groups([Path(one) for one in folders])
     base = _reference(groups, reference)
@@ -118,9 +122,11 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
     labels = _labels([configs[indices[0]] for indices in members.values()])
     groups = []
     for label, indices in zip(labels, members.values(), strict=True):
-        grades = [read_json(folders[i] / GRADES) for i in indices]
-        shared = set.intersection(*({k for k, v in g.items() if v["correct"] is not None} for g in grades))
-        correct = {k: sum(float(g[k]["correct"]) for g in grades) / len(grades) for k in sorted(shared)}
+        correct: dict[str, list[bool]] = {}
+        for i in indices:
+            for name, grade in read_json(folders[i] / GRADES).items():
+                if grade["correct"] is not None:
+                    correct.setdefault(name, []).append(grade["correct"])
         if not correct:
             raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
         runs = tuple(read_json(folders[i] / RESULTS) for i in indices)
@@ -176,18 +182,37 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
             "peak_bytes": {kind: group.peak(kind) for kind in MEMORY},
         }
         if group is not base:
-            shared = [name for name in base.correct if name in group.correct]
-            if not shared:
-                raise UserError(f"compare: {group.label} and {base.label} have no graded problem in common")
-            pair = [group.correct[k] for k in shared], [base.correct[k] for k in shared]
+            pair = _paired(group, base)
             interval = paired_bootstrap(*pair, seed=seed)
             row |= {"difference": interval.difference, "low": interval.low, "high": interval.high}
-            row["p_uncorrected"] = paired_permutation(*pair, seed=seed)
+            row |= {"n": len(pair[0]), "p_uncorrected": paired_permutation(*pair, seed=seed)}
             tested.append(row)
         rows.append(row)
     for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
         row["p"] = p
     return rows
+
+
+def _paired(group: _Group, base: _Group) -> tuple[list[float], list[float]]:
+    """Mean correctness of both on each problem that both have, weighted by the seeds that have it in both.
+
+    With the same problems in every seed all weights are 1; where each seed draws its own, the means of the
+    two lists are the accuracies over all pairs of a seed and a problem.
+    """
+    shared = sorted(base.correct.keys() & group.correct.keys())
+    if not shared:
+        raise UserError(
+            f"compare: {group.label} and {base.label}: expected problems that both have, with reference "
+            "answers, got none; compare runs on the same problems"
+        )
+    seeds = [min(len(group.correct[name]), len(base.correct[name])) for name in shared]
+    weights = [n * len(shared) / sum(seeds) for n in seeds]
+
+    def weighted(one: _Group) -> list[float]:
+        values = (one.correct[name] for name in shared)
+        return [w * sum(v) / len(v) for w, v in zip(weights, values, strict=True)]
+
+    return weighted(group), weighted(base)
 
 
 def _budgets(groups: Sequence[_Group], base: _Group) -> list[str]:
@@ -211,6 +236,7 @@ def _quality(row: Mapping[str, Any]) -> list[str]:
         f"{100 * row['difference']:+.1f}" if tested else "reference",
         f"{percent(row['low'])} to {percent(row['high'])}" if tested else "",
         ("< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}") if tested else "",
+        count(row["n"]) if tested else "",
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from soft_reasoning.answers import MODES, Grader
 from soft_reasoning.evaluation.flops import flops
-from soft_reasoning.evaluation.records import answers_of, problem_of
+from soft_reasoning.evaluation.records import agreement_of, answers_of, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
 from soft_reasoning.types import Problem, Usage
 
@@ -31,13 +31,14 @@ WORDS = ("easy", "medium", "hard", "expert")
 
 @dataclass(frozen=True)
 class GradedCandidate:
-    """One candidate: whether it is right (None without gold), and what search and verifier made of it."""
+    """One candidate: whether it is right (None without gold), and what search and verifier made of it;
+    ``agreement`` is the verifier's score before confidence (None: not judged)."""
 
     correct: bool | None
     parsed: bool
     round: int
     reward: float | None
-    verified: float | None
+    agreement: float | None
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
         correct=grader.correct(answer, problem),
         parsed=answer is not None,
         candidates=tuple(
-            GradedCandidate(grader.correct(a, problem), a is not None, c["round"], c["reward"], c["verified"])
+            GradedCandidate(
+                grader.correct(a, problem), a is not None, c["round"], c["reward"], agreement_of(c)
+            )
             for a, c in zip(answers, record["candidates"], strict=True)
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
@@ -179,8 +182,8 @@ class Tally:
             self._first_right[min(right)] += 1
         for candidate in row.candidates:
             self._candidates_correct[candidate.correct] += 1
-            if candidate.verified is not None:
-                self._verdicts[candidate.verified >= 0.5, candidate.correct] += 1
+            if candidate.round == 0 and candidate.agreement is not None:
+                self._verdicts[candidate.agreement >= 0.5, candidate.correct] += 1
         if row.difficulty is not None:
             level = self._levels.setdefault(row.difficulty, (Counter(), Counter()))
             level[0][correct] += 1
@@ -280,7 +283,8 @@ class Tally:
         }
 
     def _verifier(self) -> dict[str, Any] | None:
-        """How far the verifier can be trusted: agreement with gold over all candidates that it scored."""
+        """How far the verifier can be trusted: agreement with gold over the first round's candidates, as only
+        the problems on which the search goes on have others."""
         if not self._verdicts:
             return None
         said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by what is so

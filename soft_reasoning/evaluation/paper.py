@@ -26,17 +26,24 @@ MODELS = {
 """How the name or folder of each of the paper's models ends, versions apart."""
 
 EI = ("ei", "adaptive_ei", "log_ei", "printed_adaptive_ei", "released_ei")
+SAMPLING = {"method.temperature": (0.8,), "method.top_k": (50,), "method.top_p": (1,)}
 OWN = {
-    "cot_decoding": {"method.aggregate": ("majority",), "method.paths": (5,)},
-    "fire": {"method.samples": (5,)},
-    "self_consistency": {"method.samples": (5,)},
+    "cot_decoding": SAMPLING
+    | {"method.aggregate": ("majority",), "method.continuation": ("sample",), "method.paths": (5,)},
+    "fire": SAMPLING | {"method.first_temperature": (30,), "method.samples": (5,)},
+    "self_consistency": SAMPLING | {"method.samples": (5,)},
     "soft_reasoning": {
         "acquisition": EI,
         "embedding": ("gaussian_embedding",),
+        "embedding.dim": (50,),
         "method.placement": ("last",),
         "method.scope": (1,),
         "reward.coherence_weight": (1,),
         "reward.verifier_weight": (1,),
+        "search.candidates": (5,),
+        "search.optimiser": ("bayesian_optimiser",),
+        "search.rounds": (4,),
+        "search.stopping.rule": ("agreement", "difference", "improvement"),
         "verifier": ("multi_generate",),
     },
 }
@@ -110,6 +117,8 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
     """Whether a run is what a table calls ``method``: its name, then the settings that the row changes."""
     name, *changes = method.split()
     wanted = OWN.get(name, {}) | {key: (value,) for key, value in (part.split("=") for part in changes)}
+    if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
+        return False
     return flat.get("method.name") == name and all(
         any(_same(flat.get(key, flat.get(key + CLASS)), value) for value in values)
         for key, values in wanted.items()
@@ -133,7 +142,8 @@ def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:
         return ["coverage %", share(metrics, "coverage"), plain]
     if figure.metric == "verifier_accuracy":
         verifier = metrics["verifier"]
-        return ["verifier's accuracy %", percent(verifier["accuracy"]) if verifier else MISSING, plain]
+        ours = percent(verifier["accuracy"]) if verifier else MISSING
+        return ["verifier's accuracy, first round %", ours, plain]
     if figure.metric.startswith("ended_after_"):
         number = int(figure.metric.rpartition("_")[2])
         ended = metrics["rounds"]["share_ended_after"].get(str(number + 1), 0.0)  # the first proposes nothing

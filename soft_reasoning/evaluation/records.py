@@ -57,6 +57,12 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
     )
 
 
+def agreement_of(candidate: Mapping[str, Any]) -> float | None:
+    """The verifier's score of a record's candidate before confidence; None where it was not judged."""
+    agreement = candidate.get("agreement")  # records of earlier versions lack the key
+    return candidate["verified"] if agreement is None else agreement
+
+
 def answers_of(record: Mapping[str, Any], grader: Grader) -> tuple[str | None, list[str | None]]:
     """The final answer and each candidate's, as ``grader`` reads them.
 

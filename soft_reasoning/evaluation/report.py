@@ -113,7 +113,8 @@ def report(
     if metrics["by_difficulty"]:
         parts += ["## By difficulty", _by_difficulty(metrics).markdown()]
     if metrics["verifier"]:
-        parts += ["## Verifier", "Its verdicts against the reference answers.", _verifier(metrics).markdown()]
+        of = "Its verdicts on the first round's candidates against the reference answers."
+        parts += ["## Verifier", of, _verifier(metrics).markdown()]
     parts += ["## Tokens", _tokens(metrics).markdown()]
     parts += [f"![{title}]({name})" for title, name in drawn.items() if name == "tokens.png"]
     parts += ["## Cost", _seconds(metrics).markdown(), _cost(metrics)]

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from soft_reasoning.checks import form, real, whole
 from soft_reasoning.finetuning.examples import Example, parts
 from soft_reasoning.finetuning.objective import strengths, token_losses, token_weights
 from soft_reasoning.finetuning.watch import Watch
@@ -56,13 +57,15 @@ class Finetuning:
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size", "rank", "max_length", "part_tokens"):
-            if getattr(self, key) < 1:
-                raise UserError(f"finetuning.{key}: expected at least 1, got {getattr(self, key)}")
-        if self.examples is not None and self.examples < 1:
-            raise UserError(f"finetuning.examples: expected at least 1, or null for all, got {self.examples}")
-        for key in ("learning_rate", "b_first", "b_early", "b_rest"):
-            if getattr(self, key) <= 0:
-                raise UserError(f"finetuning.{key}: expected more than 0, got {getattr(self, key)}")
+            whole(f"finetuning.{key}", getattr(self, key), least=1)
+        if self.examples is not None:
+            whole("finetuning.examples", self.examples, least=1)
+        for key in ("warmup_steps", "early_tokens"):
+            whole(f"finetuning.{key}", getattr(self, key), least=0)
+        for key in ("learning_rate", "alpha", "b_first", "b_early", "b_rest"):
+            real(f"finetuning.{key}", getattr(self, key), above=0)
+        real("finetuning.beta1", self.beta1, least=0, below=1)
+        form("finetuning.response", self.response, {"thought": "", "answer": ""}, needed=["answer"])
 
 
 def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Protocol
 
+from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Sampling, Wish
 
@@ -36,6 +37,14 @@ def read_candidate(completion: Completion, problem: Problem, context: Context, r
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
     )
+
+
+def check_sampling(method: Any, *, mend: str = "method=cot is the greedy one") -> None:
+    """Refuse a ``temperature`` (``mend`` tells what to do about 0), ``top_k`` or ``top_p`` of ``method`` that
+    nothing can be drawn with."""
+    real("method.temperature", method.temperature, above=0.0, mend=mend)
+    whole("method.top_k", method.top_k, least=0)
+    real("method.top_p", method.top_p, above=0.0, most=1.0)
 
 
 def sampled(

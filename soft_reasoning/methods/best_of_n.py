@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.checks import choice, whole
+from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import NoVerifier, Verifier
 from soft_reasoning.types import Generate, Result, Sampling, UserError
@@ -37,9 +37,9 @@ class BestOfN:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        for key in ("samples", "together"):
+        for key in ("samples", "together", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
-        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
+        check_sampling(self)
         choice("method.select", self.select, SELECT)
         if self.select == "verifier" and isinstance(self.verifier, NoVerifier):
             raise UserError("method.select=verifier: expected a verifier, got verifier=none; "
@@ -58,12 +58,14 @@ class BestOfN:
                 shown, stage = found[start : start + self.together], f"round-{number}"
                 verdicts.append((yield from self.verifier.verify(problem, shown, context, stage=stage)))
         scores = [score for v in verdicts for score in v.scores] or [None] * len(found)
+        agreement = [agreed for v in verdicts for agreed in v.agreement or v.scores] or [None] * len(found)
         found = [
             replace(
-                c, verified=score, reward=c.coherence if score is None else self.reward(score, c.coherence)
+                c, verified=score, agreement=agreed,
+                reward=c.coherence if score is None else self.reward(score, c.coherence),
             )
-            for c, score in zip(found, scores, strict=True)
-        ]
+            for c, score, agreed in zip(found, scores, agreement, strict=True)
+        ]  # fmt: skip
         parsed = [c for c in found if c.answer is not None]
         best = max(parsed, key=lambda c: (c.reward, c.coherence), default=None)
         said = {

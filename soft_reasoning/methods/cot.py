@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from soft_reasoning.checks import whole
 from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.types import Generate, Request, Result
 
@@ -14,6 +15,9 @@ class ChainOfThought:
 
     max_new_tokens: int = 300
     name: str = "cot"
+
+    def __post_init__(self) -> None:
+        whole("method.max_new_tokens", self.max_new_tokens, least=1)
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)

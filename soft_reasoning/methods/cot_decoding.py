@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.checks import choice, whole
 from soft_reasoning.engines.text import decode, finish
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.base import check_sampling, read_candidate
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -62,12 +62,12 @@ class CotDecoding:
     name: str = "cot_decoding"
 
     def __post_init__(self) -> None:
-        whole("method.paths", self.paths, least=1)
+        for key in ("paths", "max_new_tokens"):
+            whole(f"method.{key}", getattr(self, key), least=1)
         for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
             choice(f"method.{key}", getattr(self, key), known)
         if self.continuation == "sample":
-            mend = "use method.continuation=greedy"
-            real("method.temperature", self.temperature, above=0.0, mend=mend)
+            check_sampling(self, mend="use method.continuation=greedy")
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)

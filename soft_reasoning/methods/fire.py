@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
 from soft_reasoning.types import Generate, Result, Sampling
 
 
@@ -30,9 +30,12 @@ class Fire:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        whole("method.samples", self.samples, least=1)
-        for key in ("first_temperature", "temperature"):
-            real(f"method.{key}", getattr(self, key), above=0.0, mend="method=cot is the greedy one")
+        for key in ("samples", "max_new_tokens"):
+            whole(f"method.{key}", getattr(self, key), least=1)
+        check_sampling(self)
+        mend = "method=cot is the greedy one"
+        real("method.first_temperature", self.first_temperature, above=0.0, mend=mend)
+        whole("method.first_top_k", self.first_top_k, least=0)
 
     def solve(self, problem, context):
         sampling = Sampling(

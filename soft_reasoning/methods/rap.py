@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.checks import real, whole
+from soft_reasoning.methods.base import check_sampling
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.search.mcts import Node, search, votes
 from soft_reasoning.types import Candidate, Completion, Generate, Prompt, Request, Result, Sampling
@@ -74,12 +75,12 @@ class ReasoningViaPlanning:
     name: str = "rap"
 
     def __post_init__(self) -> None:
-        for key in ("actions", "answers", "chunk", "depth", "iterations"):
+        for key in ("actions", "answers", "chunk", "depth", "iterations", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         for key in ("usefulness_weight", "expected_confidence"):
             real(f"method.{key}", getattr(self, key), least=0.0, most=1.0)
         real("method.exploration", self.exploration, least=0.0)
-        real("method.temperature", self.temperature, above=0.0, mend="questions and answers are sampled")
+        check_sampling(self, mend="questions and answers are sampled")
 
     def solve(self, problem, context):
         root = Node()

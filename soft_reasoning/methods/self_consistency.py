@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.checks import real, whole
-from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.checks import whole
+from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
 from soft_reasoning.types import Generate, Result, Sampling
 
 
@@ -24,8 +24,9 @@ class SelfConsistency:
     independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        whole("method.samples", self.samples, least=1)
-        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
+        for key in ("samples", "max_new_tokens"):
+            whole(f"method.{key}", getattr(self, key), least=1)
+        check_sampling(self)
 
     def solve(self, problem, context):
         sampling = Sampling(self.temperature, self.top_k, self.top_p)

@@ -58,7 +58,8 @@ class SoftReasoning:
 
     def __post_init__(self) -> None:
         whole("search.candidates", self.candidates, least=2)
-        whole("method.scope", self.scope, least=1)
+        for key in ("scope", "max_new_tokens"):
+            whole(f"method.{key}", getattr(self, key), least=1)
         choice("method.placement", self.placement, PLACEMENTS)
 
     @property
@@ -137,8 +138,10 @@ class SoftReasoning:
             problem, found, context, stage=f"round-{number}", earlier=earlier
         )
         found = [
-            replace(c, verified=score, reward=self.reward(score, c.coherence))
-            for c, score in zip(found, verdict.scores, strict=True)
+            replace(c, verified=score, agreement=agreed, reward=self.reward(score, c.coherence))
+            for c, score, agreed in zip(
+                found, verdict.scores, verdict.agreement or verdict.scores, strict=True
+            )
         ]
         return found, verdict
 

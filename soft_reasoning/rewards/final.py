@@ -77,5 +77,5 @@ class FinalAnswer:
         if self.rule in ("reward_vote", "posterior_vote"):
             scores = posterior_mean if self.rule == "posterior_vote" else [c.reward for c in candidates]
             lowest = min(scores, default=0.0)
-            return [1e-6 + s - lowest for s in scores]  # a lone answer still counts
+            return [1e-6 + s - lowest for s in scores]  # equal ones count the same
         return [1.0] * len(candidates)

@@ -1,7 +1,9 @@
 """Verifiers: the same model judges a round's candidates (Section 2.2, Appendix "Prompts for Verifiers").
 
 A verifier is a generator like a method: it yields wishes and returns a :class:`Verdict`. It sees the
-problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0.
+problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0; a
+verifier that has none to show is not asked, and gives no answer of its own (``fresh``, which is shown none,
+always is).
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ class ModelVerifier:
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
-        whole("verifier.samples", self.samples, least=1)
+        for key in ("samples", "max_new_tokens"):
+            whole(f"verifier.{key}", getattr(self, key), least=1)
         real("verifier.temperature", self.temperature, least=0.0)
         if self.samples > 1:
             mend = "several samples of temperature 0 are equal"
@@ -137,9 +140,9 @@ class ModelVerifier:
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
-        if not shown:
-            return Verdict(scores=tuple(scores))
         groups = self._groups(shown)
+        if not groups:
+            return Verdict(scores=tuple(scores))
         requests = [
             request
             for g, group in enumerate(groups)
@@ -195,7 +198,7 @@ class _Multi:
     """All candidates in one prompt."""
 
     def _groups(self, shown: list[int]) -> list[list[int]]:
-        return [shown]
+        return [shown] if shown else []
 
 
 class _Single:
@@ -236,12 +239,13 @@ class _Judge:
         return [float(i in named) for i in range(1, len(candidates) + 1)], None
 
 
-def verdict_numbers(text: str) -> frozenset[int]:
-    """The integers on the last ``Correct:`` line of ``text``, or on its first line where no such line
-    stands (the prompt may end in ``Correct:``); "None" and anything else without digits is empty."""
+def verdict_numbers(text: str) -> tuple[int, ...]:
+    """The integers of up to three digits on the last ``Correct:`` line of ``text``, in order, or on its first
+    line where no such line stands (the prompt may end in ``Correct:``); "None" and anything else without
+    digits is empty."""
     marked = re.findall(r"Correct:([^\n]*)", text)
     line = marked[-1] if marked else text.strip().partition("\n")[0]
-    return frozenset(int(number) for number in re.findall(r"\d+", line)[:64])
+    return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
 
 
 @dataclass(frozen=True)
@@ -267,9 +271,12 @@ class MultiJudge(_Multi, _Judge, ModelVerifier):
 
 @dataclass(frozen=True)
 class SingleJudge(_Single, _Judge, ModelVerifier):
-    """1 for a right candidate, 0 or None for a wrong one."""
+    """1 for a right candidate, 0 or None for a wrong one; the first 0 or 1 counts."""
 
     name: str = "single_judge"
+
+    def _judge(self, text, candidates, problem, context):
+        return [float(next((n for n in verdict_numbers(text) if n in (0, 1)), 0))], None
 
 
 @dataclass(frozen=True)
@@ -281,6 +288,9 @@ class Fresh(_Multi, _Generate, ModelVerifier):
     """
 
     name: str = "fresh"
+
+    def _groups(self, shown):
+        return [shown]
 
     def _prompt(self, problem, shown, context, earlier):
         return context.prompts.solve(problem)

@@ -12,12 +12,14 @@ from typing import Any, Protocol
 import torch
 from botorch.generation import gen_candidates_scipy
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.search.botorch_acquisition import AsBoTorch
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.model import ExactRBF
 from soft_reasoning.search.points import Around
+from soft_reasoning.types import UserError
 
 
 class Generation(Protocol):
@@ -68,8 +70,11 @@ class SobolCandidates(NormalCandidates):
 
 def sobol_normal(count: int, dim: int, generator: torch.Generator) -> Tensor:
     """(count, dim) float64: quasi-random standard normal points."""
+    if dim > SobolEngine.MAXDIM:
+        raise UserError(f"embedding.dim: expected at most {SobolEngine.MAXDIM} dimensions in all for Sobol "
+                        f"points, got {dim}; lower it or draw normal ones")  # fmt: skip
     seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
-    uniform = torch.quasirandom.SobolEngine(dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
+    uniform = SobolEngine(dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
     inside = uniform.clamp(1e-9, 1 - 1e-9)  # the ends map to infinity
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 

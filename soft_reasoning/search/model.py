@@ -20,9 +20,13 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from soft_reasoning.search.points import Around, half_norms, products
+from soft_reasoning.types import UserError
 
 VARIANCE_FLOOR = 1e-12
 """Relative to s^2: keeps standard deviations positive at observed points when lambda is tiny."""
+
+JITTERS = (1e-8, 1e-6, 1e-4)
+"""Relative to s^2: what is added to the diagonal of a matrix that rounding has left singular, in turn."""
 
 
 class ExactRBF(Model):
@@ -42,7 +46,7 @@ class ExactRBF(Model):
         self.lengthscale, self.mean, self.scale, self.noise = lengthscale, mean, scale, noise
         self._scaled = U / lengthscale.unsqueeze(-2)
         K = self.kernel(self._scaled, self._scaled) + noise * torch.eye(U.shape[-2], dtype=U.dtype)
-        self.cholesky = torch.linalg.cholesky(K)  # (b, n, n), of K + lambda I
+        self.cholesky = factor(K, scale)  # (b, n, n), of K + lambda I
         residual = (y - mean.unsqueeze(-1)).unsqueeze(-1)
         self.whitened = torch.linalg.solve_triangular(self.cholesky, residual, upper=False)  # L^-1 (y - m)
 
@@ -139,3 +143,19 @@ class ExactRBF(Model):
         flat = points.transpose(0, 1).reshape(b, -1, scaled.shape[-1])  # (b, batch * q, d)
         V = self.whiten(flat).reshape(b, n, -1, q).permute(2, 0, 1, 3)
         return V.reshape(*shape[:-1], b, n, q)
+
+
+def factor(K: Tensor, scale: float) -> Tensor:
+    """(b, n, n): the Cholesky factors of ``K`` (b, n, n); a matrix that has none gets the first of the
+    :data:`JITTERS` that helps it, whatever the others need."""
+    L, failed = torch.linalg.cholesky_ex(K)
+    added = torch.zeros(len(K), 1, 1, dtype=K.dtype)
+    for jitter in JITTERS:
+        if not failed.any():
+            break
+        added = torch.where(failed[:, None, None] > 0, jitter * scale, added)
+        L, failed = torch.linalg.cholesky_ex(K + added * torch.eye(K.shape[-1], dtype=K.dtype))
+    if failed.any():
+        raise UserError("surrogate.noise: expected enough of it to fit points that lie close together, got a "
+                        "singular covariance; raise it")  # fmt: skip
+    return L

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.checks import choice, real, switch, whole
 from soft_reasoning.search.model import ExactRBF
 
 MEANS = ("centred", "zero", "constant")
@@ -75,7 +75,7 @@ class MAPRBF:
     """
 
     def __init__(self, ard: bool = False, noise: float = 0.05, mean: str = "centred", variance: float = 1.0):
-        self.ard = bool(ard)
+        self.ard = switch("surrogate.ard", ard)
         self.noise = real("surrogate.noise", noise, above=0.0)
         self.mean = choice("surrogate.mean", mean, MEANS)
         self.variance = real("surrogate.variance", variance, above=0.0)

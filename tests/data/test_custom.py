@@ -6,6 +6,8 @@ import pytest
 
 from soft_reasoning.build import build_dataset
 from soft_reasoning.config import compose_config
+from soft_reasoning.data.exemplars import Exemplar
+from soft_reasoning.types import UserError
 
 ROWS = [
     {
@@ -34,10 +36,10 @@ def load(tmp_path):
     [
         ("number", "size", [], "3000"),
         ("boolean", "truth", ["prompt=boolean"], "True"),
-        ("choice", "pick", ["dataset.row.choices=options"], "B"),
-        ("latex", "formula", [], "x^3"),
-        ("text", "name", [], "Row 3"),
-        ("text", "null", [], None),
+        ("choice", "pick", ["dataset.row.choices=options", "prompt=choice"], "B"),
+        ("latex", "formula", ["prompt=latex"], "x^3"),
+        ("text", "name", ["prompt=text"], "Row 3"),
+        ("text", "null", ["prompt=text"], None),
     ],
 )
 def test_every_answer_type(load, kind, column, more, gold):
@@ -66,3 +68,34 @@ def test_a_seeded_sample(load):
 
     assert sample("seed=1") == sample("seed=1") != sample("seed=2")
     assert sample("seed=1", "limit=3") == sample("seed=1")[:3]
+
+
+@pytest.mark.parametrize("kind", ["boolean", "choice", "latex", "text"])
+def test_a_prompt_for_other_answers_is_refused(kind):
+    custom = ["dataset=custom", f"dataset.answer_type={kind}"]
+    with pytest.raises(UserError, match=f"got one that asks for number; use prompt={kind} or"):
+        compose_config(custom)
+    assert "number alone" not in compose_config([*custom, f"prompt={kind}"]).prompt.wording.head
+    with pytest.raises(UserError, match="dataset.answer_type: expected one of number"):
+        compose_config(["dataset=custom", "dataset.answer_type=nope"])
+
+
+def test_exemplars_of_training_rows_are_shown_like_the_problems(tmp_path):
+    rows = [
+        {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}
+        for n in (1, 2, 3)
+    ]
+    for name, held in (("test", rows[1:2]), ("train", rows)):
+        text = "".join(json.dumps(row) + "\n" for row in held)
+        (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    options = [
+        "dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices",
+        f"dataset.path={tmp_path}/test.jsonl", f"dataset.train.path={tmp_path}/train.jsonl",
+        "dataset.exemplar_source=train", "dataset.shots=2",
+    ]  # fmt: skip
+    listed = "\n(A) 1\n(B) 2\n(C) 3"
+    assert sorted(build_dataset(compose_config(options)).exemplars(), key=lambda e: e.answer) == [
+        Exemplar(f"Which is 1?{listed}", "1 is 1.", "A"), Exemplar(f"Which is 3?{listed}", "3 is 3.", "C")
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="train.row.answer: expected the name of a column"):
+        build_dataset(compose_config([*options, "dataset.row.answer=null"])).exemplars()

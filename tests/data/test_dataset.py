@@ -189,7 +189,7 @@ def test_custom_types_and_questions_without_gold():
     assert Columns("q", "a", answer_type="latex")({"q": "q", "a": " x^2 "}, 0).gold == "x^2"
     assert Columns("q", "a")({"q": "q", "a": "1,000.50"}, 0).gold == "1000.5"
     assert Columns("q", None)({"q": "q"}, 0).gold is None
-    assert ExemplarColumns("q", "t", "a")({"q": "q", "t": "t", "a": 3}).answer == "3"
+    assert ExemplarColumns("q", "a", thought="t")({"q": "q", "t": "t", "a": 3}).answer == "3"
     for value, kind in [(True, "number"), ("nan", "number"), (float("inf"), "number"), ("maybe", "boolean")]:
         with pytest.raises(UserError, match="expected"):
             Columns("q", "a", answer_type=kind)({"q": "q", "a": value}, 0)
@@ -208,7 +208,7 @@ def test_training_rows_of_the_bundled_problems_are_right_and_held_out():
 
 def test_training_rows_from_a_data_set_of_their_own(jsonl, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(dataset_module, "read_hub", lambda hub: asked.append(hub) or [])
+    monkeypatch.setattr(dataset_module, "read_hub", lambda hub, key: asked.append(hub) or [])
     train = {"row": "soft_reasoning.data.gsm8k.exemplar", "hub": {"id": "a/b", "split": "train"}}
     assert Dataset(name="x", row=ADAPTER, path=jsonl, train=train).training(0) == []
     assert [hub.id for hub in asked] == ["a/b"]

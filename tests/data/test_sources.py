@@ -1,8 +1,12 @@
 import csv
 import json
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
+from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.sources import Hub, read_file
 from soft_reasoning.types import UserError
 
@@ -51,6 +55,13 @@ def test_parquet(tmp_path):
         ("rows.json", "[{},", "rows.json: expected JSON"),
         ("rows.csv", "a,b\n1,2\n1\n", "rows.csv line 3: expected 2 columns, got fewer"),
         ("rows.csv", "a,b\n1,2,3\n", "rows.csv line 2: expected 2 columns, got more"),
+        ("rows.csv", f"a,b\n1,2\n1,{'2' * 131_073}\n", "rows.csv line 3: expected CSV, got a fault"),
+        (
+            "rows.jsonl",
+            f'{{"a": 1}}\n{{"a": {"1" * 4301}}}\n',
+            "rows.jsonl line 2: expected JSON, got a fault",
+        ),
+        ("rows.json", "[" * 100_000, "rows.json: expected JSON, got a fault"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],
 )
@@ -74,3 +85,25 @@ def test_a_missing_file_names_the_three_ways(tmp_path):
     assert "<" not in str(alone.value)
     for way in ("the hub as owner/name", "HF_HOME=<folder> HF_HUB_OFFLINE=1", "dataset.path=<local file"):
         assert way in str(caught.value)
+
+
+def test_a_missing_training_file_or_hub_names_the_key_of_the_training_rows(tmp_path, monkeypatch):
+    asked = write(tmp_path / "rows.jsonl", json.dumps({"question": "q", "answer": "#### 1"}))
+    options = {"name": "gsm8k", "row": "soft_reasoning.data.gsm8k.problem", "path": asked}
+    train = {"row": "soft_reasoning.data.gsm8k.exemplar"}
+    with pytest.raises(UserError, match="^dataset.train.path: no file /nope.jsonl"):
+        Dataset(**options, train={**train, "path": "/nope.jsonl"}).training()
+    for present in (False, True):
+        module = ModuleType("datasets")  # without load_dataset, as if nothing could be loaded
+        module.__spec__ = ModuleSpec("datasets", None) if present else None
+        monkeypatch.setitem(sys.modules, "datasets", module if present else None)
+        with pytest.raises(UserError, match="dataset.train.path=<local file") as caught:
+            Dataset(**options, train={**train, "hub": {"id": "a/b", "split": "train"}}).training()
+        assert "dataset.path" not in str(caught.value)
+
+
+def test_a_field_that_is_null_is_called_null(tmp_path):
+    file = write(tmp_path / "rows.jsonl", json.dumps({"question": "q", "answer": None}))
+    data = Dataset(name="gsm8k", row="soft_reasoning.data.gsm8k.problem", path=file)
+    with pytest.raises(UserError, match="line 1: expected a field 'answer', got null"):
+        data.problems()

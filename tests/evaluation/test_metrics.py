@@ -99,6 +99,21 @@ def test_the_verifier_against_gold():
     assert summarise([row("3", "3", [["3"]])])["verifier"] is None
 
 
+def test_the_verifier_is_judged_on_the_first_round_alone():
+    searching = row("3", "4", [["3", "4"], ["4", "4"]], verified=[[1.0, 0.0], [1.0, 1.0]])
+    assert summarise([searching])["verifier"]["accuracy"] == 1.0
+
+
+def test_the_verifier_is_judged_before_its_confidence():
+    problem = Problem("p", "How many?", "3")
+    found = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
+    record = record_of(problem, Result("3", found), GRADER)
+    assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
+    for candidate in record["candidates"]:  # a record of before it was kept
+        del candidate["agreement"]
+    assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 0.5
+
+
 def test_tokens_by_role_and_in_total():
     usage = {"candidate": Usage(10, 4, 6, 2), "verifier": Usage(20, 0, 3, 1)}
     m = summarise([row("3", "3", [["3"]], usage=usage), row("3", "3", [["3"]], usage=usage)])
@@ -132,7 +147,7 @@ def test_a_record_gives_its_problem_and_numbers_back():
     assert problem_of(record) == problem and record["resps"] == [["t"]] and record["filtered_resps"] == ["3"]
     assert record["candidates"] == [
         {"answer": "3", "round": 0, "coherence": 0.5, "verified": 1.0, "reward": 1.5, "u": (0.1, -0.2),
-         "generated_tokens": 7, "finish_reason": "eos"}
+         "generated_tokens": 7, "finish_reason": "eos", "agreement": None}
     ]  # fmt: skip
     assert record["exact_match"] == 1.0
 

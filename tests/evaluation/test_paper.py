@@ -89,6 +89,23 @@ def test_a_run_finds_its_figure(chosen, metric, expected):
 
 
 @pytest.mark.parametrize(
+    ("experiment", "expected"),
+    [
+        ("llama_zero", ("79.4", "1.2")),
+        ("llama_few", ("84.3", "1.4")),
+        ("mistral_zero", ("61.4", "2.5")),
+        ("mistral_few", ("62.7", "1.0")),
+        ("qwen_zero", ("88.6", "1.2")),
+        ("qwen_few", ("90.0", "1.4")),
+        ("qwen72b_aime", ("6.7", "2.7")),
+    ],
+)
+def test_the_papers_experiments_find_theirs(experiment, expected):
+    run = OmegaConf.to_container(compose_config([f"+experiment={experiment}"]), resolve=True)
+    assert value("accuracy", run) == expected
+
+
+@pytest.mark.parametrize(
     "chosen",
     [
         chosen(model="llama31_8b"),
@@ -100,7 +117,19 @@ def test_a_run_finds_its_figure(chosen, metric, expected):
         chosen("acquisition=ucb", "acquisition.beta=3"),
         chosen("verifier=none"),
         chosen("embedding=token_simplex"),
+        chosen("search.candidates=10"),
+        chosen("search.rounds=0"),
+        chosen("search.stopping.rule=none"),
+        chosen("embedding.dim=5"),
+        chosen("embedding.sigma=0"),
+        chosen("search=random"),
+        chosen("search=sobol"),
         chosen("method.samples=20", method="self_consistency"),
+        chosen("method.temperature=0.8", "method.top_p=0.9", method="self_consistency"),
+        chosen("method.top_k=0", method="fire"),
+        chosen("method.first_temperature=5", method="fire"),
+        chosen("method.top_k=10", method="cot_decoding"),
+        chosen("method.continuation=greedy", method="cot_decoding"),
         lambda: {"method": {"name": "cot"}, "dataset": {"name": "gsm8k"}, "model": "llama3_8b"},
         lambda: {},
     ],
@@ -137,7 +166,7 @@ def test_the_table_beside():
     shown = {cells[0]: cells[1:] for cells in beside(metrics, config(shots=8)).rows}
     assert shown["accuracy %"] == ["50.0 ± 50.0", "84.3 ± 1.4", "tab:acquisition and 7 more"]
     assert shown["ended after 1 rounds of proposals %"][:2] == ["50.0", "76.8 ± 2.2"]
-    assert shown["verifier's accuracy %"][:2] == ["100.0", "87.6"]
+    assert shown["verifier's accuracy, first round %"][:2] == ["100.0", "87.6"]
     assert shown["prompt tokens a problem"][:2] == ["0", "7,286"]
     assert beside(metrics, config(model="demo")) is None
 

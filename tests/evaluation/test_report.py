@@ -9,7 +9,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.metrics import grade, summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import compare, regrade, summary_table, write_results
-from soft_reasoning.evaluation.statistics import holm, mcnemar
+from soft_reasoning.evaluation.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
@@ -17,9 +17,10 @@ GRADER = Grader()
 
 
 def finished(
-    folder, method, right, *, seed=0, total=20, tokens=10, gold="3", peaks=None, budget="own", **more
-):
-    """A run of ``total`` problems in which those of ``right`` are answered."""
+    folder, method, right, *,
+    seed=0, total=20, first=0, tokens=10, gold="3", peaks=None, budget="own", **more
+):  # fmt: skip
+    """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
     config = {
         "seed": seed,
         "method": {"name": method, **more},
@@ -28,7 +29,7 @@ def finished(
     }
     rows = []
     with Store(folder, config) as store:
-        for i in range(total):
+        for i in range(first, first + total):
             text = "3" if i in right else "4"
             rounds = [0] * more["samples"] if "samples" in more else [0, 1]
             candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
@@ -109,7 +110,41 @@ def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     table, _ = compare(folders)
     assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
     assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
-    assert table.rows[0][5] == "-10.0"
+    assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
+
+
+def test_problems_that_all_seeds_share_are_paired_by_their_means(tmp_path):
+    folders = [finished(tmp_path / f"a{s}", "cot", range(4 + 3 * s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(s, 12 + s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / "c", "fire", range(5, 19))]  # of one seed alone
+    compare(folders, tmp_path)
+    order = sorted(range(20), key=str)  # that of the names
+    means = {
+        "cot": [sum(i < 4 + 3 * s for s in range(3)) / 3 for i in order],
+        "soft_reasoning": [sum(s <= i < 12 + s for s in range(3)) / 3 for i in order],
+        "fire": [float(5 <= i < 19) for i in order],
+    }
+    for row in json.loads((tmp_path / "comparison.json").read_text()):
+        if row["label"] != "soft_reasoning":
+            pair = means[row["label"]], means["soft_reasoning"]
+            interval = paired_bootstrap(*pair)
+            assert (row["difference"], row["low"], row["high"]) == (
+                interval.difference, interval.low, interval.high
+            )  # fmt: skip
+            assert row["p_uncorrected"] == paired_permutation(*pair) and row["n"] == 20
+
+
+def test_seeds_with_problems_of_their_own_are_paired_within_each(tmp_path):
+    folders = []
+    for seed, first in enumerate([0, 6, 15]):  # some problems are in two seeds, none is in all
+        common = {"seed": seed, "first": first, "total": 10}
+        folders.append(finished(tmp_path / f"a{seed}", "cot", range(first + 3), **common))
+        folders.append(finished(tmp_path / f"b{seed}", "soft_reasoning", range(first + 5), **common))
+    compare(folders, tmp_path)
+    cot, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert cot["difference"] == pytest.approx(cot["accuracy"] - sr["accuracy"]) == pytest.approx(-0.2)
+    assert cot["n"] == 25 and "n" not in sr and cot["low"] < -0.2 < cot["high"] < 0
+    assert cot["p"] == pytest.approx(2 / 2**6, abs=0.005)  # six problems differ, all in one direction
 
 
 def test_memory_and_pass_at_5_have_columns(tmp_path):
@@ -164,3 +199,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         compare([begun])
     with pytest.raises(UserError, match="no problem with a reference answer"):
         compare([finished(tmp_path / "own", "cot", (), gold=None)])
+    apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
+    with pytest.raises(UserError, match="offset=20 and cot method.offset=0: expected problems that both"):
+        compare(apart)

@@ -172,6 +172,23 @@ def test_an_adapter_is_found_again_and_anything_that_changes_it_makes_another(co
     assert build_adapter(configure()) not in others | {folder}
 
 
+def test_no_row_is_trained_on_that_its_own_prompt_solves(configure, monkeypatch, tmp_path):
+    file, asked, seen = tmp_path / "rows.jsonl", tmp_path / "asked.jsonl", []
+    rows = [{"question": f"How many are {n}?", "thought": f"Just {n}.", "answer": n} for n in range(13)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    asked.write_text(json.dumps({"question": "How few?", "answer": 1}) + "\n", encoding="utf-8")
+    monkeypatch.setattr(build, "train", lambda *_, **__: {})
+    monkeypatch.setattr(
+        build, "examples_of", lambda rows, prompts, **_: seen.append((rows, prompts.exemplars)) or rows
+    )
+    data = ["dataset=custom", f"dataset.path={asked}", f"dataset.train.path={file}"]
+    for shots, count, expected in ((4, 5, 5), (4, "null", 9), (4, 12, 9), (0, 5, 5), (0, "null", 13)):
+        few = [f"dataset.shots={shots}", "dataset.exemplar_source=train", f"finetuning.examples={count}"]
+        build_adapter(configure(*data, *few))
+        rows, shown = seen.pop()
+        assert (len(rows), len(shown)) == (expected, shots) and not set(rows) & set(shown)
+
+
 def test_a_killed_training_leaves_no_adapter_and_goes_on_to_the_same_one(configure, monkeypatch, tmp_path):
     whole = build_adapter(configure(f"finetuning.folder={tmp_path / 'whole'}"))
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
@@ -223,6 +240,14 @@ def test_it_stands_in_one_table_with_methods_of_the_frozen_model(base, tmp_path,
         (["finetuning.max_length=5"], "finetuning.max_length: expected"),
         (["finetuning.learning_rate=0"], "finetuning.learning_rate: expected"),
         (["finetuning.epochs=0"], "finetuning.epochs: expected"),
+        (["finetuning.epochs=abc"], "finetuning.epochs: expected a whole number of at least 1, got 'abc'"),
+        (["finetuning.rank=2.5"], "finetuning.rank: expected a whole number"),
+        (["finetuning.examples=2.5"], "finetuning.examples: expected a whole number"),
+        (["finetuning.early_tokens=-1"], "finetuning.early_tokens: expected a whole number"),
+        (["finetuning.alpha=0"], "finetuning.alpha: expected a finite number above 0"),
+        (["finetuning.beta1=1.5"], "finetuning.beta1: expected a finite number at least 0 below 1, got 1.5"),
+        (["finetuning.response='{thougth} {answer}'"], "finetuning.response: expected a text with {answer}"),
+        (["finetuning.response='{thought}'"], "finetuning.response: expected a text with {answer}"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(configure, overrides, message):

@@ -83,6 +83,13 @@ def test_a_stop_string_may_begin_in_the_first_token():
     assert (path.text, path.answer, path.finish_reason) == (" ", None, "stop")
 
 
+def test_paths_of_one_token_are_whole():
+    engine = ScriptedEngine({"": {" 7": 0.6, " 8": 0.4}})
+    result = solve(CotDecoding(paths=2, max_new_tokens=1), engine)
+    assert not engine.requests
+    assert [(c.text, c.finish_reason) for c in result.candidates] == [(" 7", "length"), (" 8", "length")]
+
+
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
 
 

@@ -62,6 +62,15 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
         assert not {c.u for c in one[5:]} & {c.u for c in other[5:]}
 
 
+@pytest.mark.parametrize("method", [["method=soft_reasoning", "search.rounds=0"], ["method=best_of_n"]])
+def test_candidates_keep_their_score_from_before_confidence(engine, method):
+    plain, sure = solve(engine, *method), solve(engine, *method, "verifier.confidence=sequence_prob")
+    for name, result in sure.items():
+        kept = [c.agreement for c in result.candidates]
+        assert kept == [c.verified for c in plain[name].candidates]
+    assert any(c.agreement > c.verified for r in sure.values() for c in r.candidates)
+
+
 def test_seeds_change_points_and_the_same_seed_does_not(engine):
     one, again, other = solve(engine), solve(engine), solve(engine, seed=1)
     assert one == again
@@ -165,6 +174,7 @@ def test_a_special_first_token_is_the_anchor_of_a_span_and_no_direction_of_it():
         "search.candidates=1", "search.candidates=abc", "method.scope=0", "method.scope=1.5",
         "method.placement=end", "reward.coherence=foo", "reward.verifier_weight=abc",
         "final.verifier_weight=abc", "verifier.samples=abc", "search.incumbent=best", "embedding.seed=a",
+        "verifier.max_new_tokens=0", "verifier.max_new_tokens=abc", "method.max_new_tokens=-3",
     ],
 )  # fmt: skip
 def test_bad_values_are_refused_when_built(bad):
@@ -174,9 +184,22 @@ def test_bad_values_are_refused_when_built(bad):
     assert bad.split("=")[0] in str(error) and "expected" in str(error) and "\n" not in str(error)
 
 
-@pytest.mark.parametrize("method", ["self_consistency", "best_of_n", "fire"])
-@pytest.mark.parametrize("bad", ["method.samples=abc", "method.samples=2.5", "method.temperature=hot"])
-def test_bad_values_of_sampling_methods_are_refused_when_built(method, bad):
+SAMPLED = ("method.temperature=hot", "method.top_k=abc", "method.top_k=-1", "method.top_p=2",
+           "method.max_new_tokens=0")  # fmt: skip
+OF_EACH = {
+    "cot": SAMPLED[-1:],
+    "self_consistency": (*SAMPLED, "method.samples=abc", "method.samples=2.5"),
+    "best_of_n": (*SAMPLED, "method.samples=abc", "method.samples=2.5"),
+    "fire": (*SAMPLED, "method.samples=abc", "method.first_top_k=abc", "method.first_top_k=-4"),
+    "cot_decoding": SAMPLED,
+    "rap": SAMPLED,
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "bad"), [(method, bad) for method, those in OF_EACH.items() for bad in those]
+)
+def test_bad_values_of_other_methods_are_refused_when_built(method, bad):
     with pytest.raises(InstantiationException) as refused:
         build_method(compose_config([f"method={method}", bad]))
-    assert bad.split("=")[0] in str(user_error(refused.value))
+    assert f"{bad.split('=')[0]}: expected" in str(user_error(refused.value))

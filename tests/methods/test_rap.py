@@ -136,6 +136,22 @@ def test_chains_that_agree_outvote_the_best_one():
     assert result.answer == "4"
 
 
+def test_candidates_are_in_the_order_of_their_visits():
+    """The end that was there first is visited last."""
+    step = "Q: a?\nA: So it is. The answer is 1.\n"
+    table = {
+        "Q:": [f" {LAST}", " a?"],
+        f"Q: {LAST}\nUseful:": 0.1,
+        f"Q: {LAST}\nA:": says(6, 6),
+        "Q: a?\nUseful:": 0.9,
+        "Q: a?\nA:": says(1, 1),
+        f"{step}Q: {LAST}\nUseful:": 0.9,
+        f"{step}Q: {LAST}\nA:": says(5, 5),
+    }
+    result = run(Scripted(table), actions=2, depth=2, iterations=3, exploration=5)["p"]
+    assert [(c.answer, c.round) for c in result.candidates] == [("5", 0), ("6", 2)]
+
+
 def test_the_only_sub_question_of_a_chain_of_one_is_the_final_one():
     engine = Scripted({f"Q: {LAST}\nUseful:": 1.0, f"Q: {LAST}\nA:": ["Who knows?", *says(7, 7, 7)]})
     result = run(engine, depth=1, iterations=2)["p"]
@@ -286,8 +302,11 @@ def test_the_bundled_models_prompts_are_those_of_its_training():
     )
 
 
-@pytest.mark.parametrize("prompt", ["math", "boolean"])
-def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt):
+@pytest.mark.parametrize(
+    ("prompt", "kind"),
+    [("math", "number"), *((kind, kind) for kind in ("boolean", "choice", "text", "latex"))],
+)
+def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt, kind):
     text = texts(prompt, FakeEngine())
     shown = text("rap_question", []).split("Question:\n")
     assert len(shown) == 6 and shown[-1] == f"{PROBLEM.question}\nSteps:\nQ:"
@@ -296,7 +315,6 @@ def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt):
         question, chain = exemplar.split("\nSteps:\n")
         asked, told = (re.findall(rf"^{mark}: (.*)$", chain, re.M) for mark in "QA")
         assert 2 <= len(asked) == len(told) <= 5 and asked[-1] == f"{FINAL} {overall_question(question)}"
-        kind = "number" if prompt == "math" else "boolean"
         assert read_answer(told[-1], kind, Grader()) is not None
         for answer in told:
             assert re.search(r"The answer is [^.]+(\.\d+)?\.$", answer)

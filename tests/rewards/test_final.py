@@ -61,6 +61,13 @@ def test_a_verifier_s_answer_counts_by_its_confidence():
     assert FinalAnswer("verifier").choose(seen, rounds[:1], Grader(), "number") == "1"
 
 
+@pytest.mark.parametrize("rule", ["reward_vote", "posterior_vote"])
+def test_an_answer_counts_though_it_is_the_lowest(rule):
+    """Where all rewards are alike the majority decides."""
+    seen = candidates(("1", 0, 0.2), ("2", 0, 0.2), ("2", 0, 0.2))
+    assert FinalAnswer(rule).choose(seen, [], Grader(), "number", [0.5] * 3) == "2"
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing_parsed_is_none(rule):
     seen = candidates((None, 0, 0.5), (None, 0, 0.1))

@@ -13,8 +13,11 @@ from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.rewards.verifiers import verdict_numbers
 from soft_reasoning.types import Problem, UserError
 
-KINDS = {"math": "number", "boolean": "boolean", "aime": "number"}
-SHOTS = {"multi_generate": 5, "single_generate": 5, "multi_judge": 5, "single_judge": 4}  # of aime: 3
+KINDS = {
+    "math": "number", "boolean": "boolean", "aime": "number", "choice": "choice", "text": "text",
+    "latex": "latex",
+}  # fmt: skip
+SHOTS = {"multi_generate": 5, "single_generate": 5, "multi_judge": 5, "single_judge": 4}  # others: 3
 TERM = r"\d+(?:\.\d+)?"
 CHAIN = re.compile(rf"(?<![\d.])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
 PROBLEM = Problem("p", "How many is 2 and 3?")
@@ -31,7 +34,7 @@ def prompts(name="math", *overrides):
 @pytest.mark.parametrize("name", KINDS)
 def test_shots_and_shape(name):
     for kind, wording in prompts(name).wording.reviews.items():
-        assert len(wording.exemplars) == (3 if name == "aime" else SHOTS[kind])
+        assert len(wording.exemplars) == (SHOTS[kind] if name in ("math", "boolean") else 3)
         for entry in wording.exemplars:
             assert len(entry["solutions"]) == (5 if kind.startswith("multi") else 1)
 
@@ -43,7 +46,7 @@ def test_what_is_called_correct_is_what_gives_the_answer(name, kind):
     for entry in prompts(name).wording.reviews[kind].exemplars:
         answers = [extract(s, KINDS[name], mode="strict") for s in entry["solutions"]]
         agree = {i for i, a in enumerate(answers, 1) if equal(a, str(entry["answer"]), KINDS[name])}
-        named = verdict_numbers(f"Correct: {entry['correct']}") - {0}  # one solution: 1 or 0
+        named = set(verdict_numbers(f"Correct: {entry['correct']}")) - {0}  # one solution: 1 or 0
         assert None not in answers and agree == named, entry["question"]
         right, total = right + len(agree), total + len(answers)
     assert 0.3 < right / total < 0.7  # neither "all right" nor "none right" is a good guess

@@ -45,7 +45,7 @@ class Prompts:
         return Prompt(ids=(1, 2, 3))
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, stage="round-0"):
     """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
     text may come with its tokens' log-probabilities."""
     prompts = prompts or Prompts()
@@ -53,7 +53,7 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), pr
         prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
         engine=SimpleNamespace(context_length=1000),
     )  # fmt: skip
-    steps = verifier.verify(problem, candidates, context, stage="round-0", earlier=earlier)
+    steps = verifier.verify(problem, candidates, context, stage=stage, earlier=earlier)
     requests = []
     try:
         wish = next(steps)
@@ -84,6 +84,8 @@ def test_several_samples_average_and_have_seeds_of_their_own():
     verdict, _, requests = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 3, "Answer: 9")
     assert verdict.scores == (0.75, 0.0, 0.25, 0.75)
     assert len({r.seed for r in requests}) == 4 and requests[0].sampling.temperature == 0.7
+    _, _, later = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 4, stage="round-1")
+    assert not {r.seed for r in requests} & {r.seed for r in later}, "every round draws anew"
 
 
 SURE, UNSURE = (math.log(0.9), math.log(0.8)), (math.log(0.5), math.log(0.1))
@@ -148,6 +150,11 @@ def test_fresh_does_not_see_the_candidates():
     assert verdict.scores == (0.0, 0.0, 1.0, 0.0) and verdict.answers == ("9",)
 
 
+def test_fresh_writes_whatever_the_candidates_are():
+    verdict, asked, _ = run(Fresh(), "Answer: 9", candidates=[CANDIDATES[1]] * 2)
+    assert asked == [("solve", [])] and verdict.scores == (0.0, 0.0) and verdict.answers == ("9",)
+
+
 def test_multi_judge_names_numbers_of_what_it_was_shown():
     verdict, _, _ = run(MultiJudge(), "Some words.\nCorrect: 1, 3, 9\n")
     assert verdict.scores == (1.0, 0.0, 0.0, 1.0) and verdict.answers == ()
@@ -158,14 +165,20 @@ def test_single_judge_reads_one_as_right():
     assert verdict.scores == (1.0, 0.0, 0.0, 0.0)
 
 
+def test_single_judge_reads_the_first_zero_or_one():
+    verdict, _, _ = run(SingleJudge(), "Correct: 0 or 1", "Correct: 2, 1, 0", "Correct: 10")
+    assert verdict.scores == (0.0, 0.0, 1.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
-        ("Correct: 1, 3", {1, 3}),
-        ("Correct: None", set()),
-        ("Correct: 2\nHm.\nCorrect: 4", {4}),
-        (" 2, 5\nbecause 7", {2, 5}),
-        ("", set()),
+        ("Correct: 3, 1", (3, 1)),
+        ("Correct: None", ()),
+        ("Correct: 2\nHm.\nCorrect: 4", (4,)),
+        (" 2, 5\nbecause 7", (2, 5)),
+        ("", ()),
+        (f"Correct: {'1' * 5000}, 2", (2,)),
     ],
 )
 def test_verdict_numbers(text, numbers):
@@ -189,6 +202,7 @@ def test_oracle_reads_the_gold_answer_and_wants_one():
 
 
 def test_bad_values_are_one_line():
-    for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}, {"shots": -1}, {"confidence": "high"}):
+    for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}, {"shots": -1}, {"confidence": "high"},
+                {"max_new_tokens": 0}, {"max_new_tokens": "abc"}):  # fmt: skip
         with pytest.raises(UserError, match="verifier."):
             MultiGenerate(**bad)

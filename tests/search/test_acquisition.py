@@ -26,7 +26,7 @@ from soft_reasoning.search.botorch_acquisition import BoTorch
 from soft_reasoning.search.literal import PrintedAdaptiveEI, ReleasedEI, printed_improvement
 from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.surrogate import FixedRBF
-from soft_reasoning.types import UserError
+from soft_reasoning.types import UserError, generator_for
 from tests.contracts import acquisition as contract
 
 warnings.filterwarnings("ignore", module="botorch")
@@ -156,6 +156,34 @@ def test_thompson_draws_have_the_posterior_moments():
     draws = torch.stack(draws)
     assert (draws.mean(0) - seen.mean[0]).abs().max() < 5 * seen.sd.max() / math.sqrt(400)
     torch.testing.assert_close(draws.std(0), seen.sd[0], rtol=0.15, atol=0)
+
+
+def test_thompson_draws_of_observed_points_keep_the_posterior_s_deviation():
+    """Where much noise was observed, the draw's own is most of it."""
+    U, y = contract.data(problems=1)
+    streams = [generator_for(0, "draws")]
+    seen = Marginals(FixedRBF(noise=1.0).fit(U, y), U[0], y.amax(-1), streams, generator_for(0, "features"))
+    acquisition = Thompson(features=2000)
+    draws = torch.cat([acquisition(seen) for _ in range(400)])
+    torch.testing.assert_close(draws.std(0), seen.sd[0], rtol=0.15, atol=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        analytic.UpperConfidenceBound,  # without its beta
+        analytic.NoisyExpectedImprovement,
+        partial(analytic.UpperConfidenceBound, beta="abc"),
+        partial(analytic.UpperConfidenceBound, beta=-1.0),
+        None,
+    ],
+)
+def test_a_function_of_botorch_that_does_not_work_is_refused_when_built(make):
+    with pytest.raises(
+        UserError, match="acquisition.make: expected an analytic acquisition function"
+    ) as error:
+        BoTorch(make)
+    assert "\n" not in str(error.value)
 
 
 def test_bad_values():

@@ -113,6 +113,13 @@ def test_pure_function_of_data_and_seed(name):
         assert not any(torch.equal(a.points, b.points) for a, b in zip(first, other, strict=True))
 
 
+@pytest.mark.parametrize("name", ["random", "sobol", "thompson"])
+def test_problems_that_saw_the_same_draw_from_streams_of_their_own(name):
+    U, y = (part.expand(2, *part.shape[1:]) for part in data(problems=1, n=15, d=50))
+    one, other = ALL[name].propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
+    assert not torch.equal(one.points, other.points)
+
+
 def test_points_are_the_best_of_the_candidates_drawn():
     U, y = data(problems=2, n=15, d=50)
     optimiser = BayesianOptimiser(acquisition=EI())
@@ -223,6 +230,12 @@ def test_trust_region_grows_with_success_and_shrinks_with_failure():
     assert rule.lengths(down.double()).item() == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize(("dim", "share"), [(10, 1.0), (20, 1.0), (50, 0.4)])
+def test_trust_region_changes_some_twenty_coordinates(dim, share):
+    draws = TrustRegionCandidates(5000).draw(dim, generator_for(0, "x"))
+    assert (draws != 0).double().mean().item() == pytest.approx(share, abs=0.01)
+
+
 def test_gradient_beats_the_candidates_it_starts_from():
     discrete = propose(BayesianOptimiser(acquisition=EI()), slice(0, 2))
     climbed = propose(BayesianOptimiser(acquisition=EI(), generation=GradientCandidates()), slice(0, 2))
@@ -242,6 +255,8 @@ def test_gradient_climbs_what_the_batch_rule_sees(incumbent):
     assert torch.pdist(ours.points).min() > 0.5
     U, y = data(problems=6, n=15, d=50)
     model = FixedRBF().fit(U[:1], y[:1])
+    worth = y[0] if incumbent == "observed" else model.marginals(U[:1])[0][0]
+    assert ours.incumbent == pytest.approx(worth.max().item(), abs=1e-12)
     best = torch.tensor([ours.incumbent], dtype=torch.float64)
     point = ours.points[:1].requires_grad_()
     [slope] = torch.autograd.grad(LogEI()(Marginals(model, point, best)).sum(), point)
@@ -301,6 +316,8 @@ def test_bad_values():
         BayesianOptimiser(contrast=-0.1)
     with pytest.raises(UserError, match="reach"):
         LocalCandidates(reach=1.0)
+    with pytest.raises(UserError, match="embedding.dim: expected at most 21201"):
+        SobolOptimiser().initial(5, 30_000, generator_for(0))
     with pytest.raises(UserError, match="generation.count: expected a whole number of at least 5"):
         BayesianOptimiser(generation=NormalCandidates(3)).initial(5, 50, generator_for(0))
     with pytest.raises(

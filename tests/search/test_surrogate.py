@@ -12,6 +12,7 @@ from gpytorch.means import ZeroMean
 
 from soft_reasoning.search.acquisition import EI
 from soft_reasoning.search.marginals import Marginals
+from soft_reasoning.search.model import factor
 from soft_reasoning.search.surrogate import MAPRBF, FixedRBF, fitted
 from soft_reasoning.types import UserError
 from tests.contracts import surrogate as contract
@@ -146,6 +147,25 @@ def test_bad_values():
             FixedRBF(**kwargs)
     with pytest.raises(UserError, match="surrogate.noise"):
         MAPRBF(noise=0)
+    with pytest.raises(UserError, match="surrogate.ard: expected true or false"):
+        MAPRBF(ard="no")
+
+
+def test_a_nearly_singular_problem_is_fitted_and_changes_no_other():
+    """Points twice over, and noise that rounding swallows: a bare factorisation fails."""
+    U, y = data(problems=3)
+    U, y = torch.cat([U, U], dim=1), torch.cat([y, y], dim=1)
+    U[2] += 0.1 * points(20)
+    surrogate = FixedRBF(noise=1e-18)
+    together = surrogate.fit(U, y)
+    for i in range(3):
+        alone = surrogate.fit(U[i : i + 1], y[i : i + 1])
+        assert torch.equal(together.cholesky[i], alone.cholesky[0])
+    K = together.kernel(together._scaled, together._scaled)[2] + 1e-18 * torch.eye(20).double()
+    assert torch.equal(together.cholesky[2], torch.linalg.cholesky(K)), "what needs nothing gets nothing"
+    torch.testing.assert_close(together.marginals(U)[0], y, rtol=0, atol=1e-3)
+    with pytest.raises(UserError, match="surrogate.noise: .* raise it"):
+        factor(-torch.eye(3, dtype=torch.float64)[None], 1.0)
 
 
 @pytest.mark.parametrize("mean", ["centred", "zero", "constant"])
