@@ -37,7 +37,8 @@ def rows(tmp_path):
 def command(rows, folder):
     return [
         "soft_reasoning.run", "engine=fake", "dataset=custom", f"dataset.path={rows}",
-        "dataset.answer_type=latex", "method=cot", "max_live=8", "progress=false", f"hydra.run.dir={folder}",
+        "dataset.answer_type=latex", "prompt=latex", "method=cot", "max_live=8", "progress=false",
+        f"hydra.run.dir={folder}",
     ]  # fmt: skip
 
 
