@@ -239,6 +239,7 @@ class _Reading:
     read: Callable[[str], str | None] | None = None
 
 
+@lru_cache(maxsize=1024)  # candidates of a problem are often alike, and each is read by several parts
 def _reading(text: str, answer_type: str, mode: str) -> _Reading:
     """The answer that ``text`` gives first, in the order that :func:`extract` says."""
 
