@@ -18,12 +18,12 @@ from botorch.acquisition import ExpectedImprovement
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
+from soft_reasoning.search.generation import LocalCandidates, NormalCandidates
+from soft_reasoning.search.marginals import Marginals
 from torch import Tensor
 
 from soft_reasoning.search.acquisition import EI, AdaptiveEI
 from soft_reasoning.search.batch import Fantasy, TopK
-from soft_reasoning.search.generation import LocalCandidates, NormalCandidates
-from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.search.optimiser import BayesianOptimiser
 from soft_reasoning.search.surrogate import FixedRBF
 from soft_reasoning.types import generator_for

@@ -51,7 +51,8 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Make ``${run_name:...}``, ``${sweep_name:}`` and ``${sqrt:...}`` known to OmegaConf."""
+    """Make ``${run_name:}``, ``${sweep_name:}``, ``${sqrt:}`` and ``${product:}`` known to OmegaConf."""
+    OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
