@@ -9,7 +9,7 @@ the informed subspace), then three rounds of five. A reward is a verifier's bit,
 plus 0.5 times a coherence unrelated to it. Boxes for choosing the default's values:
 
 * half-space: success is w.u > t for a random direction w; the base rate sets t.
-* basins: u falls into one of 30 basins, the argmax of 30 random linear scores; each is good or bad as a whole.
+* basins: u falls into one of 30 basins, the argmax of 30 random linear scores; each is good or bad.
 
 Boxes on which nothing was chosen:
 
@@ -197,7 +197,7 @@ def rule(name: str, *overrides: str) -> Rule:
 
 
 def grid_of(presets: Sequence[str]) -> Iterator[str]:
-    """Every preset; for those named, every acquisition function and batch rule; single changes of the default."""
+    """Every preset; every acquisition function and batch rule of ``presets``; changes of the default."""
     for preset in PRESETS:
         yield f"preset={preset}"
     for preset in presets:

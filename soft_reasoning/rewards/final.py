@@ -28,7 +28,7 @@ class FinalAnswer:
     last parsed answer, and the vote where there is none.
     """
 
-    rule: str = "vote"
+    rule: str = "reward_vote"
     verifier_weight: float = 1.0
 
     def __post_init__(self) -> None:

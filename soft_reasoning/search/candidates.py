@@ -105,8 +105,8 @@ class LocalCandidates(NormalCandidates):
 class TrustRegionCandidates(NormalCandidates):
     """Points in a box around the incumbent that grows with success and shrinks with failure (TuRBO).
 
-    The box's half-width follows from the observations alone. It starts at ``length``. Each round that improves
-    the best reward doubles it, each other round halves it, between ``shortest`` and ``longest``.
+    The box's half-width follows from the observations alone. It starts at ``length``. A round that improves
+    the best reward doubles it, any other round halves it, between ``shortest`` and ``longest``.
     A point changes each coordinate with probability min(1, 20 / d).
     """
 
