@@ -32,13 +32,15 @@ WORDS = ("easy", "medium", "hard", "expert")
 @dataclass(frozen=True)
 class GradedCandidate:
     """One candidate: whether it is right (None without gold), and what search and verifier made of it;
-    ``agreement`` is the verifier's score before confidence (None: not judged)."""
+    ``agreement`` is the verifier's score before confidence (None: not judged), ``length`` is |u| (None: no
+    point of a search space)."""
 
     correct: bool | None
     parsed: bool
     round: int
     reward: float | None
     agreement: float | None
+    length: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Outcome(NamedTuple):
 class Graded:
     """One problem: whether its final answer is right (None without gold), its candidates and its cost.
 
-    ``readings`` holds the same under every extraction, by its name.
+    ``readings`` holds the same under every extraction, by its name; ``decided``, for each round of proposals,
+    the share that the acquisition function chose.
     """
 
     doc_id: str
@@ -72,6 +75,7 @@ class Graded:
     usage: Mapping[str, Usage] = field(default_factory=dict)
     difficulty: str | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    decided: tuple[float, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -98,13 +102,23 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
         parsed=answer is not None,
         candidates=tuple(
             GradedCandidate(
-                grader.correct(a, problem), a is not None, c["round"], c["reward"], agreement_of(c)
-            )
+                grader.correct(a, problem),
+                a is not None,
+                c["round"],
+                c["reward"],
+                agreement_of(c),
+                None if c.get("u") is None else math.hypot(*c["u"]),
+            )  # fmt: skip
             for a, c in zip(answers, record["candidates"], strict=True)
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
         readings={mode: _reading(record, problem, replace(grader, extraction=mode)) for mode in MODES},
+        decided=tuple(
+            entry["proposal"]["decided"]
+            for entry in record["trace"]
+            if "decided" in (entry.get("proposal") or {})
+        ),
     )
 
 
@@ -154,6 +168,7 @@ class Tally:
         self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
         self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # said right, is right
         self._usage: dict[str, Usage] = {}
+        self._decided = _Mean()
 
     def add(self, row: Graded) -> None:
         """Count one more problem."""
@@ -167,6 +182,8 @@ class Tally:
             readings.add(row.readings[mode])
         for role, usage in row.usage.items():
             self._usage[role] = self._usage.get(role, Usage()) + usage
+        for share in row.decided:
+            self._decided.add(share)
         for number in {c.round for c in row.candidates}:
             self._rounds.setdefault(number, _Round()).add([c for c in row.candidates if c.round == number])
         if row.correct is not None:
@@ -227,6 +244,7 @@ class Tally:
                 "share_ended_after": {str(n): self._ended[n] / self.problems for n in sorted(self._ended)},
             },
             "by_round": self._by_round(),
+            "decided": self._decided.value,
             "by_difficulty": self._by_difficulty(),
             "verifier": self._verifier(),
             "tokens": _tokens(usage),
@@ -253,7 +271,8 @@ class Tally:
     def _by_round(self) -> list[dict[str, Any]]:
         """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
 
-        Accuracy and rewards are over the problems still searching in that round; coverage is over all.
+        Accuracy, rewards and lengths |u| are over the problems still searching in that round; coverage is
+        over all.
         """
         graded = self._correct.total()
         out = []
@@ -268,6 +287,7 @@ class Tally:
                     "coverage": sofar / graded if graded else None,
                     "reward": here.reward.value,
                     "best_reward": here.best.value,
+                    "length": here.length.value,
                 }
             )
         return out
@@ -322,11 +342,14 @@ class _Round:
     def __init__(self) -> None:
         self.problems = 0
         self.correct: Counter[bool | None] = Counter()
-        self.reward, self.best = _Mean(), _Mean()
+        self.reward, self.best, self.length = _Mean(), _Mean(), _Mean()
 
     def add(self, candidates: Sequence[GradedCandidate]) -> None:
         self.problems += 1
         self.correct.update(c.correct for c in candidates)
+        for candidate in candidates:
+            if candidate.length is not None:
+                self.length.add(candidate.length)
         rewards = [c.reward for c in candidates if c.reward is not None]
         for reward in rewards:
             self.reward.add(reward)

@@ -32,6 +32,8 @@ EXTRACTION = (
     "(grader.extraction); under the other one the texts that gave its final answers are read again."
 )
 
+DECIDED = "proposals that the acquisition function decided %"
+
 KINDS = ("engine", "optimiser", "method", "store")
 
 
@@ -106,8 +108,8 @@ def report(
         parts += [
             "## By round",
             _by_round(metrics).markdown(),
-            "Accuracy and rewards are over the problems still searching in a round; coverage is that of all "
-            "problems and all rounds so far.",
+            "Accuracy, rewards and the mean length |u| of the points are over the problems still searching in a "
+            "round; coverage is that of all problems and all rounds so far.",
         ]
     parts += [f"![{title}]({name})" for title, name in drawn.items() if name != "tokens.png"]
     if metrics["by_difficulty"]:
@@ -147,6 +149,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
             [f"  ended after {ended} %", percent(part)]
             for ended, part in metrics["rounds"]["share_ended_after"].items()
         ),
+        *([[DECIDED, percent(metrics["decided"])]] if metrics["decided"] is not None else []),
         ["time", duration(metrics["seconds"].get("total"))],
     ]
     return Table(["", "value"], rows)
@@ -170,7 +173,8 @@ def _tokens(metrics: Mapping[str, Any]) -> Table:
 
 
 def _by_round(metrics: Mapping[str, Any]) -> Table:
-    columns = ["round", "problems", "accuracy of candidates %", "coverage %", "mean reward", "best reward"]
+    shown = ["accuracy of candidates %", "coverage %", "mean reward", "best reward", "mean |u|"]
+    columns = ["round", "problems", *shown]
     rows = [
         [
             str(row["round"]),
@@ -179,6 +183,7 @@ def _by_round(metrics: Mapping[str, Any]) -> Table:
             percent(row["coverage"]),
             number(row["reward"], 3),
             number(row["best_reward"], 3),
+            number(row["length"]),
         ]
         for row in metrics["by_round"]
     ]

@@ -45,7 +45,7 @@ NEAREST = 3
 @dataclass(frozen=True, eq=False)
 class BlackBox:
     """One question, ready to be searched: the ``prompt``, with the soft tokens before its id ``position``;
-    the ``subspace`` around its anchor; for each soft token, the texts ``likely`` of what is weighted there."""
+    the ``subspace`` around its anchor; for each soft token the texts ``likely`` of what is weighted there."""
 
     problem: Problem
     prompt: Prompt

@@ -84,11 +84,13 @@ class LocalCandidates(NormalCandidates):
     A point's direction is that of rho c + sqrt(1 - rho^2) xi, where c is the incumbent scaled to length
     sqrt(d), xi ~ N(0, I), and rho runs evenly over [0, ``reach``]. Each of a round's k picks has candidate
     points of its own, all of one length, drawn as that of a point of N(0, I). So the acquisition function
-    chooses directions and cannot drift to longer vectors, which would be a larger sigma.
+    chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last ``fresh``
+    picks choose among fresh points alone (rho = 0), which keeps coverage where nothing right was seen yet.
     """
 
-    def __init__(self, count: int = 2000, reach: float = 0.95):
+    def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
         super().__init__(count)
+        self.fresh = whole("candidate_points.fresh", fresh, least=0)
         self.reach = real("candidate_points.reach", reach, least=0.0, below=1.0)
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
@@ -97,7 +99,8 @@ class LocalCandidates(NormalCandidates):
         centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))
         k = lengths.shape[1]
         each = len(draws) // k
-        rho = torch.linspace(0.0, self.reach, each, dtype=torch.float64).unsqueeze(-1)
+        local = torch.arange(k) < k - self.fresh
+        rho = local[:, None, None] * torch.linspace(0.0, self.reach, each, dtype=torch.float64).unsqueeze(-1)
         X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * each].reshape(k, each, d)  # (b, k, M, d)
         return X * (lengths[:, :, None, None] / X.norm(dim=-1, keepdim=True))
 

@@ -180,7 +180,7 @@ def test_the_acquisition_function_decides():
         partial(module.NoiseAdaptiveExpectedImprovement, delta=0.99),
     ):  # fmt: skip
         other = propose(BayesianOptimiser(acquisition=acquisition))
-        assert sum(torch.equal(a.points, b.points) for a, b in zip(default, other, strict=True)) <= 1
+        assert sum(torch.equal(a.points, b.points) for a, b in zip(default, other, strict=True)) <= 3
 
 
 def test_kriging_believer_spreads_a_batch():
@@ -210,7 +210,9 @@ def test_local_candidates_have_the_lengths_given_and_come_close():
     lengths = torch.linspace(6.0, 8.0, 10, dtype=torch.float64).reshape(2, 5)
     torch.testing.assert_close(X.norm(dim=-1), lengths.unsqueeze(-1).expand(-1, -1, 800))
     for i, index in enumerate(best):
-        cosine = torch.cosine_similarity(X[i], U[i, index].expand(800, -1), dim=-1).mean(0)
+        cosines = torch.cosine_similarity(X[i], U[i, index].expand(800, -1), dim=-1)
+        assert cosines[4].mean().abs() < 0.05, "the last pick's points are fresh"
+        cosine = cosines[:4].mean(0)
         assert cosine[-100:].mean().item() == pytest.approx(0.85, abs=0.05)
         assert cosine[:100].mean().item() == pytest.approx(0.05, abs=0.05)
 
