@@ -108,7 +108,7 @@ def report(
         parts += [
             "## By round",
             _by_round(metrics).markdown(),
-            "Accuracy, rewards and the mean length |u| of the points are over the problems still searching in a "
+            "Accuracy, rewards and the mean length |u| of points are over the problems still searching in a "
             "round; coverage is that of all problems and all rounds so far.",
         ]
     parts += [f"![{title}]({name})" for title, name in drawn.items() if name != "tokens.png"]

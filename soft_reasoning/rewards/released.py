@@ -1,5 +1,4 @@
-"""How the public code reads, shows and votes on answers, for ``preset=released`` (SPEC 15, items 7 to 9,
-12, 13 and 17). Its proposals are in :mod:`soft_reasoning.search.literal`.
+"""How the public code reads, shows and votes on answers, for ``preset=released``.
 
 Candidates and verifier are read by different rules there: a candidate's number loses its minus, the
 verifier's is cut at its first comma and printed as a float, and both are then compared as strings.
