@@ -79,8 +79,8 @@ def main() -> None:
         spent[name] = cpu_ms(work, args.problems)
         print(f"{name:32s} {spent[name]:8.2f} ms of CPU per problem", flush=True)
     few = range(min(args.reference, args.problems))
-    alone = cpu_ms(lambda: [rows["default"].propose(U[i : i + 1], y[i : i + 1], 5, seed=0, round=1, keys=["a"])
-                            for i in few], len(few))  # fmt: skip
+    one = partial(rows["default"].propose, k=5, seed=0, round=1, keys=["a"])
+    alone = cpu_ms(lambda: [one(U[i : i + 1], y[i : i + 1]) for i in few], len(few))
     print(f"{'default, problems one by one':32s} {alone:8.2f} ms of CPU per problem")
     X = NormalCandidates().draw(50, generator_for(0, "candidates", 1))
     theirs: list[Tensor] = []

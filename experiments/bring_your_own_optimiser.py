@@ -2,8 +2,8 @@
 
     python experiments/bring_your_own_optimiser.py --problems 100
 
-Each gets the same five points per question, then proposes three rounds of five. Columns: accuracy of the final
-answer, coverage, accuracy of the last round's answers, and the optimiser's CPU time.
+Each gets the same five points per question, then proposes three rounds of five. Columns: accuracy of the
+final answer, coverage, accuracy of the last round's answers, and the optimiser's CPU time.
 """
 
 import argparse
