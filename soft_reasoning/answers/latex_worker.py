@@ -1,4 +1,4 @@
-"""The process behind :mod:`soft_reasoning.latex`: JSON questions in, a line ``1`` or ``0`` each out.
+"""The process behind :mod:`soft_reasoning.answers.algebra`: JSON questions in, a line ``1`` or ``0`` each out.
 
 Run as a script, so that it loads math-verify and none of this package.
 """

@@ -1,0 +1,106 @@
+"""Reading the letter of a choice.
+
+1. Letters that are denied ("not A", "A is false", "rather than A", "eliminating A and B") are out.
+2. "A and B" as a whole statement is no choice.
+3. A conclusion ("so B", "but C", "leaves C") counts before what precedes it, unless the statement opens with
+   its letter; otherwise the first letter counts.
+4. An unmarked text gives the last letter that it chooses ("(B)", "B is correct", "I would choose option D"),
+   else the letter that it opens with ("B) Paris").
+"""
+
+from __future__ import annotations
+
+import re
+
+from soft_reasoning.answers.boolean import first_line
+from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.rewriting import Rewriter
+
+_LETTERS = r"\(?[A-Z]\)?(?:\s[^.,;\n]{0,20})?(?:(?:,\s(?:and\s|or\s|nor\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}"
+_WRONG = r"(?:all\s|both\s)?(?:is|are|isn['’]t|aren['’]t|being)\s(?:all\s|both\s|clearly\s|too\s|not\s)?(?:wrong|false|incorrect|small|large|big|right|correct|impossible)"
+_OUT = re.compile(
+    rf"(?<![A-Za-z'’])(?:[Nn]ot|[Nn]either|[Rr]ather\sthan|[Ii]nstead\sof|[Ee]liminating|[Ee]xcluding|[Rr]uling\sout|[Rr]ule\sout)"
+    r"\s(?:options?\s)?\(?[A-Z]\)?(?:(?:,\s(?:and\s|or\s|nor\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}(?![A-Za-z])"
+    r"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’])\(?[A-Z]\)?(?:(?:,\s(?:and\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
+    r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
+)
+_SEVERAL = re.compile(
+    r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
+    r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
+)
+_RIGHT = r"(?=\s+is\s+(?:the\s+)?(?:only\s+)?(?:correct|right|best|true|one)\b)"
+_CHOICE = re.compile(
+    r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
+    r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"
+    rf"|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z](?![A-Za-z'’])|[AI]{_RIGHT})",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answer\sis)\b")
+_CHOSEN = re.compile(
+    r"\(([A-Z])\)"
+    rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
+    r"|\b(?:choose|pick|select|go\swith|choice|option|letter|solution|must\sbe|has\sto\sbe|leaves|[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Oo]nly)"
+    r",?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
+    r"|\b[Oo]nly\s([A-Z])\s[a-z]"
+    r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
+)
+_FIRST = re.compile(r"\W*([A-Z])(?:[).:]\s)")
+_PLAIN = Rewriter(
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`_\"“”{}\\]", ""), (_OUT, "~")
+)
+_NOTHING = re.compile(r"\bnone\b", re.IGNORECASE)
+
+
+class ChoiceReader:
+    """Reads choices; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        start, stop = first_line(statement)
+        line = _PLAIN(statement[start:stop])
+        if _SEVERAL.match(line):
+            return Found(None)
+        found = _letter(line)
+        if found and re.search(r"\w", line[: found.start()]):
+            for conclusion in _CONCLUSION.finditer(line):
+                found = _letter(line, conclusion.end()) or found
+        return None if found is None else _found(found, start, stop)
+
+    def opens(self, statement: str) -> bool:
+        start, stop = first_line(statement)
+        line = _PLAIN(statement[start:stop])
+        found = _letter(line)
+        return found is not None and not re.search(r"\w{2}", line[: found.start()].replace("option", ""))
+
+    def close(self, text: str) -> Found | None:
+        offset = max(0, len(text) - 2000)
+        plain = _PLAIN(text[offset:])
+        last = None
+        for last in _CHOSEN.finditer(plain):
+            pass
+        if last is None and len(plain.split()) == 1:
+            last = _letter(plain)
+        if last is not None:
+            return _found(last, offset, len(text))
+        head = min(len(text), 200)
+        first = _FIRST.match(_PLAIN(text[:head]))
+        return None if first is None else _found(first, 0, head)
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        return _canonical(a) == _canonical(b)
+
+
+def _canonical(answer: str) -> str:
+    found = ChoiceReader().read(answer)
+    return found.answer if found and found.answer else answer.strip()
+
+
+def _letter(line: str, begin: int = 0) -> re.Match[str] | None:
+    for found in _CHOICE.finditer(line, begin):
+        if not found["bare"] or found["bare"].isupper():
+            return found
+    return None
+
+
+def _found(match: re.Match[str], offset: int, stop: int) -> Found:
+    group = next(i for i, text in enumerate(match.groups(), start=1) if text)
+    return Found(match[group].upper(), *match.span(group), _PLAIN, offset, stop)

@@ -1,0 +1,189 @@
+"""Which number of a sentence is meant.
+
+1. A label in front ("Option 3:", "1)") is no number of the sentence.
+2. What is denied ("not 9 but 8") is not meant.
+3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence opens
+   with its number.
+4. Numbers that set the scene come after all others: those of a clause in front ("In 5 years she will be 27"),
+   and those behind a preposition or a determiner ("The 3 dogs need 12 bowls").
+5. Of a chain of equalities from there, the last plain number ("10 / 4 = 5/2 = 2.5"), up to the clause's end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from soft_reasoning.answers import numerals
+from soft_reasoning.answers.numerals import Number
+
+Span = tuple[int, int]
+
+_LABEL = re.compile(
+    r"[\s*_\"'(\[]*(?:"
+    r"(?:Option|Step|Part|Question|Problem|Case|Choice|Example|Exercise|Item|Answer|Sub-?question|Q)"
+    r"\s?\(?\d{1,2}\)?\s?[:.)-]+\s*(?=.*\d)"
+    r"|(?:\(\d{1,2}\)|\d{1,2}\))\s+(?=[$€£¥]?\d)|(?:\([a-h]\)|[a-h]\))\s*(?=.*\d)|#\d{1,2}\s?[:.)]\s*(?=.*\d)"
+    r"|1\.\s+(?=[$€£¥]?\d))"
+)
+_WORD = re.compile(r"\w")
+_ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?(\d{1,2})[.)])[ \t]+")
+_LIST_FOLLOWS = re.compile(r"\n[ \t]*\(?2[.)]\s")
+_SENTENCE_END = re.compile(r"(?:[.!?][\"')\]*]{0,3}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*")
+_DENIED = re.compile(
+    r"(?:(?<![\w-])not|n['’]t|\brather\sthan|\binstead\sof)\s(?:(?:have|be|just|exactly|quite|the)\s)?$", re.I
+)
+_CONCLUSION = re.compile(
+    r"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|therefore|thus|hence|then)\b"
+    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|meaning\b|making\b|leaving\b"
+    r"|giving\b|for\sa\s(?:grand\s)?total\sof\b|i\.e\.|that\sis,|(?:it\s)?should\sbe\b|I\smeant\b)",
+    re.I,
+)
+_OPENER = re.compile(
+    r"\W*(?:In|After|For|With|From|At|On|Of|Out\sof|By|Over|Within|During|Given|Since|If|When|Because|As|Before"
+    r"|To|Between|Per|Every|Selling|Working|Using|Starting|Having|Instead\sof|Besides|Without|While|Although"
+    r"|(?:[Rr]ather\sthan))\b(?!\s(?:total|all|conclusion|summary|the\send|short)\b)",
+)
+_REASON_OPENER = re.compile(r"\W*(?:Given|Since|If|When|Because|As|While|Although)\b")
+_SCENE = re.compile(
+    r"(?:\b(?:in|for|with|from|at|on|by|within|during|per|every|after|before|between|until|than|to"
+    r"|(?:out|each|all|one|both|some|most)\sof|of(?=\s(?:the|these|those|his|her|their|its|all)\s))"
+    r"(?:\s(?:the|these|those|this|all|his|her|their|its|my|our|\w+['’]s))?"
+    r"|(?:^|\W)(?:the|all|these|those|both|his|her|their|its|my|our|(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s))"
+    r"(?:\s(?:first|last|next|other|remaining|same|entire|whole|initial|original))?\s$",
+    re.I,
+)
+_UNIT_AGE = re.compile(r"-(?:year|day|hour|minute|month|week|point|mile|inch|foot|page|kg|cm)s?\b")
+_APPROACH = re.compile(
+    r"[\W_]*(?:(?:it|that|this|there|he|she|they|we|you|I|answer|total|result|[a-z])(?:\s(?:is|are|was|were|=|equals)|['’]s|\s?=|:)\s?)?"
+    r"(?:(?:about|approximately|around|roughly|exactly|only|just|nearly|almost|at\s(?:least|most)|a\stotal\sof"
+    r"|no|not|n['’]t|now|both|either|another|by)[\s,:]+)*(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
+    re.I,
+)
+_LONGEST_APPROACH = 60
+_CLAUSE_END = re.compile(
+    r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
+    r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
+)
+_EQUALS = re.compile(r"[=≈≡]+>?")
+_OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
+_SUBJECT = re.compile(
+    r"\s?(?:[^\W\d]+\s){1,3}?(?:costs?|build|weighs?|makes?|needs?|takes?|equals?|gives?|holds?|is|are)\s(?:\w+\s)?$"
+)
+
+
+def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
+    """The sentences of a cleaned ``text`` that hold a word, without the marks of a list.
+
+    ``at_line_start`` says whether ``text`` begins a line: there "- 5" is an item, elsewhere a number.
+    """
+    start, items = 0, 0
+    for end in [*_SENTENCE_END.finditer(text), None]:
+        stop = len(text) if end is None else end.start() + (end.group()[0] in ".!?")
+        begin = start
+        if (text[begin - 1] == "\n" if begin else at_line_start) and (item := _ITEM.match(text, begin, stop)):
+            count = item[1]
+            if count is None or int(count) == items + 1 and (items or _LIST_FOLLOWS.search(text, begin)):
+                items += count is not None
+                begin = item.end()
+        if _WORD.search(text, begin, stop):
+            yield begin, stop
+        start = len(text) if end is None else end.end()
+
+
+def unlabelled(sentence: str) -> int:
+    """Where a sentence begins behind its label."""
+    label = _LABEL.match(sentence)
+    return label.end() if label else 0
+
+
+def opens(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether the first of the ``numbers`` of a sentence stands at its beginning, or is all but said there."""
+    return bool(numbers) and _approached(sentence, 0, numbers[0])
+
+
+def _approached(sentence: str, begin: int, number: Number) -> bool:
+    near = number.start - begin <= _LONGEST_APPROACH
+    return near and _APPROACH.fullmatch(sentence, begin, number.start) is not None
+
+
+def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
+    """The numbers that a sentence does not deny."""
+    return [n for n in numbers if not _DENIED.search(sentence, max(0, n.start - 30), n.start)]
+
+
+def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
+    """The number that ``sentence[begin:]`` gives, of its ``numbers``; None where it gives none."""
+    numbers = affirmed(sentence, numbers)
+    if not numbers:
+        return None
+    if not _approached(sentence, begin, numbers[0]):
+        for conclusion in _CONCLUSION.finditer(sentence, begin):
+            behind = [n for n in numbers if n.start >= conclusion.end()]
+            if behind:
+                begin, numbers = conclusion.end(), behind
+        numbers = _foreground(sentence, begin, numbers)
+    return _end_of_chain(sentence, numbers)
+
+
+def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
+    """The numbers from the first one on that does not merely set the scene."""
+    rest = list(numbers)
+    if opener := _OPENER.match(sentence, begin):
+        comma = re.compile(r",\s").search(sentence, opener.end())
+        behind = [n for n in rest if comma and n.start > comma.start()] or rest[1:]
+        if comma and behind and _REASON_OPENER.match(sentence, begin) and len(behind) > 1:
+            between = sentence[behind[0].end : behind[1].start]
+            behind = behind[1:] if _SUBJECT.fullmatch(between) else behind
+        rest = behind or rest
+    front = [
+        i
+        for i, n in enumerate(rest)
+        if not _SCENE.search(sentence, max(0, n.start - 40), n.start) and not _UNIT_AGE.match(sentence, n.end)
+    ]
+    return rest[front[0] :] if front else rest
+
+
+def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:
+    """The last plain number of the chain of equalities that begins with the first of ``numbers``."""
+    start, end = numbers[0].start, _clause_end(sentence, numbers)
+    chain: list[tuple[Number, bool]] = []
+    inside = iter([n for n in numbers if n.end <= end])
+    number = next(inside, None)
+    for equals in [*_EQUALS.finditer(sentence, start, end), None]:
+        stop = equals.start() if equals else end
+        first = None
+        while number is not None and number.end <= stop:
+            if first is None and number.start >= start:
+                first = number
+            number = next(inside, None)
+        if first is not None:
+            unread = sentence.startswith("\\frac", first.start)  # its operators stand inside it
+            rest = first.start if unread else first.end
+            chain.append((first, bool(_OPERATOR.search(sentence, rest, stop))))
+        start = equals.end() if equals else end
+    plain = [n for n, expression in chain if not expression]
+    return (plain or [n for n, _ in chain] or numbers)[-1 if plain else 0]
+
+
+def _clause_end(sentence: str, numbers: Sequence[Number]) -> int:
+    rest = list(reversed(numbers))
+    for boundary in _CLAUSE_END.finditer(sentence, numbers[0].end):
+        while rest and rest[-1].end <= boundary.start():
+            rest.pop()
+        if not rest or not rest[-1].start < boundary.start() < rest[-1].end:
+            return boundary.start()
+    return len(sentence)
+
+
+def equation_on(sentence: str, numbers: Sequence[Number], value: object) -> bool:
+    """Whether a sentence computes on with ``value``: it stands left of an equals sign."""
+    equals = _EQUALS.search(sentence)
+    return equals is not None and any(n.value == value for n in numbers if n.end <= equals.start())
+
+
+def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether a sentence opens with something to compute rather than with a number."""
+    return len(numbers) > 1 and bool(_EQUALS.search(sentence)) and bool(
+        _OPERATOR.search(sentence, numbers[0].digits)
+    )
