@@ -19,8 +19,8 @@ _YES = (
 )
 _NO = r"nope|nah|no|false|incorrect|wrong|untrue|inaccurate|never|impossible|implausible|unlikely|negative"
 _TURNED = (
-    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)\s{1,3}(?:be\s)?(?:(?:really|actually|a|at\sall)\s"
-    r"|(?P<hedge>(?!so\b)\w+)\s)?(?:be\s)?(?P<turned>true|false|correct|right|accurate|possible|plausible|likely|wrong)"
+    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?(?:(?:really|actually|a|at\sall)[ \t]"
+    r"|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?(?P<turned>true|false|correct|right|accurate|possible|plausible|likely|wrong)"
 )
 _SAID_SO = r"(?P<so>(?:think|believe|say)\sso)"
 _DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
@@ -40,7 +40,7 @@ _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
 _CLOSING = re.compile(
     rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was)\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
-    r"(?P<negation>not\s+)?(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|untrue|wrong)))"
+    r"(?P<negation>not\s+)?(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|wrong|(?<!not\s)untrue)))"
     r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$))|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )

@@ -39,7 +39,7 @@ _CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answ
 _CHOSEN = re.compile(
     r"\(([A-Z])\)"
     rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
-    r"|\b(?:choose|pick|select|go\swith|choice|option|letter|solution|must\sbe|has\sto\sbe|leaves|[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Oo]nly)"
+    r"|\b(?i:choose|pick|select|go\swith|choice|option|letter|solution|must\sbe|has\sto\sbe|leaves|so|therefore|thus|hence|only)"
     r",?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"

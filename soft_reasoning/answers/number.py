@@ -23,7 +23,7 @@ _DIGIT = re.compile(r"\d")
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 _EXPLANATION = re.compile(
     r"[\W_]*(?:Explanation|Because|(?:This|That)(?:\sis|['’]s)\s(?:because|since|why)|To\ssee|Note|Reason|The\sreason"
-    r"|Check|Proof|Verif|Here|Why|Since|I\shope|Let\sme|We\s(?:get\sthis|can\scheck|know\sthis)|Recall|Remember)",
+    r"|Check|Proof|Verif|Here|Why|I\shope|Let\sme|We\s(?:get\sthis|can\scheck|know\sthis)|Recall|Remember)",
 )
 _DERIVATION = re.compile(r"[\W_]*(?:First|Let\b|Let['’]s|To\s|Step|We\s|Start|Given|Here)")
 _SO = re.compile(r"[\W_]*(?:So|Thus|Therefore|Hence|In\stotal|Altogether|Finally|Now)\b")
@@ -118,18 +118,18 @@ def _stated(text: str) -> Choice | None:
 
 def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[prose.Span]) -> Choice:
     """What a statement gives whose first sentence with a number, ``text[begin:end]``, gives ``chosen``."""
-    begin += prose.unlabelled(text[begin:end])
-    head = text[begin:end]
+    derivation = _DERIVATION.match(text[begin:end]) is not None
+    head = text[begin + prose.unlabelled(text[begin:end]) : end]
     numbers = list(find(head))
     expression = prose.is_expression(head, numbers)
-    if prose.opens(head, numbers) and not expression:
+    if prose.opens(head, numbers) and not expression and not derivation:
         return chosen
-    whole = _DERIVATION.match(head) is not None
     for start, stop in rest:
         sentence = text[start:stop]
-        if _EXPLANATION.match(sentence) or (not whole and "\n\n" in text[end:start]):
+        if _EXPLANATION.match(sentence) or (not derivation and "\n\n" in text[end:start]):
             break
-        if not expression or prose.equation_on(sentence, list(find(sentence)), chosen[0]):
+        same_line = "\n" not in text[end:start]
+        if not (expression and same_line) or (chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0]))):
             chosen = _meant(text, start, stop) or chosen
         end = stop
     return chosen

@@ -56,9 +56,10 @@ _NUMBER = re.compile(
 )
 _SPACED = re.compile(
     r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<=[$€£¥₹])\d{1,3} \d{3}"
-    r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?(?: [^\W\d_]+)?[^\w\n]{0,9}$))(?![\d/])",
+    r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]{0,9}$))(?![\d/])",
     re.MULTILINE,
 )
+_SPACED_UNIT = re.compile(r"^[^\w\n]{0,9}\d{1,3} \d{3}(?= [^\W\d_]+[^\w\n]{0,9}$)", re.MULTILINE)
 """Thousands between spaces. "3 400 m races" are two numbers, so one group alone needs a currency before it or
 the line to itself, a unit apart."""
 
@@ -88,6 +89,7 @@ clean = Rewriter(
     ("⁄", "/"),
     # LaTeX and markdown
     (r"(?<=\d)(?:\{,\}|,?\\[,!;: ])\s?(?=\d{3})", ","),
+    (_SPACED_UNIT, _with_commas),
     (r"(?<=[-\d])~(?=\d)", " "),
     (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r" \1 "),
     (r"\\[cdt]frac|\\frac", r"\\frac"),

@@ -4,9 +4,10 @@
 2. What is denied ("not 9 but 8") is not meant.
 3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence opens
    with its number.
-4. Numbers that set the scene come after all others: those of a clause in front ("In 5 years she will be 27"),
+4. The result of a sentence's last equation ("36 - 27 = 9") is meant, in whatever clause it stands.
+5. Numbers that set the scene come after all others: those of a clause in front ("In 5 years she will be 27"),
    and those behind a preposition or a determiner ("The 3 dogs need 12 bowls").
-5. Of a chain of equalities from there, the last plain number ("10 / 4 = 5/2 = 2.5"), up to the clause's end.
+6. Of a chain of equalities from there, the last plain number ("10 / 4 = 5/2 = 2.5"), up to the clause's end.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _LABEL = re.compile(
 _WORD = re.compile(r"\w")
 _ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?(\d{1,2})[.)])[ \t]+")
 _LIST_FOLLOWS = re.compile(r"\n[ \t]*\(?2[.)]\s")
-_SENTENCE_END = re.compile(r"(?:[.!?][\"')\]*]{0,3}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*")
+_SENTENCE_END = re.compile(r"(?:(?<!^\d)(?<!\n\d)(?<!\n\d\d)[.!?][\"')\]*]{0,3}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*")
 _DENIED = re.compile(
     r"(?:(?<![\w-])not|n['’]t|\brather\sthan|\binstead\sof)\s(?:(?:have|be|just|exactly|quite|the)\s)?$", re.I
 )
 _CONCLUSION = re.compile(
     r"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|therefore|thus|hence|then)\b"
-    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|meaning\b|making\b|leaving\b"
+    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|rounds?\s(?:(?:up|down)\s)?to\b|meaning\b|making\b|leaving\b"
     r"|giving\b|for\sa\s(?:grand\s)?total\sof\b|i\.e\.|that\sis,|(?:it\s)?should\sbe\b|I\smeant\b)",
     re.I,
 )
@@ -55,12 +56,13 @@ _SCENE = re.compile(
 )
 _UNIT_AGE = re.compile(r"-(?:year|day|hour|minute|month|week|point|mile|inch|foot|page|kg|cm)s?\b")
 _APPROACH = re.compile(
-    r"[\W_]*(?:(?:it|that|this|there|he|she|they|we|you|I|answer|total|result|[a-z])(?:\s(?:is|are|was|were|=|equals)|['’]s|\s?=|:)\s?)?"
+    r"[\W_]*(?:(?:it|that|this|he|she|they|we|you|I|answer|total|result|[a-z])(?:\s(?:is|are|=|equals)|['’]s|\s?=|:)\s?)?"
     r"(?:(?:about|approximately|around|roughly|exactly|only|just|nearly|almost|at\s(?:least|most)|a\stotal\sof"
     r"|no|not|n['’]t|now|both|either|another|by)[\s,:]+)*(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
     re.I,
 )
 _LONGEST_APPROACH = 60
+_NEAR = 12
 _CLAUSE_END = re.compile(
     r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
     r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
@@ -122,8 +124,20 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
             behind = [n for n in numbers if n.start >= conclusion.end()]
             if behind:
                 begin, numbers = conclusion.end(), behind
+        if result := _result(sentence, begin, numbers):
+            return result
         numbers = _foreground(sentence, begin, numbers)
     return _end_of_chain(sentence, numbers)
+
+
+def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
+    """The plain number behind the last equals sign, where something is computed before it."""
+    for equals in reversed([*_EQUALS.finditer(sentence, begin)]):
+        behind = next((n for n in numbers if n.start >= equals.start()), None)
+        if behind is not None and behind.start - equals.end() <= _NEAR:
+            plain = not _OPERATOR.match(sentence, behind.end)
+            return behind if plain and _OPERATOR.search(sentence, begin, equals.start()) else None
+    return None
 
 
 def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
@@ -176,10 +190,12 @@ def _clause_end(sentence: str, numbers: Sequence[Number]) -> int:
     return len(sentence)
 
 
-def equation_on(sentence: str, numbers: Sequence[Number], value: object) -> bool:
+def computes_on(sentence: str, value: str) -> bool:
     """Whether a sentence computes on with ``value``: it stands left of an equals sign."""
     equals = _EQUALS.search(sentence)
-    return equals is not None and any(n.value == value for n in numbers if n.end <= equals.start())
+    if equals is None:
+        return False
+    return re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", sentence[: equals.start()].replace(",", "")) is not None
 
 
 def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:

@@ -94,7 +94,7 @@ NUMBERS = {
     "He lost 3 points for every wrong answer: 3 * 4 = 12.\nAnswer: 38": "38",
     "I do not know yet.\nShe makes 18": "18",
     "Answer:\n\n- 18": "18",
-    "ANSWER: 18 eggs\nAnswer: 19": "18",
+    "ANSWER: 18 eggs\nAnswer: 19": "19",  # the last stated answer counts
     # without a marker
     "She makes 9 * 2 = $18 a day.\n#### 18": "18",
     "We get \\boxed{\\frac{7}{2}} from 3 and 4.": "3.5",
