@@ -27,7 +27,7 @@ _DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
 _OUTRIGHT_NO = r"(?P<outright>(?:(?:definitely|absolutely|certainly|of\scourse|probably|likely|surely)\s)?not(?:\sat\sall)?(?=\s*[.,;!]|\s*$)|no\sway)"
 _IDIOMS = re.compile(
     r"\bno\s(?:doubt|longer|matter|one|need|evidence|reason|question)\b|\bwithout\s(?:a\s)?doubt\b|\bright\s(?:now|away|after|before)\b"
-    r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.]{0,60}?(?:true|false))\b",
+    r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.:;\n]{0,80})\b",
     re.IGNORECASE,
 )
 _NO_VERDICT = re.compile(r"^\W*(?:maybe|perhaps|it\sdepends|unclear|unsure|possibly)\b", re.IGNORECASE)
@@ -36,6 +36,7 @@ _VERDICT = re.compile(
     rf"|(?<![\w-])(?:(?P<yes>{_YES})|(?P<no>{_NO}))(?![\w-])",
     re.IGNORECASE,
 )
+_LETTERS = re.compile("[A-Za-z]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
 _CLOSING = re.compile(
@@ -53,6 +54,8 @@ class BooleanReader:
 
     def read(self, statement: str) -> Found | None:
         start, stop = first_line(statement)
+        if not _LETTERS.search(statement, start, stop):
+            return None
         line = _PLAIN(statement[start:stop])
         if letter := _LETTER.fullmatch(line):
             return _found(letter, str(bool(letter["yes"])), start, stop)
@@ -70,6 +73,8 @@ class BooleanReader:
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)
+        if not _LETTERS.search(statement, start, stop):
+            return False
         line = _PLAIN(statement[start:stop])
         found = _VERDICT.search(line)
         return found is not None and not re.search(r"\w{3}", line[: found.start()])

@@ -67,6 +67,8 @@ class ChoiceReader:
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)
+        if not re.search("[A-Za-z]", statement[start:stop]):
+            return False
         line = _PLAIN(statement[start:stop])
         found = _letter(line)
         return found is not None and not re.search(r"\w{2}", line[: found.start()].replace("option", ""))

@@ -31,6 +31,8 @@ MODES = ("flexible", "strict")
 
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
 _WORD = re.compile(r"\w")
+_WEAK = 20
+"""How many statements without an answer right behind their mark are tried; more of them are a loop."""
 
 
 class AnswerGrader(Protocol):
@@ -242,7 +244,8 @@ def _flexibly(text: str, answer_type: str) -> Place | None:
             found = reader.close(statement) if corrects else None
             found = None if found is None or found.answer is None else found
         elif one.kind in ("hashes", "phrase") and not reader.opens(statement):
-            weak.append((one.start, one.end))
+            if len(weak) < _WEAK:
+                weak.append((one.start, one.end))
             continue
         else:
             found = reader.read(statement)

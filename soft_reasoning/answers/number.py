@@ -34,15 +34,17 @@ class NumberReader:
 
     def read(self, statement: str) -> Found | None:
         line_end = statement.find("\n", len(statement) - len(statement.lstrip()))
-        if 0 <= line_end and (found := self._opening(statement, line_end)):
-            return found
+        if line_end >= 0 and not prose.begins_list(statement.lstrip()):
+            if found := self._opening(statement, line_end):
+                return found
         text = clean(statement)
         if (chosen := _stated(text)) or not _DIGIT.search(text):
             return _placed(chosen, statement)
         return Found(None)  # "H2O": what else the text holds is not the answer
 
     def opens(self, statement: str) -> bool:
-        line = clean(statement.lstrip().partition("\n")[0][:WINDOW])
+        line = statement.lstrip().partition("\n")[0][:WINDOW]
+        line = clean(line) if _DIGIT.search(line, 0, 80) else line
         begin = prose.unlabelled(line)
         number = next(find(line[begin:]), None)
         if number is not None:
@@ -124,15 +126,19 @@ def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[pro
     expression = prose.is_expression(head, numbers)
     if prose.opens(head, numbers) and not expression and not derivation:
         return chosen
+    later: list[prose.Span] = []
     for start, stop in rest:
         sentence = text[start:stop]
         if _EXPLANATION.match(sentence) or (not derivation and "\n\n" in text[end:start]):
             break
-        same_line = "\n" not in text[end:start]
-        if not (expression and same_line) or (chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0]))):
-            chosen = _meant(text, start, stop) or chosen
+        if expression and "\n" not in text[end:start]:
+            if chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0])):
+                chosen = _meant(text, start, stop) or chosen
+        else:
+            expression = False
+            later.append((start, stop))
         end = stop
-    return chosen
+    return next((one for span in reversed(later) if (one := _meant(text, *span))), chosen)
 
 
 def _meant(text: str, begin: int, end: int) -> Choice | None:

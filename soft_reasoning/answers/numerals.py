@@ -15,7 +15,7 @@ from decimal import Context
 from fractions import Fraction
 from functools import lru_cache
 
-from soft_reasoning.answers.rewriting import Rewriter
+from soft_reasoning.answers.rewriting import Rewriter, beyond_ascii, having
 
 MAX_EXPONENT = 400
 """Powers of ten beyond this, and digit strings longer than this, are not answers and are not computed."""
@@ -78,37 +78,43 @@ def _compatible(found: re.Match[str]) -> str:
     return plain if len(plain) <= 3 else found.group()
 
 
+_LATEX = having("\\")
 clean = Rewriter(
-    (r"[\u200b-\u200d\u2060\ufeff]|<<[^<>]{0,200}>>", ""),
-    (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ","),
-    (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS)),
-    (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", ""),
-    (r"[¼-¾⅐-⅞]", lambda found: " " + unicodedata.normalize("NFKC", found.group())),
-    (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-"),
-    (r"[^\x00-\x7f’]", _compatible),
-    ("⁄", "/"),
+    (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
+    (r"<<[^<>]{0,200}>>", "", having("<<")),
+    (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
+    (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
+    (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
+    (r"[¼-¾⅐-⅞]", lambda found: " " + unicodedata.normalize("NFKC", found.group()), beyond_ascii),
+    (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-", beyond_ascii),
+    (r"[^\x00-\x7f’]", _compatible, beyond_ascii),
+    (r"⁄", "/", beyond_ascii),
     # LaTeX and markdown
-    (r"(?<=\d)(?:\{,\}|,?\\[,!;: ])\s?(?=\d{3})", ","),
+    (r"(?<=\d)\{,\}\s?(?=\d{3})", ",", having("{,}")),
+    (r"(?<=\d),?\\[,!;: ]\s?(?=\d{3})", ",", _LATEX),
     (_SPACED_UNIT, _with_commas),
-    (r"(?<=[-\d])~(?=\d)", " "),
-    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r" \1 "),
-    (r"\\[cdt]frac|\\frac", r"\\frac"),
-    (r"\\frac\s?(\d)\s?(\d)", r"\\frac{\1}{\2}"),
-    (r"(?<=\d)\s?(?=\\frac)", " "),
-    (r"\\frac\s?\{\s?([-\d.,]+)\s?\}\s?\{\s?([-\d.,]+)\s?\}", r"\1/\2"),
-    (r"\\(?:times|cdot)(?![A-Za-z])\s?", "×"),
-    (r"\\div", "÷"),
-    (r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " "),
-    (r"\\([$%€£])", r"\1"),
-    (r"\\approx", "≈"),
-    (r"\^\\circ", "°"),
-    (r"(?<=\d)\*\*(?=[-+]?\d)", "^"),
-    (r"\*\*|`", ""),
-    (r"\^\s?\{\s?([-+]?\d+)\s?\}", r"^\1"),
+    (r"(?<=[-\d])~(?=\d)", " ", having("~")),
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r" \1 ", _LATEX),
+    (r"\\[cdt]frac|\\frac", r"\\frac", _LATEX),
+    (r"\\frac\s?(\d)\s?(\d)", r"\\frac{\1}{\2}", _LATEX),
+    (r"(?<=\d)\s?(?=\\frac)", " ", _LATEX),
+    (r"\\frac\s?\{\s?([-\d.,]+)\s?\}\s?\{\s?([-\d.,]+)\s?\}", r"\1/\2", _LATEX),
+    (r"\\(?:times|cdot)(?![A-Za-z])\s?", "×", _LATEX),
+    (r"\\div", "÷", _LATEX),
+    (r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", _LATEX),
+    (r"\\([$%€£])", r"\1", _LATEX),
+    (r"\\approx", "≈", _LATEX),
+    (r"\^\\circ", "°", _LATEX),
+    (r"(?<=\d)\*\*(?=[-+]?\d)", "^", having("**")),
+    (r"\*\*", "", having("**")),
+    (r"`", "", having("`")),
+    (r"\^\s?\{\s?([-+]?\d+)\s?\}", r"^\1", having("^")),
     # digits in groups, and the comma as a decimal point
-    (r"(?<![\d.,])\d{1,3}(?:(?:['’]\d{3})+|(?:_\d{3})+|(?:\.\d{3}){2,})(?![\d_'’]|\.\d{3}\b)", _with_commas),
-    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d|,\d)", _continental),
-    (r"(?<![\d.,])\d+,\d{2}(?=\s?(?:€|EUR\b))|(?<=€)\d+,\d{2}(?![\d,])", _continental),
+    (r"(?<![\d.,])\d{1,3}(?:['’]\d{3})+(?![\d'’])", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:_\d{3})+(?![\d_])", _with_commas, having("_")),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?!\d|\.\d{3}\b|,\d)", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d|,\d)", _continental, having(",")),
+    (r"(?<![\d.,])\d+,\d{2}(?=\s?(?:€|EUR\b))|(?<=€)\d+,\d{2}(?![\d,])", _continental, having(",")),
     (_SPACED, _with_commas),
 )
 r"""The text with typography and LaTeX reduced to what the number grammar knows.

@@ -83,14 +83,21 @@ def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
     for end in [*_SENTENCE_END.finditer(text), None]:
         stop = len(text) if end is None else end.start() + (end.group()[0] in ".!?")
         begin = start
-        if (text[begin - 1] == "\n" if begin else at_line_start) and (item := _ITEM.match(text, begin, stop)):
+        if (begin == 0 or text[begin - 1] == "\n") and (item := _ITEM.match(text, begin, stop)):
             count = item[1]
-            if count is None or int(count) == items + 1 and (items or _LIST_FOLLOWS.search(text, begin)):
-                items += count is not None
-                begin = item.end()
+            if count is None:
+                begin = item.end() if begin or at_line_start else begin
+            elif int(count) == items + 1 and (items or begins_list(text, begin)):
+                items, begin = items + 1, item.end()
         if _WORD.search(text, begin, stop):
             yield begin, stop
         start = len(text) if end is None else end.end()
+
+
+def begins_list(text: str, begin: int = 0) -> bool:
+    """Whether "1." stands at ``begin`` and "2." on a later line."""
+    item = _ITEM.match(text, begin)
+    return item is not None and item[1] == "1" and _LIST_FOLLOWS.search(text, begin) is not None
 
 
 def unlabelled(sentence: str) -> int:

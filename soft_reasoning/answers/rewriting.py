@@ -11,21 +11,44 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 Replacement = str | Callable[[re.Match[str]], str]
+Pass = (
+    tuple[str | re.Pattern[str], Replacement]
+    | tuple[str | re.Pattern[str], Replacement, Callable[[str], bool]]
+)
 Edit = tuple[int, int, int, int]
 """``before[a:b]`` became ``after[c:d]``, as ``(c, d, a, b)``."""
 
 
-class Rewriter:
-    """Applies ``(pattern, replacement)`` pairs in order; replacements are templates as of ``re.sub``, or
-    functions of the match."""
+def beyond_ascii(text: str) -> bool:
+    """A condition of a pass: it concerns only texts with characters beyond ASCII."""
+    return not text.isascii()
 
-    def __init__(self, *passes: tuple[str | re.Pattern[str], Replacement]) -> None:
-        self._passes = [(re.compile(pattern), replacement) for pattern, replacement in passes]
+
+def having(character: str) -> Callable[[str], bool]:
+    """A condition of a pass: it concerns only texts that hold ``character``."""
+    return lambda text: character in text
+
+
+class Rewriter:
+    """Applies passes in order.
+
+    Args:
+        passes: ``(pattern, replacement)``, where the replacement is a template as of ``re.sub`` or a function
+            of the match; or ``(pattern, replacement, concerns)``, where ``concerns`` of the text is false for
+            texts that the pattern cannot match (a matter of speed alone).
+    """
+
+    def __init__(self, *passes: Pass) -> None:
+        self._passes = [
+            (re.compile(pattern), replacement, *(condition or [_always]))
+            for pattern, replacement, *condition in passes
+        ]
 
     def __call__(self, text: str) -> str:
         """The rewritten ``text``."""
-        for pattern, replacement in self._passes:
-            text = pattern.sub(replacement, text)
+        for pattern, replacement, concerns in self._passes:
+            if concerns(text):
+                text = pattern.sub(replacement, text)
         return text
 
     def origin(self, text: str, start: int, end: int) -> tuple[int, int]:
@@ -34,12 +57,16 @@ class Rewriter:
         Text that was removed at either side does not count; what was replaced counts as a whole.
         """
         history: list[Sequence[Edit]] = []
-        for pattern, replacement in self._passes:
+        for pattern, replacement, _ in self._passes:
             text, edits = _edited(text, pattern, replacement)
             history.append(edits)
         for edits in reversed(history):
             start, end = _start_before(edits, start), _end_before(edits, end)
         return start, end
+
+
+def _always(text: str) -> bool:
+    return True
 
 
 def _edited(text: str, pattern: re.Pattern[str], replacement: Replacement) -> tuple[str, list[Edit]]:

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 WINDOW = 2000
 """Characters that one statement may have."""
 
+MOST = 1000
+"""Statements that are looked at, the last ones; a text with more of them is a loop."""
+
 _BEFORE = 40  # characters that are looked at before "answer"
 
-_HIT = re.compile(
-    r"[Aa]nswer|ANSWER|####|\b(?:Wait|Actually|Correction|Sorry|Oops|Hmm|Edit|[Nn]o)\b(?=[\s,.:!…])"
-)
+_ANSWER = ("answer", "Answer", "ANSWER")
+_CORRECTIONS = ("Wait", "Actually", "Correction", "Sorry", "Oops", "Hmm", "Edit", "no,", "No,", "no wait", "No wait")
 _QUALIFIED = re.compile(
     r"(?:\b(?:[Tt]he|THE|[Mm]y|[Oo]ur|[Ff]inal)\s+(?:(?:final|Final|correct|right|best|overall|whole)\s+)?"
     r"|(?:^|[.!?\n])[\s*_#(>]*(?!(?:Each|Every|Per|Any|Another|Wrong|Right|For)\b)(?:[A-Z][a-z]+(?:\s\d+)?\s+)?)$"
@@ -38,19 +40,19 @@ _PHRASE = re.compile(
     _OF_WHAT + r"\s{1,3}(?:(?:is|equals|would\sbe|must\sbe|should\sbe|will\sbe)\b|=|(?=isn['’]t))\s{0,3}:?[ \t]{0,9}"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?…(\n])[\s*_(]*$")
-_NO_AS_CORRECTION = re.compile(r",?\swait\b|,\s{0,3}[-−$€£\d]")
+_NO_THEN = re.compile(r"\s{0,3}(?:wait\b|[-−$€£\d])")
+_QUESTIONS = ("Question", "QUESTION", "Problem", "PROBLEM", "Q:", "User:", "Human:", "<|", "</s>", "[INST]")
 _NEXT_QUESTION = re.compile(
-    r"(?<![A-Za-z-])(?:Question|QUESTION|Problem|PROBLEM)[ \t]{0,3}\d{0,3}\s{0,3}:|\n[ \t]{0,8}Q[ \t]{0,3}\d{0,3}:"
-    r"|<\|(?:im_end|im_start|eot_id|start_header_id|end_of_text|endoftext)\|>|</s>|\[INST\]|\n(?:User|Human):"
+    r"(?<![A-Za-z-])(?:Question|QUESTION|Problem|PROBLEM)[ \t]{0,3}\d{0,3}\s{0,3}:"
+    r"|<\|(?:im_end|im_start|eot_id|start_header_id|end_of_text|endoftext)\|>|</s>|\[INST\]|(?:(?<=\n)|(?<=\n ))(?:Q|User|Human):"
 )
 _BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s{0,3})?\{|\}")
 _WORD = re.compile(r"\w")
 
 
-@dataclass(frozen=True)
-class Statement:
-    """``text[start:end]``; ``kind`` is marker, box, hashes, phrase or correction; ``begin`` is where its
-    marker stands."""
+class Statement(NamedTuple):
+    """``text[start:end]``; ``kind`` is marker, box, hashes, phrase or correction, and its mark stands at
+    ``begin``."""
 
     kind: str
     begin: int
@@ -60,51 +62,75 @@ class Statement:
 
 def statements(text: str) -> tuple[list[Statement], int]:
     """The statements of ``text``, the last first, and where the text's own answer ends."""
-    found = [one for hit in _HIT.finditer(text) if (one := _statement(text, hit))]
+    found = [one for begin, word in _occurrences(text, _ANSWER) if (one := _marked(text, begin, word))]
     own_end = _own_end(text, next((one.start for one in found if one.kind == "marker"), None))
-    found = [one for one in [*found, *_boxes(text)] if one.start <= own_end and one.end <= own_end]
-    found.sort(key=lambda one: one.begin, reverse=True)
-    return [*_closed(found, own_end)], own_end
+    found += [
+        Statement("hashes", begin, begin + 4, own_end)
+        for begin, _ in _occurrences(text, ("####",))
+        if text[begin + 4 : begin + 5] != "#"
+    ]
+    found += _boxes(text)
+    if found:
+        found += [
+            Statement("correction", begin, begin + len(word.rstrip(",")), own_end)
+            for begin, word in _occurrences(text, _CORRECTIONS, min(one.begin for one in found))
+            if _corrects(text, begin, word)
+        ]
+    found = sorted((one for one in found if one.start <= own_end), key=lambda one: one.begin, reverse=True)
+    return [*_closed(found[:MOST], own_end)], own_end
+
+
+def _occurrences(text: str, words: tuple[str, ...], begin: int = 0) -> Iterator[tuple[int, str]]:
+    """Where each of ``words`` stands, one word after the other."""
+    for word in words:
+        position = text.find(word, begin)
+        while position >= 0:
+            yield position, word
+            position = text.find(word, position + len(word))
 
 
 def _closed(found: list[Statement], own_end: int) -> Iterator[Statement]:
     """The statements, each ended where the next begins."""
     following = own_end
-    for one in found:
-        end = one.end if one.kind == "box" else max(one.start, min(following, one.start + WINDOW))
-        yield Statement(one.kind, one.begin, one.start, end)
-        following = one.begin
+    for kind, begin, start, end in found:
+        if kind != "box":
+            end = max(start, min(following, start + WINDOW))
+        if end <= own_end:
+            yield Statement(kind, begin, start, end)
+            following = begin
 
 
-def _statement(text: str, hit: re.Match[str]) -> Statement | None:
-    """What begins at ``hit``; its end is not known yet."""
-    begin, end = hit.span()
+def _marked(text: str, begin: int, word: str) -> Statement | None:
+    """The statement that "answer" at ``begin`` introduces."""
+    end = begin + len(word)
     before = text[max(0, begin - _BEFORE) : begin]
-    word = hit.group()
-    if word == "####":
-        return Statement("hashes", begin, end, end)
-    if word.lower() != "answer":
-        if not _SENTENCE_START.search(before) or (word.lower() == "no" and not _NO_AS_CORRECTION.match(text, end)):
-            return None
-        return Statement("correction", begin, end, end)
     if before[-1:].isalpha():
         return None
     if (colon := _COLON.match(text, end)) and (word != "answer" or _QUALIFIED.search(before)):
-        return Statement("marker", begin, colon.end(), colon.end())
+        return Statement("marker", begin, colon.end(), end)
     if phrase := _PHRASE.match(text, end):
-        return Statement("phrase", begin, phrase.end(), phrase.end())
+        return Statement("phrase", begin, phrase.end(), end)
     if word != "answer" and (heading := _HEADING.match(text, end)) and _HEADING_BEFORE.search(before):
-        return Statement("marker", begin, heading.end(), heading.end())
+        return Statement("marker", begin, heading.end(), end)
     return None
+
+
+def _corrects(text: str, begin: int, word: str) -> bool:
+    """Whether a word of correction at ``begin`` opens a sentence, and goes on as a correction does."""
+    end = begin + len(word)
+    if text[end : end + 1].isalpha() or not _SENTENCE_START.search(text, max(0, begin - _BEFORE), begin):
+        return False
+    return not word.endswith(",") or _NO_THEN.match(text, end) is not None
 
 
 def _own_end(text: str, answered: int | None) -> int:
     """Where another question begins after the first marked statement (``answered``), or after anything."""
     position = 0 if answered is None else answered
-    while found := _NEXT_QUESTION.search(text, position):
-        if _WORD.search(text, 0 if answered is None else answered, found.start()):
-            return found.start()
-        position = answered = found.end()
+    for begin, _ in sorted(_occurrences(text, _QUESTIONS, position)):
+        if _NEXT_QUESTION.match(text, begin):
+            if _WORD.search(text, position, begin):
+                return begin
+            position = begin + 1
     return len(text)
 
 
