@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "numerals", "latex_worker", "latex", "answers", "demo", "data", "prompts", "engines",
-    "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis", "config",
+    "types", "checks", "answers", "demo", "data", "prompts", "engines",
+    "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis", "config", "stored",
     "build", "launchers", "api", "sweep", "run", "finetune", "regrade",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots

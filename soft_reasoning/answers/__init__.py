@@ -32,5 +32,18 @@ from soft_reasoning.answers.grading import (
     locate,
     vote,
 )
+from soft_reasoning.answers.lm_eval import LmEvalGrader
+from soft_reasoning.answers.math_verify import MathVerifyGrader
 
-__all__ = ["ANSWER_TYPES", "MODES", "AnswerGrader", "Grader", "equal", "extract", "locate", "vote"]
+__all__ = [
+    "ANSWER_TYPES",
+    "MODES",
+    "AnswerGrader",
+    "Grader",
+    "LmEvalGrader",
+    "MathVerifyGrader",
+    "equal",
+    "extract",
+    "locate",
+    "vote",
+]
