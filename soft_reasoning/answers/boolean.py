@@ -15,16 +15,20 @@ from soft_reasoning.answers.rewriting import Rewriter
 
 _YES = (
     r"yes|yeah|yep|yup|true|correct|right|accurate|absolutely|certainly|definitely|indeed|affirmative|plausible"
-    r"|possible|likely|probably|of\scourse"
+    r"|possible|likely|probably|sure|of\scourse"
 )
 _NO = r"nope|nah|no|false|incorrect|wrong|untrue|inaccurate|never|impossible|implausible|unlikely|negative"
 _TURNED = (
     r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?(?:(?:really|actually|a|at\sall)[ \t]"
     r"|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?(?P<turned>true|false|correct|right|accurate|possible|plausible|likely|wrong)"
 )
-_SAID_SO = r"(?P<so>(?:think|believe|say)\sso)"
+_MODAL = r"(?:could|would|can|did|does|will|should)"
+_SAID_SO = rf"(?P<so>(?:think|believe|say)\sso|\b{_MODAL}(?=[.!]?\s*$))"
 _DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
-_OUTRIGHT_NO = r"(?P<outright>(?:(?:definitely|absolutely|certainly|of\scourse|probably|likely|surely)\s)?not(?:\sat\sall)?(?=\s*[.,;!]|\s*$)|no\sway)"
+_OUTRIGHT_NO = (
+    r"(?P<outright>(?:(?:definitely|absolutely|certainly|of\scourse|probably|likely|surely)\s)?not(?:\sat\sall)?(?=\s*[.,;!]|\s*$)|no\sway"
+    rf"|{_MODAL}n['’]t(?=\s*[.,;!]|\s*$))"
+)
 _IDIOMS = re.compile(
     r"\bno\s(?:doubt|longer|matter|one|need|evidence|reason|question)\b|\bwithout\s(?:a\s)?doubt\b|\bright\s(?:now|away|after|before)\b"
     r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.:;\n]{0,80})\b",
@@ -40,9 +44,9 @@ _LETTERS = re.compile("[A-Za-z]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
 _CLOSING = re.compile(
-    rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was)\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
+    rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was|say)\s+|['’]s\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
     r"(?P<negation>not\s+)?(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|wrong|(?<!not\s)untrue)))"
-    r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$))|\s+(?:because|since|as)\b[^.!?\n]*)",
+    r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\sthat\b)|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
 _FIRST_WORD = re.compile(r"\W*(?:(?:so|well|in\sshort),?\s)?(?:(?P<yes>yes|yep|yeah)|(?P<no>no|nope))(?=[,.!;:]|\W*$)", re.I)
@@ -64,12 +68,14 @@ class BooleanReader:
         found = _VERDICT.search(line)
         if found and not re.search(r"\w", line[: found.start()]):
             return _found(found, _truth(found), start, stop)
+        if (refusal := REFUSAL.search(line)) and not _VERDICT.search(line, refusal.end()):
+            return Found(None)
         for conclusion in _CONCLUSION.finditer(line):
             if concluded := _VERDICT.search(line, conclusion.end()):
                 found = concluded
         if found:
             return _found(found, _truth(found), start, stop)
-        return Found(None) if REFUSAL.search(line) else None
+        return None
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)

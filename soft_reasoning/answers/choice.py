@@ -5,7 +5,7 @@
 3. A conclusion ("so B", "but C", "leaves C") counts before what precedes it, unless the statement opens with
    its letter; otherwise the first letter counts.
 4. An unmarked text gives the last letter that it chooses ("(B)", "B is correct", "I would choose option D"),
-   else the letter that it opens with ("B) Paris").
+   else the only letter of its last sentence, else the letter that it opens with ("B) Paris").
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from soft_reasoning.answers.boolean import first_line
 from soft_reasoning.answers.reader import Found
 from soft_reasoning.answers.rewriting import Rewriter
 
-_LETTERS = r"\(?[A-Z]\)?(?:\s[^.,;\n]{0,20})?(?:(?:,\s(?:and\s|or\s|nor\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}"
-_WRONG = r"(?:all\s|both\s)?(?:is|are|isn['’]t|aren['’]t|being)\s(?:all\s|both\s|clearly\s|too\s|not\s)?(?:wrong|false|incorrect|small|large|big|right|correct|impossible)"
+_LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
 _OUT = re.compile(
     rf"(?<![A-Za-z'’])(?:[Nn]ot|[Nn]either|[Rr]ather\sthan|[Ii]nstead\sof|[Ee]liminating|[Ee]xcluding|[Rr]uling\sout|[Rr]ule\sout)"
-    r"\s(?:options?\s)?\(?[A-Z]\)?(?:(?:,\s(?:and\s|or\s|nor\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}(?![A-Za-z])"
-    r"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’])\(?[A-Z]\)?(?:(?:,\s(?:and\s)?|\s(?:and|or|nor|&)\s)\(?[A-Z]\)?){0,9}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
+    rf"\s(?:options?\s)?{_LETTERS}(?![A-Za-z])"
+    r"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’])"
+    rf"{_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
     r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
-_RIGHT = r"(?=\s+is\s+(?:the\s+)?(?:only\s+)?(?:correct|right|best|true|one)\b)"
+_RIGHT = r"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?(?:correct|right|best|true|one|answer|choice)|does)\b)"
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
     r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"
@@ -42,13 +42,14 @@ _CHOSEN = re.compile(
     r"|\b(?i:choose|pick|select|go\swith|choice|option|letter|solution|must\sbe|has\sto\sbe|leaves|so|therefore|thus|hence|only)"
     r",?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]"
+    r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
 )
+_ALONE = re.compile(r"(?<![\w'’])([B-H]|A(?=\W{0,2}$|[.,:;)]))(?![\w'’])")
 _FIRST = re.compile(r"\W*([A-Z])(?:[).:]\s)")
 _PLAIN = Rewriter(
     (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`_\"“”{}\\]", ""), (_OUT, "~")
 )
-_NOTHING = re.compile(r"\bnone\b", re.IGNORECASE)
 
 
 class ChoiceReader:
@@ -81,6 +82,7 @@ class ChoiceReader:
             pass
         if last is None and len(plain.split()) == 1:
             last = _letter(plain)
+        last = last or _only_letter(plain)
         if last is not None:
             return _found(last, offset, len(text))
         head = min(len(text), 200)
@@ -101,6 +103,14 @@ def _letter(line: str, begin: int = 0) -> re.Match[str] | None:
         if not found["bare"] or found["bare"].isupper():
             return found
     return None
+
+
+def _only_letter(plain: str) -> re.Match[str] | None:
+    """The letter of the last sentence, where it names no other."""
+    sentence_end = len(plain.rstrip(" \n.!"))
+    begin = max(plain.rfind(". ", 0, sentence_end), plain.rfind("\n", 0, sentence_end)) + 1
+    letters = list(_ALONE.finditer(plain, begin))
+    return letters[0] if len({letter[1] for letter in letters}) == 1 else None
 
 
 def _found(match: re.Match[str], offset: int, stop: int) -> Found:

@@ -85,7 +85,7 @@ clean = Rewriter(
     (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
     (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
     (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
-    (r"[¼-¾⅐-⅞]", lambda found: " " + unicodedata.normalize("NFKC", found.group()), beyond_ascii),
+    (r"\s?([¼-¾⅐-⅞])", lambda found: " " + unicodedata.normalize("NFKC", found[1]), beyond_ascii),
     (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-", beyond_ascii),
     (r"[^\x00-\x7f’]", _compatible, beyond_ascii),
     (r"⁄", "/", beyond_ascii),

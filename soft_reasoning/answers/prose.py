@@ -36,24 +36,25 @@ _DENIED = re.compile(
 )
 _CONCLUSION = re.compile(
     r"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|therefore|thus|hence|then)\b"
-    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|rounds?\s(?:(?:up|down)\s)?to\b|meaning\b|making\b|leaving\b"
-    r"|giving\b|for\sa\s(?:grand\s)?total\sof\b|i\.e\.|that\sis,|(?:it\s)?should\sbe\b|I\smeant\b)",
+    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|rounds?\s(?:(?:up|down)\s)?to\b|(?<=,\s)(?:meaning|making|leaving|giving)\b"
+    r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b|for\sa\s(?:grand\s)?total\sof\b|i\.e\.|that\sis,|(?:it\s)?should\sbe\b|I\smeant\b)",
     re.I,
 )
 _OPENER = re.compile(
-    r"\W*(?:In|After|For|With|From|At|On|Of|Out\sof|By|Over|Within|During|Given|Since|If|When|Because|As|Before"
+    r"\W*(?:[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b)|[Bb]y|After|For|With|From|At|On|Of|Out\sof|Over|Within|During|Given|Since|If|When|Because|As|Before"
     r"|To|Between|Per|Every|Selling|Working|Using|Starting|Having|Instead\sof|Besides|Without|While|Although"
-    r"|(?:[Rr]ather\sthan))\b(?!\s(?:total|all|conclusion|summary|the\send|short)\b)",
+    r"|(?:[Rr]ather\sthan))\b",
 )
 _REASON_OPENER = re.compile(r"\W*(?:Given|Since|If|When|Because|As|While|Although)\b")
 _SCENE = re.compile(
-    r"(?:\b(?:in|for|with|from|at|on|by|within|during|per|every|after|before|between|until|than|to"
+    r"(?:\b(?:in|for|(?<!left\s)with|from|at|on|by|within|during|per|every|after|before|between|until|than|to"
     r"|(?:out|each|all|one|both|some|most)\sof|of(?=\s(?:the|these|those|his|her|their|its|all)\s))"
-    r"(?:\s(?:the|these|those|this|all|his|her|their|its|my|our|\w+['’]s))?"
+    r"(?:\s(?:the|these|those|this|all|his|her|their|its|my|our|\w+['’]s|\w+ing))?"
     r"|(?:^|\W)(?:the|all|these|those|both|his|her|their|its|my|our|(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s))"
     r"(?:\s(?:first|last|next|other|remaining|same|entire|whole|initial|original))?\s$",
     re.I,
 )
+_ASIDE = re.compile(r",\s(?:when|while|if|since|because|although)\s[^,;]{0,80},\s")
 _UNIT_AGE = re.compile(r"-(?:year|day|hour|minute|month|week|point|mile|inch|foot|page|kg|cm)s?\b")
 _APPROACH = re.compile(
     r"[\W_]*(?:(?:it|that|this|he|she|they|we|you|I|answer|total|result|[a-z])(?:\s(?:is|are|=|equals)|['’]s|\s?=|:)\s?)?"
@@ -157,10 +158,13 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
             between = sentence[behind[0].end : behind[1].start]
             behind = behind[1:] if _SUBJECT.fullmatch(between) else behind
         rest = behind or rest
+    asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
     front = [
         i
         for i, n in enumerate(rest)
-        if not _SCENE.search(sentence, max(0, n.start - 40), n.start) and not _UNIT_AGE.match(sentence, n.end)
+        if not _SCENE.search(sentence, max(0, n.start - 40), n.start)
+        and not _UNIT_AGE.match(sentence, n.end)
+        and not any(start < n.start < end for start, end in asides)
     ]
     return rest[front[0] :] if front else rest
 
