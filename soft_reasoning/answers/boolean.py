@@ -44,9 +44,9 @@ _LETTERS = re.compile("[A-Za-z]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
 _CLOSING = re.compile(
-    rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was|say)\s+|['’]s\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
+    rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was|say)\s+(?:(?:indeed|clearly|therefore)\s+)?|['’]s\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
     r"(?P<negation>not\s+)?(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|wrong|(?<!not\s)untrue)))"
-    r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\sthat\b)|\s+(?:because|since|as)\b[^.!?\n]*)",
+    r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay)\b)|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
 _FIRST_WORD = re.compile(r"\W*(?:(?:so|well|in\sshort),?\s)?(?:(?P<yes>yes|yep|yeah)|(?P<no>no|nope))(?=[,.!;:]|\W*$)", re.I)

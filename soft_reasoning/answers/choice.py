@@ -46,7 +46,7 @@ _CHOSEN = re.compile(
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
 )
 _ALONE = re.compile(r"(?<![\w'’])([B-H]|A(?=\W{0,2}$|[.,:;)]))(?![\w'’])")
-_FIRST = re.compile(r"\W*([A-Z])(?:[).:]\s)")
+_FIRST = re.compile(r"\W*(?:([A-Z])[).:]|([a-h])[).])\s")
 _PLAIN = Rewriter(
     (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`_\"“”{}\\]", ""), (_OUT, "~")
 )

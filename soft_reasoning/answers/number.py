@@ -2,7 +2,7 @@
 
 A statement gives its first sentence's number (:mod:`soft_reasoning.answers.prose` says which). Where the first
 sentence does not open with its number, the statement may be a derivation: then the last sentence counts, up to
-an explanation or the end of the paragraph. A first sentence that computes something is followed as long as
+an explanation or the end of the paragraph, if any sentence of it computes or concludes something. A first sentence that computes something is followed as long as
 later ones compute on with its result. Number words count where there are no digits.
 An unmarked text gives the number of its last sentence that holds one.
 """
@@ -19,6 +19,9 @@ from soft_reasoning.answers.reader import Found
 from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.statements import WINDOW
 
+_WORD = re.compile(r"\w")
+_LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
+_ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
 _DIGIT = re.compile(r"\d")
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 _EXPLANATION = re.compile(
@@ -50,7 +53,7 @@ class NumberReader:
         if number is not None:
             return prose.opens(line[begin:], [number])
         words = number_words.find(line)
-        return words is not None and not re.search(r"\w", line[: words[1]])
+        return words is not None and not _WORD.search(line, 0, words[1])
 
     def close(self, text: str) -> Found | None:
         last = _LAST_DIGIT.match(text)
@@ -111,9 +114,12 @@ def _stated(text: str) -> Choice | None:
         refusal = REFUSAL.search(sentence)
         if refusal:
             end = begin + refusal.start()
+        words = number_words.find(sentence) if _LETTER_FIRST.match(sentence) else None
+        if words and not _WORD.search(sentence, 0, words[1]) and _ALONE.match(sentence, words[2]):
+            return words[0], begin + words[1], begin + words[2]
         if (chosen := _meant(text, begin, end)) or refusal:
             return _derived(text, begin, end, chosen, spans) if chosen else (None, 0, 0)
-        if (words := number_words.find(sentence)) and not re.search(r"\w", sentence[: words[1]]):
+        if words and not _WORD.search(sentence, 0, words[1]):
             return words[0], begin + words[1], begin + words[2]
     return _in_words(text)
 
@@ -127,6 +133,7 @@ def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[pro
     if prose.opens(head, numbers) and not expression and not derivation:
         return chosen
     later: list[prose.Span] = []
+    concludes = derivation or expression or "=" in head
     for start, stop in rest:
         sentence = text[start:stop]
         if _EXPLANATION.match(sentence) or (not derivation and "\n\n" in text[end:start]):
@@ -137,7 +144,10 @@ def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[pro
         else:
             expression = False
             later.append((start, stop))
+            concludes = concludes or prose.concludes(sentence)
         end = stop
+    if not concludes:  # "She is 27 now. In 3 years she will be 30."
+        return chosen
     return next((one for span in reversed(later) if (one := _meant(text, *span))), chosen)
 
 

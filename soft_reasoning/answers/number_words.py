@@ -25,7 +25,8 @@ _PHRASE = re.compile(
     rf"|(?P<alone>half|none))(?!\w)",
     re.IGNORECASE,
 )
-_NO_COUNT = re.compile(r"\b(?:no|any|some|every|each|this|that|another|which|the|only|last|first)\s$", re.IGNORECASE)
+_BEFORE_ONE = re.compile(r"\W*(?:(?:just|only|exactly|about)\W+)?", re.IGNORECASE)
+_NO_COUNT = re.compile(r"\b(?:no|any|some|every|each|this|that|another|which|the|last|first)\s$", re.IGNORECASE)
 
 
 def find(text: str) -> tuple[Fraction, int, int] | None:
@@ -35,7 +36,7 @@ def find(text: str) -> tuple[Fraction, int, int] | None:
     """
     for found in _PHRASE.finditer(text):
         word = found.group().lower()
-        opening = not re.search(r"\w", text[: found.start()])
+        opening = _BEFORE_ONE.fullmatch(text, 0, found.start()) is not None
         if word in ("one", "none") and not opening:
             continue
         if _NO_COUNT.search(text, max(0, found.start() - 10), found.start()) and word in ("one", "half"):

@@ -59,7 +59,7 @@ _SPACED = re.compile(
     r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]{0,9}$))(?![\d/])",
     re.MULTILINE,
 )
-_SPACED_UNIT = re.compile(r"^[^\w\n]{0,9}\d{1,3} \d{3}(?= [^\W\d_]+[^\w\n]{0,9}$)", re.MULTILINE)
+_SPACED_UNIT = re.compile(r"(?:^|(?<=:))[^\w\n]{0,9}\d{1,3} \d{3}(?= [^\W\d_]+[^\w\n]{0,9}$)", re.MULTILINE)
 """Thousands between spaces. "3 400 m races" are two numbers, so one group alone needs a currency before it or
 the line to itself, a unit apart."""
 

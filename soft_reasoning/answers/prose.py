@@ -42,10 +42,9 @@ _CONCLUSION = re.compile(
 )
 _OPENER = re.compile(
     r"\W*(?:[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b)|[Bb]y|After|For|With|From|At|On|Of|Out\sof|Over|Within|During|Given|Since|If|When|Because|As|Before"
-    r"|To|Between|Per|Every|Selling|Working|Using|Starting|Having|Instead\sof|Besides|Without|While|Although"
+    r"|To|Between|Per|Every|Instead\sof|Besides|Without|While|Although"
     r"|(?:[Rr]ather\sthan))\b",
 )
-_REASON_OPENER = re.compile(r"\W*(?:Given|Since|If|When|Because|As|While|Although)\b")
 _SCENE = re.compile(
     r"(?:\b(?:in|for|(?<!left\s)with|from|at|on|by|within|during|per|every|after|before|between|until|than|to"
     r"|(?:out|each|all|one|both|some|most)\sof|of(?=\s(?:the|these|those|his|her|their|its|all)\s))"
@@ -68,8 +67,14 @@ _CLAUSE_END = re.compile(
     r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
     r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
 )
+_CONCLUDES = re.compile(
+    r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally|[Tt]his\s(?:gives|means|leaves|makes))\b"
+)
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
+_GERUND = re.compile(
+    r"\W*[A-Z][a-z]+ing\s[^.;]{1,80}?\s(?:gives|yields|equals|is|makes|leaves|brings|means)\s(?=.{0,40}\d)"
+)
 _SUBJECT = re.compile(
     r"\s?(?:[^\W\d]+\s){1,3}?(?:costs?|build|weighs?|makes?|needs?|takes?|equals?|gives?|holds?|is|are)\s(?:\w+\s)?$"
 )
@@ -109,7 +114,7 @@ def unlabelled(sentence: str) -> int:
 
 def opens(sentence: str, numbers: Sequence[Number]) -> bool:
     """Whether the first of the ``numbers`` of a sentence stands at its beginning, or is all but said there."""
-    return bool(numbers) and _approached(sentence, 0, numbers[0])
+    return bool(numbers) and _approached(sentence, 0, numbers[0]) and not is_subject(sentence, numbers)
 
 
 def _approached(sentence: str, begin: int, number: Number) -> bool:
@@ -127,7 +132,7 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
     numbers = affirmed(sentence, numbers)
     if not numbers:
         return None
-    if not _approached(sentence, begin, numbers[0]):
+    if not _approached(sentence, begin, numbers[0]) or is_subject(sentence, numbers):
         for conclusion in _CONCLUSION.finditer(sentence, begin):
             behind = [n for n in numbers if n.start >= conclusion.end()]
             if behind:
@@ -151,13 +156,13 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
 def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
     """The numbers from the first one on that does not merely set the scene."""
     rest = list(numbers)
+    if gerund := _GERUND.match(sentence, begin):
+        rest = [n for n in rest if n.start >= gerund.end()] or rest
     if opener := _OPENER.match(sentence, begin):
         comma = re.compile(r",\s").search(sentence, opener.end())
-        behind = [n for n in rest if comma and n.start > comma.start()] or rest[1:]
-        if comma and behind and _REASON_OPENER.match(sentence, begin) and len(behind) > 1:
-            between = sentence[behind[0].end : behind[1].start]
-            behind = behind[1:] if _SUBJECT.fullmatch(between) else behind
-        rest = behind or rest
+        rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
+    if is_subject(sentence, rest):
+        rest = rest[1:]
     asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
     front = [
         i
@@ -167,6 +172,13 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
         and not any(start < n.start < end for start, end in asides)
     ]
     return rest[front[0] :] if front else rest
+
+
+def is_subject(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether the first of ``numbers`` counts what a sentence says of the second: "6 tickets cost $60"."""
+    if len(numbers) < 2:
+        return False
+    return _SUBJECT.fullmatch(sentence, numbers[0].end, numbers[1].start) is not None
 
 
 def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:
@@ -207,6 +219,11 @@ def computes_on(sentence: str, value: str) -> bool:
     if equals is None:
         return False
     return re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", sentence[: equals.start()].replace(",", "")) is not None
+
+
+def concludes(sentence: str) -> bool:
+    """Whether a sentence computes something or says that it concludes."""
+    return _CONCLUDES.search(sentence) is not None
 
 
 def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:
