@@ -84,13 +84,15 @@ def _own(stored: Any) -> dict[str, Any]:
     target = stored.get(TARGET)
     if not isinstance(target, str) or target not in known:
         raise UserError(
-            f"{MANIFEST}: expected a grader of this package, got {target!r:.80}; choose one with grader=default, "
-            "or call soft_reasoning.evaluation.report.regrade with a grader of your own"
+            f"{MANIFEST}: expected a grader of this package, got {target!r:.80}; choose one with "
+            "grader=default, or call soft_reasoning.evaluation.report.regrade with a grader of your own"
         )
     for key, value in stored.items():
         plain = isinstance(value, str | int | float) and not (isinstance(value, str) and "${" in value)
         if key not in known[target] or not plain:
-            raise UserError(f"{MANIFEST}: expected plain settings of {target}, got {key}={value!r:.80}; choose a grader=")
+            raise UserError(
+                f"{MANIFEST}: expected plain settings of {target}, got {key}={value!r:.80}; choose a grader="
+            )
     return {**known[target], **stored}
 
 
@@ -107,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for change in given.changes:
             if not change.startswith((PREFIX, CHOICE)) or "=" not in change:
                 raise UserError(
-                    f"expected grader=NAME or {PREFIX}key=value after the run's folder, got {change}; see --help"
+                    f"expected grader=NAME or {PREFIX}key=value after the run's folder, got {change}; "
+                    "see --help"
                 )
         folder = Path(given.run)
         if not folder.is_dir():

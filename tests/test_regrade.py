@@ -87,7 +87,7 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
         (["grader.absolute=-1"], "grader.absolute: expected a finite number >= 0, got -1"),
         (["grader.absolute=much"], "grader.absolute: expected a finite number >= 0, got much"),
         (["grader.tolerance=1"], "expected changes of grader.absolute, grader.relative, grader.extraction"),
-        (["seed=1"], "expected grader=NAME or grader.key=value after the run's folder, got seed=1; see --help"),
+        (["seed=1"], "expected grader=NAME or grader.key=value after the run's folder, got seed=1; see"),
         (["grader.absolute"], "expected grader=NAME or grader.key=value"),
     ],
 )

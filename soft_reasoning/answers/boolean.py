@@ -9,31 +9,39 @@ from __future__ import annotations
 
 import re
 
+from soft_reasoning.answers.patterns import any_of, last_match
 from soft_reasoning.answers.reader import Found
 from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.rewriting import Rewriter
 
-_YES = (
-    r"yes|yeah|yep|yup|true|correct|right|accurate|absolutely|certainly|definitely|indeed|affirmative|plausible"
-    r"|possible|likely|probably|sure|of\scourse"
+_YES = any_of(
+    "yes, yeah, yep, yup, true, correct, right, accurate, absolutely, certainly, definitely, indeed, "
+    "affirmative, "
+    "plausible, possible, likely, probably, sure, of course"
 )
-_NO = r"nope|nah|no|false|incorrect|wrong|untrue|inaccurate|never|impossible|implausible|unlikely|negative"
+_NO = any_of(
+    "nope, nah, no, false, incorrect, wrong, untrue, inaccurate, never, impossible, implausible, "
+    "unlikely, negative"
+)
+_TURNABLE = any_of("true, false, correct, right, accurate, possible, plausible, likely, wrong")
 _TURNED = (
-    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?(?:(?:really|actually|a|at\sall)[ \t]"
-    r"|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?(?P<turned>true|false|correct|right|accurate|possible|plausible|likely|wrong)"
+    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?"
+    r"(?:(?:really|actually|a|at\sall)[ \t]|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?"
+    rf"(?P<turned>{_TURNABLE})"
 )
-_MODAL = r"(?:could|would|can|did|does|will|should)"
+_MODAL = any_of("could, would, can, did, does, will, should")
+_ENDS = r"(?=\s*[.,;!]|\s*$)"
 _SAID_SO = rf"(?P<so>(?:think|believe|say)\sso|\b{_MODAL}(?=[.!]?\s*$))"
 _DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
-_OUTRIGHT_NO = (
-    r"(?P<outright>(?:(?:definitely|absolutely|certainly|of\scourse|probably|likely|surely)\s)?not(?:\sat\sall)?(?=\s*[.,;!]|\s*$)|no\sway"
-    rf"|{_MODAL}n['’]t(?=\s*[.,;!]|\s*$))"
-)
+_SURELY = any_of("definitely, absolutely, certainly, of course, probably, likely, surely")
+_OUTRIGHT_NO = rf"(?P<outright>(?:{_SURELY}\s)?not(?:\sat\sall)?{_ENDS}|no\sway|{_MODAL}n['’]t{_ENDS})"
+_NO_IDIOMS = any_of("doubt, longer, matter, one, need, evidence, reason, question")
 _IDIOMS = re.compile(
-    r"\bno\s(?:doubt|longer|matter|one|need|evidence|reason|question)\b|\bwithout\s(?:a\s)?doubt\b|\bright\s(?:now|away|after|before)\b"
+    rf"\bno\s{_NO_IDIOMS}\b|\bwithout\s(?:a\s)?doubt\b|\bright\s(?:now|away|after|before)\b"
     r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.:;\n]{0,80})\b",
     re.IGNORECASE,
 )
+"""Words of a verdict that are none: "no doubt", "yes or no", "whether it is true"."""
 _NO_VERDICT = re.compile(r"^\W*(?:maybe|perhaps|it\sdepends|unclear|unsure|possibly)\b", re.IGNORECASE)
 _VERDICT = re.compile(
     rf"{_TURNED}|{_DENIED_SO}|{_SAID_SO}|(?<![\w-]){_OUTRIGHT_NO}"
@@ -43,14 +51,23 @@ _VERDICT = re.compile(
 _LETTERS = re.compile("[A-Za-z]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
+_BEFORE_CLOSING = (
+    rf"(?:^|[.!?,;:\n]\s{{0,3}}|\b{any_of('so, therefore, thus, hence, is, be, was, say')}\s+"
+    r"(?:(?:indeed|clearly|therefore)\s+)?|['’]s\s+|\bmakes\s[\w\s]{1,30}\s)"
+)
 _CLOSING = re.compile(
-    rf"(?:{_TURNED}|(?:^|[.!?,;:\n]\s{{0,3}}|\b(?:so|therefore|thus|hence|is|be|was|say)\s+(?:(?:indeed|clearly|therefore)\s+)?|['’]s\s+|\bmakes\s[\w\s]{{1,30}}\s)[\"'“*(]{{0,3}}"
-    r"(?P<negation>not\s+)?(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|wrong|(?<!not\s)untrue)))"
-    r"[\"'”*)]{0,3}(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay)\b)|\s+(?:because|since|as)\b[^.!?\n]*)",
+    rf"(?:{_TURNED}|{_BEFORE_CLOSING}[\"'“*(]{{0,3}}(?P<negation>not\s+)?"
+    r"(?:(?P<yes>yes|true|correct)|(?P<no>no|false|incorrect|wrong|(?<!not\s)untrue)))[\"'”*)]{0,3}"
+    r"(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay)\b)|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
-_FIRST_WORD = re.compile(r"\W*(?:(?:so|well|in\sshort),?\s)?(?:(?P<yes>yes|yep|yeah)|(?P<no>no|nope))(?=[,.!;:]|\W*$)", re.I)
-_PLAIN = Rewriter((r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`\\{}]", ""), (_IDIOMS, " "))
+_FIRST_WORD = re.compile(
+    r"\W*(?:(?:so|well|in\sshort),?\s)?(?:(?P<yes>yes|yep|yeah)|(?P<no>no|nope))(?=[,.!;:]|\W*$)",
+    re.IGNORECASE,
+)
+_PLAIN = Rewriter(
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`\\{}]", ""), (_IDIOMS, " ")
+)
 
 
 class BooleanReader:
@@ -88,9 +105,7 @@ class BooleanReader:
     def close(self, text: str) -> Found | None:
         from_end = max(0, len(text) - 2000)
         plain = _PLAIN(text[from_end:])
-        last = None
-        for last in _CLOSING.finditer(plain):
-            pass
+        last = last_match(_CLOSING, plain)
         if last is not None:
             return _found(last, _truth(last), from_end, len(text))
         if first := _FIRST_WORD.match(_PLAIN(text[:200])):

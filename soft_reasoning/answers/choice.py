@@ -13,22 +13,25 @@ from __future__ import annotations
 import re
 
 from soft_reasoning.answers.boolean import first_line
+from soft_reasoning.answers.patterns import any_of, last_match
 from soft_reasoning.answers.reader import Found
 from soft_reasoning.answers.rewriting import Rewriter
 
 _LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
+_EXCEPT = any_of(
+    "[Nn]ot, [Nn]either, [Rr]ather than, [Ii]nstead of, [Ee]liminating, [Ee]xcluding, [Rr]uling out"
+)
 _OUT = re.compile(
-    rf"(?<![A-Za-z'’])(?:[Nn]ot|[Nn]either|[Rr]ather\sthan|[Ii]nstead\sof|[Ee]liminating|[Ee]xcluding|[Rr]uling\sout|[Rr]ule\sout)"
-    rf"\s(?:options?\s)?{_LETTERS}(?![A-Za-z])"
-    r"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’])"
-    rf"{_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
+    rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:options?\s)?{_LETTERS}(?![A-Za-z])"
+    rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
     r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
-_RIGHT = r"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?(?:correct|right|best|true|one|answer|choice)|does)\b)"
+_RIGHT_WORDS = any_of("correct, right, best, true, one, answer, choice")
+_RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does)\b)"
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
     r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"
@@ -36,11 +39,16 @@ _CHOICE = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answer\sis)\b")
+_CHOOSING = any_of(
+    "choose, pick, select, go with, choice, option, letter, solution, must be, has to be, leaves, so, "
+    "therefore, thus, "
+    "hence, only"
+)
 _CHOSEN = re.compile(
     r"\(([A-Z])\)"
     rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
-    r"|\b(?i:choose|pick|select|go\swith|choice|option|letter|solution|must\sbe|has\sto\sbe|leaves|so|therefore|thus|hence|only)"
-    r",?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
+    rf"|\b(?i:{_CHOOSING}),?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?"
+    r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]"
     r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
@@ -77,9 +85,7 @@ class ChoiceReader:
     def close(self, text: str) -> Found | None:
         offset = max(0, len(text) - 2000)
         plain = _PLAIN(text[offset:])
-        last = None
-        for last in _CHOSEN.finditer(plain):
-            pass
+        last = last_match(_CHOSEN, plain)
         if last is None and len(plain.split()) == 1:
             last = _letter(plain)
         last = last or _only_letter(plain)

@@ -1,4 +1,4 @@
-"""Reading, comparing and voting on answers of every type. Pure functions, and the grader that bundles them."""
+"""Reading, comparing and voting on answers of every type: pure functions, and a grader of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The process behind :mod:`soft_reasoning.answers.algebra`: JSON questions in, one line of answer each out.
 
 ``{"a", "b"}`` asks whether two formulas mean the same (``1`` or ``0``), ``{"gold", "answer"}`` whether
-Math-Verify verifies a text by another, ``{"read"}`` what it parses in a text (a JSON string or ``null``). Run as
-a script, so that it loads math-verify and none of this package.
+Math-Verify verifies a text by another, ``{"read"}`` what it parses in a text (a JSON string or ``null``).
+Run as a script, so that it loads math-verify and none of this package.
 """
 
 import json

@@ -1,8 +1,8 @@
 """lm-evaluation-harness' reading of GSM8K (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0), to the letter.
 
 A filter takes a piece of the text by a regular expression, and ``exact_match`` compares it with the reference
-after both lost commas, dollars, what precedes ``#### `` and a final full stop. The harness stops generation at
-"Question:", "</s>" and "<|im_end|>"; a grader sees texts that were stopped already and cuts nothing.
+after both lost commas, dollars, what precedes ``#### `` and a final full stop. The harness stops generation
+at "Question:", "</s>" and "<|im_end|>"; a grader sees texts that were stopped already and cuts nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers.grading import vote_by
+from soft_reasoning.answers.patterns import last_match
 from soft_reasoning.types import Problem, UserError
 
 _FIRST_AFTER_HASHES = re.compile(r"#### (\-?[0-9\.\,]+)")
@@ -57,9 +58,7 @@ class LmEvalGrader:
         if self.filter == "strict-match":
             found = _FIRST_AFTER_HASHES.search(text)
             return None if found is None else found.span(1)
-        last = None
-        for last in _ANY_NUMBER.finditer(text):
-            pass
+        last = last_match(_ANY_NUMBER, text)
         return None if last is None else last.span()
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:

@@ -1,10 +1,10 @@
 """Reading numbers.
 
-A statement gives its first sentence's number (:mod:`soft_reasoning.answers.prose` says which). Where the first
-sentence does not open with its number, the statement may be a derivation: then the last sentence counts, up to
-an explanation or the end of the paragraph, if any sentence of it computes or concludes something. A first sentence that computes something is followed as long as
-later ones compute on with its result. Number words count where there are no digits.
-An unmarked text gives the number of its last sentence that holds one.
+A statement gives its first sentence's number (``prose`` says which). Where the first sentence does not open
+with its number, the statement may be a derivation: if any of its sentences computes or concludes something,
+the last one counts, up to an explanation or the end of the paragraph. A first sentence that computes
+something is followed as long as later ones on its line compute on with its result. Number words count where
+there are no digits. An unmarked text gives the number of its last sentence that holds one.
 """
 
 from __future__ import annotations

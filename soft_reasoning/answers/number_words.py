@@ -1,9 +1,11 @@
-"""Numbers in words: ``twenty-five``, ``half a dozen``, ``two and a half``, ``three quarters``, ``a million``."""
+"""Numbers in words: ``twenty-five``, ``half a dozen``, ``two and a half``, ``three quarters``."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+
+from soft_reasoning.answers.patterns import any_of
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -26,7 +28,10 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_ONE = re.compile(r"\W*(?:(?:just|only|exactly|about)\W+)?", re.IGNORECASE)
-_NO_COUNT = re.compile(r"\b(?:no|any|some|every|each|this|that|another|which|the|last|first)\s$", re.IGNORECASE)
+_NO_COUNT = re.compile(
+    rf"\b{any_of('no, any, some, every, each, this, that, another, which, the, last, first')}\s$",
+    re.IGNORECASE,
+)
 
 
 def find(text: str) -> tuple[Fraction, int, int] | None:

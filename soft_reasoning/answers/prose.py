@@ -15,68 +15,95 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from soft_reasoning.answers import numerals
 from soft_reasoning.answers.numerals import Number
+from soft_reasoning.answers.patterns import any_of
 
 Span = tuple[int, int]
 
+_LABELS = any_of("Option, Step, Part, Question, Problem, Case, Choice, Example, Exercise, Item, Answer, Q")
 _LABEL = re.compile(
-    r"[\s*_\"'(\[]*(?:"
-    r"(?:Option|Step|Part|Question|Problem|Case|Choice|Example|Exercise|Item|Answer|Sub-?question|Q)"
-    r"\s?\(?\d{1,2}\)?\s?[:.)-]+\s*(?=.*\d)"
-    r"|(?:\(\d{1,2}\)|\d{1,2}\))\s+(?=[$€£¥]?\d)|(?:\([a-h]\)|[a-h]\))\s*(?=.*\d)|#\d{1,2}\s?[:.)]\s*(?=.*\d)"
-    r"|1\.\s+(?=[$€£¥]?\d))"
+    rf"[\s*_\"'(\[]*(?:(?:Sub-?question|{_LABELS})\s?\(?\d{{1,2}}\)?\s?[:.)-]+\s*(?=.*\d)"
+    r"|(?:\(\d{1,2}\)|\d{1,2}\)|1\.)\s+(?=[$€£¥]?\d)"
+    r"|(?:\(?[a-h]\)|#\d{1,2}\s?[:.)])\s*(?=.*\d))"
 )
 _WORD = re.compile(r"\w")
 _ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?(\d{1,2})[.)])[ \t]+")
 _LIST_FOLLOWS = re.compile(r"\n[ \t]*\(?2[.)]\s")
-_SENTENCE_END = re.compile(r"(?:(?<!^\d)(?<!\n\d)(?<!\n\d\d)[.!?][\"')\]*]{0,3}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*")
+_NOT_ITEM = r"(?<!^\d)(?<!\n\d)(?<!\n\d\d)"
+_SENTENCE_END = re.compile(
+    rf"(?:{_NOT_ITEM}[.!?][\"')\]*]{{0,3}}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*"
+)
 _DENIED = re.compile(
-    r"(?:(?<![\w-])not|n['’]t|\brather\sthan|\binstead\sof)\s(?:(?:have|be|just|exactly|quite|the)\s)?$", re.I
+    rf"(?:(?<![\w-])not|n['’]t|\b{any_of('rather than, instead of')})\s"
+    rf"(?:{any_of('have, be, just, exactly, quite, the')}\s)?$",
+    re.I,
 )
+_RESULT_WORDS = any_of("therefore, thus, hence, then")
+_LEAVES = any_of("makes, means, gives, leaves, equals, brings, totals")
+_LEAVING = any_of("meaning, making, leaving, giving, bringing")
 _CONCLUSION = re.compile(
-    r"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|therefore|thus|hence|then)\b"
-    r"|which\s(?:then\s)?(?:makes|means|gives|leaves|equals|brings|totals)\b|of\swhich\b|rounds?\s(?:(?:up|down)\s)?to\b|(?<=,\s)(?:meaning|making|leaving|giving)\b"
-    r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b|for\sa\s(?:grand\s)?total\sof\b|i\.e\.|that\sis,|(?:it\s)?should\sbe\b|I\smeant\b)",
+    rf"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|{_RESULT_WORDS})\b"
+    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|rounds?\s(?:(?:up|down)\s)?to\b"
+    r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
+    r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
+    r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
     re.I,
 )
-_OPENER = re.compile(
-    r"\W*(?:[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b)|[Bb]y|After|For|With|From|At|On|Of|Out\sof|Over|Within|During|Given|Since|If|When|Because|As|Before"
-    r"|To|Between|Per|Every|Instead\sof|Besides|Without|While|Although"
-    r"|(?:[Rr]ather\sthan))\b",
+_OPENERS = any_of(
+    "By, by, After, For, With, From, At, On, Of, Out of, Over, Within, During, Given, Since, If, When, "
+    "Because, "
+    "As, Before, To, Between, Per, Every, Instead of, Besides, Without, While, Although, Rather than, "
+    "rather than"
 )
+_OPENER = re.compile(rf"\W*(?:{_OPENERS}|[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b))\b")
+_PREPOSITIONS = any_of(
+    "in, for, from, at, on, by, within, during, per, every, after, before, between, until, than, to, "
+    "out of, each of, "
+    "all of, one of, both of, some of, most of"
+)
+_OWNERS = "his, her, their, its, my, our"
+_DETERMINERS = any_of(f"the, all, these, those, both, {_OWNERS}")
+_OWNER_NAMED = r"(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s"
 _SCENE = re.compile(
-    r"(?:\b(?:in|for|(?<!left\s)with|from|at|on|by|within|during|per|every|after|before|between|until|than|to"
-    r"|(?:out|each|all|one|both|some|most)\sof|of(?=\s(?:the|these|those|his|her|their|its|all)\s))"
-    r"(?:\s(?:the|these|those|this|all|his|her|their|its|my|our|\w+['’]s|\w+ing))?"
-    r"|(?:^|\W)(?:the|all|these|those|both|his|her|their|its|my|our|(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s))"
-    r"(?:\s(?:first|last|next|other|remaining|same|entire|whole|initial|original))?\s$",
+    rf"(?:\b(?:{_PREPOSITIONS}|(?<!left\s)with|of(?=\s{_DETERMINERS}\s))(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
+    rf"|(?:^|\W)(?:{_DETERMINERS}|{_OWNER_NAMED}))"
+    rf"(?:\s{any_of('first, last, next, other, remaining, same, entire, whole, initial, original')})?\s$",
     re.I,
 )
-_ASIDE = re.compile(r",\s(?:when|while|if|since|because|although)\s[^,;]{0,80},\s")
-_UNIT_AGE = re.compile(r"-(?:year|day|hour|minute|month|week|point|mile|inch|foot|page|kg|cm)s?\b")
+_ASIDE = re.compile(rf",\s{any_of('when, while, if, since, because, although')}\s[^,;]{{0,80}},\s")
+_UNITS = any_of("year, day, hour, minute, month, week, point, mile, inch, foot, page, kg, cm")
+_MEASURED = re.compile(rf"-{_UNITS}s?\b")
+_IT_IS = rf"(?:{any_of('it, that, this, he, she, they, we, you, I, answer, total, result')}|[a-z])"
+_ABOUT = any_of(
+    "about, approximately, around, roughly, exactly, only, just, nearly, almost, at least, at most, "
+    "a total of, no, not, "
+    "n['’]t, now, both, either, another, by"
+)
 _APPROACH = re.compile(
-    r"[\W_]*(?:(?:it|that|this|he|she|they|we|you|I|answer|total|result|[a-z])(?:\s(?:is|are|=|equals)|['’]s|\s?=|:)\s?)?"
-    r"(?:(?:about|approximately|around|roughly|exactly|only|just|nearly|almost|at\s(?:least|most)|a\stotal\sof"
-    r"|no|not|n['’]t|now|both|either|another|by)[\s,:]+)*(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
+    rf"[\W_]*(?:{_IT_IS}(?:\s(?:is|are|=|equals)|['’]s|\s?=|:)\s?)?(?:{_ABOUT}[\s,:]+)*"
+    r"(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
     re.I,
 )
+"""What may stand before a number that opens a sentence: "It is about $"."""
 _LONGEST_APPROACH = 60
 _NEAR = 12
 _CLAUSE_END = re.compile(
     r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
-    r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
+    rf"|\b{any_of('because, since, so, where, which, but, if, when, after, as, therefore, thus')}\b"
 )
 _CONCLUDES = re.compile(
-    r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally|[Tt]his\s(?:gives|means|leaves|makes))\b"
+    r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally"
+    r"|[Tt]his\s(?:gives|means|leaves|makes))\b"
 )
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
 _GERUND = re.compile(
-    r"\W*[A-Z][a-z]+ing\s[^.;]{1,80}?\s(?:gives|yields|equals|is|makes|leaves|brings|means)\s(?=.{0,40}\d)"
+    rf"\W*[A-Z][a-z]+ing\s[^.;]{{1,80}}?\s{any_of('gives, yields, equals, is, makes, leaves, brings, means')}"
+    r"\s(?=.{0,40}\d)"
 )
+"""The subject of "Dividing 64 by 8 gives 8"."""
 _SUBJECT = re.compile(
-    r"\s?(?:[^\W\d]+\s){1,3}?(?:costs?|build|weighs?|makes?|needs?|takes?|equals?|gives?|holds?|is|are)\s(?:\w+\s)?$"
+    r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold)s?|build|is|are)\s(?:\w+\s)?$"
 )
 
 
@@ -113,7 +140,7 @@ def unlabelled(sentence: str) -> int:
 
 
 def opens(sentence: str, numbers: Sequence[Number]) -> bool:
-    """Whether the first of the ``numbers`` of a sentence stands at its beginning, or is all but said there."""
+    """Whether the first of the ``numbers`` of a sentence stands at its beginning, or all but there."""
     return bool(numbers) and _approached(sentence, 0, numbers[0]) and not is_subject(sentence, numbers)
 
 
@@ -168,7 +195,7 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
         i
         for i, n in enumerate(rest)
         if not _SCENE.search(sentence, max(0, n.start - 40), n.start)
-        and not _UNIT_AGE.match(sentence, n.end)
+        and not _MEASURED.match(sentence, n.end)
         and not any(start < n.start < end for start, end in asides)
     ]
     return rest[front[0] :] if front else rest
@@ -218,7 +245,8 @@ def computes_on(sentence: str, value: str) -> bool:
     equals = _EQUALS.search(sentence)
     if equals is None:
         return False
-    return re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", sentence[: equals.start()].replace(",", "")) is not None
+    computed = sentence[: equals.start()].replace(",", "")
+    return re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", computed) is not None
 
 
 def concludes(sentence: str) -> bool:

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from soft_reasoning.answers.patterns import any_of
+
 WINDOW = 2000
 """Characters that one statement may have."""
 
@@ -24,7 +26,9 @@ MOST = 1000
 _BEFORE = 40  # characters that are looked at before "answer"
 
 _ANSWER = ("answer", "Answer", "ANSWER")
-_CORRECTIONS = ("Wait", "Actually", "Correction", "Sorry", "Oops", "Hmm", "Edit", "no,", "No,", "no wait", "No wait")
+_CORRECTIONS = (
+    "Wait", "Actually", "Correction", "Sorry", "Oops", "Hmm", "Edit", "no,", "No,", "no wait", "No wait",
+)  # fmt: skip
 _QUALIFIED = re.compile(
     r"(?:\b(?:[Tt]he|THE|[Mm]y|[Oo]ur|[Ff]inal)\s+(?:(?:final|Final|correct|right|best|overall|whole)\s+)?"
     r"|(?:^|[.!?\n])[\s*_#(>]*(?!(?:Each|Every|Per|Any|Another|Wrong|Right|For)\b)(?:[A-Z][a-z]+(?:\s\d+)?\s+)?)$"
@@ -32,19 +36,22 @@ _QUALIFIED = re.compile(
 """What makes a lower-case "answer:" a marker: "for every wrong answer: 3 points" is reasoning."""
 _OF_WHAT = r"(?:\s(?:\d{1,2}|\([^()\n]{1,20}\)|(?:to|for|of)\s[^:.\n]{1,40}?|so\sfar))?"
 _COLON = re.compile(
-    _OF_WHAT + r"[ \t]{0,3}[*_]{0,3}[ \t]{0,3}\n?[ \t]{0,3}(?::|[ \t][-–—][ \t]|=)[ \t]{0,3}[*_]{0,3}(?![*_])[ \t]{0,9}"
+    _OF_WHAT + r"[ \t]{0,3}[*_]{0,3}[ \t]{0,3}\n?[ \t]{0,3}(?::|[ \t][-–—][ \t]|=)"
+    r"[ \t]{0,3}[*_]{0,3}(?![*_])[ \t]{0,9}"
 )
 _HEADING = re.compile(r"[ \t]{0,3}[*_]{0,3}[ \t]{0,3}\n")
 _HEADING_BEFORE = re.compile(r"(?:^|\n)[ \t#*_]*(?:Final |The )?$")
 _PHRASE = re.compile(
-    _OF_WHAT + r"\s{1,3}(?:(?:is|equals|would\sbe|must\sbe|should\sbe|will\sbe)\b|=|(?=isn['’]t))\s{0,3}:?[ \t]{0,9}"
+    _OF_WHAT + rf"\s{{1,3}}(?:{any_of('is, equals, would be, must be, should be, will be')}\b|=|(?=isn['’]t))"
+    r"\s{0,3}:?[ \t]{0,9}"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?…(\n])[\s*_(]*$")
 _NO_THEN = re.compile(r"\s{0,3}(?:wait\b|[-−$€£\d])")
 _QUESTIONS = ("Question", "QUESTION", "Problem", "PROBLEM", "Q:", "User:", "Human:", "<|", "</s>", "[INST]")
 _NEXT_QUESTION = re.compile(
     r"(?<![A-Za-z-])(?:Question|QUESTION|Problem|PROBLEM)[ \t]{0,3}\d{0,3}\s{0,3}:"
-    r"|<\|(?:im_end|im_start|eot_id|start_header_id|end_of_text|endoftext)\|>|</s>|\[INST\]|(?:(?<=\n)|(?<=\n ))(?:Q|User|Human):"
+    r"|<\|(?:im_end|im_start|eot_id|start_header_id|end_of_text|endoftext)\|>|</s>|\[INST\]"
+    r"|(?:(?<=\n)|(?<=\n ))(?:Q|User|Human):"
 )
 _BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s{0,3})?\{|\}")
 _WORD = re.compile(r"\w")

@@ -109,8 +109,8 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
-    """This package's grader in each mode, under the tolerances of ``grader``, and ``grader`` where it reads in
-    another way."""
+    """This package's grader in each mode, with the tolerances of ``grader``; and ``grader`` where it reads
+    in another way."""
     tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
     own: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
     return own if grader.name in MODES else [*own, grader]

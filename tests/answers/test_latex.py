@@ -4,8 +4,7 @@ import signal
 
 import pytest
 
-from soft_reasoning.answers import algebra
-from soft_reasoning.answers import equal
+from soft_reasoning.answers import algebra, equal
 from soft_reasoning.answers.algebra import Worker
 from soft_reasoning.types import UserError
 
