@@ -12,8 +12,8 @@ How a text is read (``extraction=flexible``), in this order:
 3. Without a statement, a text that declines to answer has none; any other is read from its end.
 
 One file per answer type says how a statement of that type is read; ``prose`` says which number of a sentence
-is meant, ``number_words`` and ``numerals`` what spellings mean. ``extraction=strict`` reads the rest of the line
-after the first "Answer:" alone. ``lm_eval`` and ``math_verify`` hold graders that read as
+is meant, ``number_words`` and ``numerals`` what spellings mean. ``extraction=strict`` reads the rest of the
+line after the first "Answer:" alone. ``lm_eval`` and ``math_verify`` hold graders that read as
 lm-evaluation-harness and Math-Verify do, to the letter.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")

@@ -25,7 +25,8 @@ PIECES = [
     "<<1>>", "1.5e9 ",
     "12'345'", "1.234.", "1_000", "five ", "hundred ", "a dozen ", "in 5 ", "so 5 ", "the 3 ", "x = ",
     "(", ")", "[",
-    '"', "'", "²", "Answer: 1=", "cannot ", "Answer: the 5 dogs ", "Sorry, ", "1 1/2 ", "whether ", "is ", "5-year-old ",
+    '"', "'", "²", "Answer: 1=", "cannot ", "Answer: the 5 dogs ", "Sorry, ", "1 1/2 ", "whether ",
+    "is ", "5-year-old ",
     "She has 5 apples and 3 pears. ",
 ]  # fmt: skip
 LONG = 100_000
