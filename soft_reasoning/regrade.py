@@ -58,13 +58,13 @@ def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader
     except OmegaConfBaseException as error:
         known = ", ".join(f"{PREFIX}{key}" for key in settings) or "none"
         raise UserError(f"expected changes of {known}, got {' '.join(values)} ({one_line(error)})") from error
-    return get_class(target)(**own)
+    return get_class(target)(**{str(key): value for key, value in own.items()})
 
 
 def _shipped() -> dict[str, dict[str, Any]]:
     """The settings of every grader of conf/grader, by name."""
     files = sorted(Path(conf_dir(), "grader").glob("*.yaml"))
-    return {file.stem: OmegaConf.to_container(OmegaConf.load(file)) for file in files}
+    return {file.stem: {str(key): value for key, value in OmegaConf.load(file).items()} for file in files}
 
 
 def _choice(name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import io
 import json
 import logging
 import select
@@ -18,6 +19,7 @@ import threading
 import time
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from soft_reasoning.types import UserError
 
@@ -68,8 +70,9 @@ class Worker:
     def _ask(self, question: dict[str, str]) -> bytes:
         if self._process is None or self._process.poll() is not None:
             self._start()
-        self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        self._process.stdin.flush()
+        stdin, _ = self._pipes()
+        stdin.write(json.dumps(question).encode() + b"\n")
+        stdin.flush()
         return self._line(self.timeout)
 
     def _start(self) -> None:
@@ -82,7 +85,8 @@ class Worker:
 
     def _line(self, timeout: float) -> bytes:
         """The worker's next line; TimeoutError when late, EOFError when it has died."""
-        stream, held, deadline = self._process.stdout, b"", time.monotonic() + timeout
+        _, stream = self._pipes()
+        held, deadline = b"", time.monotonic() + timeout
         while not held.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
@@ -93,14 +97,21 @@ class Worker:
             held += piece
         return held.strip()
 
+    def _pipes(self) -> tuple[IO[bytes], io.BufferedReader]:
+        """Standard input and output of the running worker."""
+        assert self._process is not None and self._process.stdin is not None
+        assert isinstance(self._process.stdout, io.BufferedReader)
+        return self._process.stdin, self._process.stdout
+
     def _stop(self) -> None:
         if self._process is None:
             return
+        stdin, stdout = self._pipes()
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        stdout.close()
         try:
-            self._process.stdin.close()
+            stdin.close()
         except BrokenPipeError:
             pass  # a question was still in the buffer of a pipe whose reader is gone
         self._process = None
