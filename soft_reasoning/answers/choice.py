@@ -31,7 +31,7 @@ _SEVERAL = re.compile(
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
 _RIGHT_WORDS = any_of("correct, right, best, true, one, answer, choice")
-_RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does)\b)"
+_RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does|fits|matches)\b)"
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
     r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"

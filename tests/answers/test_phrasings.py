@@ -3,10 +3,11 @@
 The rules were written with ``development`` in view, by the author of ``held_out``, so both flatter them. The
 ``fresh`` ones were written after the rules, and each was scored once before anything was changed for it:
 fresh_1 had 45 of 50 numbers, 15 of 20 booleans and 17 of 20 choices right; fresh_2 41, 18 and 19; fresh_3
-46 of 50 numbers. Phrasings that could be read in two ways keep their label and may stay wrong.
+46 of 50 numbers; fresh_4 39 of 40, 10 of 10 and 9 of 10. Phrasings that could be read in two ways keep their label and may stay wrong.
 """
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -25,11 +26,11 @@ def right(row):
 
 
 @pytest.mark.parametrize("kind", LEAST)
-@pytest.mark.parametrize("split", ["development", "held_out", "fresh_1", "fresh_2", "fresh_3"])
+@pytest.mark.parametrize("split", ["development", "held_out", "fresh_1", "fresh_2", "fresh_3", "fresh_4"])
 def test_phrasings_are_read(kind, split):
     rows = [row for row in ROWS if row["split"] == split and row["type"] == kind]
     missed = [(row["text"], row["answer"]) for row in rows if not right(row)]
-    assert len(missed) <= (1 - LEAST[kind]) * len(rows), missed
+    assert len(missed) <= math.floor((1 - LEAST[kind]) * len(rows)), missed
 
 
 def test_the_list_is_what_it_says():
