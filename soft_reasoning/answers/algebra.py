@@ -77,7 +77,7 @@ class Worker:
 
     def _start(self) -> None:
         self._stop()
-        # -P: this folder must not shadow the standard library's `types`.
+        # -P: this folder's math_verify must not shadow the library.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
