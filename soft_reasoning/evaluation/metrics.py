@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.evaluation.records import agreement_of, answers_of, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
@@ -91,7 +91,7 @@ class Graded:
         return Outcome(self.correct, self.covered())
 
 
-def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
+def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     """Grade the final answer and every candidate of a stored record."""
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
@@ -113,7 +113,7 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
-        readings={mode: _reading(record, problem, replace(grader, extraction=mode)) for mode in MODES},
+        readings={one.name: _reading(record, problem, one) for one in _compared(grader)},
         decided=tuple(
             entry["proposal"]["decided"]
             for entry in record["trace"]
@@ -122,7 +122,15 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
     )
 
 
-def _reading(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Reading:
+def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
+    """This package's grader in each mode, with the tolerances of ``grader``; and ``grader`` where it reads
+    in another way."""
+    tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
+    own: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
+    return own if grader.name in MODES else [*own, grader]
+
+
+def _reading(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Reading:
     answer, answers = answers_of(record, grader)
     return Reading(
         correct=grader.correct(answer, problem),
@@ -178,8 +186,8 @@ class Tally:
         self._ended[row.rounds] += 1
         for candidate in row.candidates:
             self._candidates_parsed[candidate.parsed] += 1
-        for mode, readings in self._readings.items():
-            readings.add(row.readings[mode])
+        for name, reading in row.readings.items():
+            self._readings.setdefault(name, _Readings()).add(reading)
         for role, usage in row.usage.items():
             self._usage[role] = self._usage.get(role, Usage()) + usage
         for share in row.decided:

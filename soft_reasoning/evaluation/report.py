@@ -9,7 +9,7 @@ from typing import Any
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.tables import Table, count, duration, number, percent, share
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
     GRADES,
@@ -28,8 +28,8 @@ from soft_reasoning.evaluation.paper import NOTE, beside
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
 
 EXTRACTION = (
-    "An answer that could not be parsed counts as wrong. The run searched and voted under its own extraction "
-    "(grader.extraction); under the other one the texts that gave its final answers are read again."
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own reading "
+    "(grader, grader.extraction); under another the texts that gave its final answers are read again."
 )
 
 DECIDED = "proposals that the acquisition function decided %"
@@ -48,7 +48,7 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
     return notes
 
 
-def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
+def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """Grade a finished run again: its metrics, report and plots anew, its records untouched.
 
     Only what the run measured is graded: the problems in ``grades.json``, whose time and memory stay as in
@@ -66,7 +66,7 @@ def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
-    metrics["grader"] = asdict(grader)
+    metrics["grader"] = {"name": grader.name, **asdict(grader)}
     write_results(folder, metrics, tally.outcomes)
     return metrics
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from soft_reasoning.analysis.settings import IGNORED
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
 from soft_reasoning.evaluation.files import read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
@@ -28,7 +28,7 @@ class Solver(Protocol):
 
     about: Mapping[str, Any]
     """What the manifest says of it: model, device, and whether candidates are ``independent`` samples."""
-    grader: Grader
+    grader: AnswerGrader
 
     def solve(
         self,
@@ -59,7 +59,7 @@ class Local:
         return {**describe_engine(self.context.engine), "independent": independent}
 
     @property
-    def grader(self) -> Grader:
+    def grader(self) -> AnswerGrader:
         return self.context.grader
 
     def solve(
@@ -153,7 +153,7 @@ def _check(problems: Sequence[Problem]) -> None:
         seen.add(problem.id)
 
 
-def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> Iterator[Graded]:
+def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
     """What is stored already. Refuses results of other problems under the same ids, and of problems that are
     not among ``problems``: the time and the memory of a run are those of all that it solved."""
     wanted = {problem.id: problem for problem in problems}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, locate, vote
-from soft_reasoning.numerals import canonical, whole_value
+from soft_reasoning.answers.numerals import canonical, whole_value
 from soft_reasoning.types import Problem, UserError
 
 NUMBERS = {
@@ -94,7 +94,7 @@ NUMBERS = {
     "He lost 3 points for every wrong answer: 3 * 4 = 12.\nAnswer: 38": "38",
     "I do not know yet.\nShe makes 18": "18",
     "Answer:\n\n- 18": "18",
-    "ANSWER: 18 eggs\nAnswer: 19": "18",
+    "ANSWER: 18 eggs\nAnswer: 19": "19",  # the last stated answer counts
     # without a marker
     "She makes 9 * 2 = $18 a day.\n#### 18": "18",
     "We get \\boxed{\\frac{7}{2}} from 3 and 4.": "3.5",

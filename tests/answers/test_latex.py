@@ -4,9 +4,8 @@ import signal
 
 import pytest
 
-from soft_reasoning import latex
-from soft_reasoning.answers import equal
-from soft_reasoning.latex import Worker
+from soft_reasoning.answers import algebra, equal
+from soft_reasoning.answers.algebra import Worker
 from soft_reasoning.types import UserError
 
 OBEDIENT = """
@@ -82,13 +81,13 @@ def test_a_question_that_takes_too_long_counts_as_unequal(worker, caplog):
 
 
 def test_without_math_verify_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(latex.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(algebra.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"soft-reasoning\[math\]"):
-        latex.equivalent("x+1", "1+x and no other")
+        algebra.equivalent("x+1", "1+x and no other")
 
 
 def test_what_needs_no_algebra_needs_no_worker(monkeypatch):
-    monkeypatch.setattr(latex.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(algebra.importlib.util, "find_spec", lambda name: None)
     assert equal("\\dfrac{x}{2}", "\\frac{x}{2}", "latex")
     assert equal("0.5", "\\frac{1}{2}", "latex") and not equal("0.5", "\\frac{1}{3}", "latex")
 

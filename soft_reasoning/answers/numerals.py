@@ -1,8 +1,8 @@
-r"""Numbers in running text: find them, choose the one that is meant, write them one way.
+r"""Numbers in running text: bring their spelling to one form, find them, write them one way.
 
 Values are exact (:class:`fractions.Fraction`), so ``1/3``, ``.5``, ``18.``, ``1,234,567``, ``1 000 000``,
-``1 1/2``, ``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7`` and ``5 million`` are read without
-rounding.
+``1 1/2``, ``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7``, ``5 million``, ``$5M`` and ``1.234,50 €``
+are read without rounding.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from decimal import Context
 from fractions import Fraction
 from functools import lru_cache
 
+from soft_reasoning.answers.rewriting import Rewriter, beyond_ascii, having
+
 MAX_EXPONENT = 400
 """Powers of ten beyond this, and digit strings longer than this, are not answers and are not computed."""
 
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _PLAIN = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)|\d+)(?:\.\d+)?|(?<![.\d])\.\d+"
 _CURRENCY = r"(?:US\$|[$€£¥₹]|USD|EUR|GBP|Rs\.?)"
@@ -37,7 +40,7 @@ _NUMBER = re.compile(
     rf"""(?<![A-Za-z0-9_√])(?<!\\sqrt\{{)(?<!\\sqrt\s)
     (?:(?P<word>minus|negative)\s+)?
     (?P<sign>[-+]\s?)?
-    (?:{_CURRENCY}\s?){{0,3}}
+    (?P<currency>(?:{_CURRENCY}\s?){{1,3}})?
     (?P<inner>[-+])?
     (?P<digits>{_PLAIN})
     (?:
@@ -46,67 +49,90 @@ _NUMBER = re.compile(
       | (?:\s|\sand\s)(?P<top>\d+)\s?/\s?(?P<bottom>\d+)
       | \s?/\s?(?P<dsign>-)?(?P<divisor>{_PLAIN})
     )?
-    (?:\s?(?P<scale>{"|".join(_SCALES)})\b)?
+    (?:\s?(?P<scale>{"|".join(_SCALES)})\b|(?P<letter>[kK](?![\w'’])|(?-i:M|B|bn)\b))?
     (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD}))?
   | {_UNREAD}""",
     re.VERBOSE | re.IGNORECASE,
 )
-_CLAUSE_END = re.compile(
-    r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
-    r"|\b(?:because|since|so|where|which|but|if|when|after|as|therefore|thus)\b"
-)
 _SPACED = re.compile(
     r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<=[$€£¥₹])\d{1,3} \d{3}"
-    r"|^[^\w\n]*\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]*$))(?![\d/])",
+    r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]{0,9}$))(?![\d/])",
     re.MULTILINE,
 )
+_SPACED_UNIT = re.compile(r"(?:^|(?<=:))[^\w\n]{0,9}\d{1,3} \d{3}(?= [^\W\d_]+[^\w\n]{0,9}$)", re.MULTILINE)
 """Thousands between spaces. "3 400 m races" are two numbers, so one group alone needs a currency before it or
-the line to itself."""
-_EQUALS = re.compile(r"[=≈≡]+>?")
-_OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s*[-+*×·⋅÷/]\s*\W?\d")
+the line to itself, a unit apart."""
+
+
+def _with_commas(found: re.Match[str]) -> str:
+    return re.sub(r"(?<=\d)[ .'’_](?=\d)", ",", found.group())
+
+
+def _continental(found: re.Match[str]) -> str:
+    """``1.234,50`` as ``1,234.50``."""
+    return found.group().replace(".", "\0").replace(",", ".").replace("\0", ",")
+
+
+def _compatible(found: re.Match[str]) -> str:
+    plain = unicodedata.normalize("NFKC", found.group())
+    return plain if len(plain) <= 3 else found.group()
+
+
+_LATEX = having("\\")
+clean = Rewriter(
+    (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
+    (r"<<[^<>]{0,200}>>", "", having("<<")),
+    (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
+    (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
+    (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
+    (r"\s?([¼-¾⅐-⅞])", lambda found: " " + unicodedata.normalize("NFKC", found[1]), beyond_ascii),
+    (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-", beyond_ascii),
+    (r"[^\x00-\x7f’]", _compatible, beyond_ascii),
+    (r"⁄", "/", beyond_ascii),
+    # LaTeX and markdown
+    (r"(?<=\d)\{,\}\s?(?=\d{3})", ",", having("{,}")),
+    (r"(?<=\d),?\\[,!;: ]\s?(?=\d{3})", ",", _LATEX),
+    (_SPACED_UNIT, _with_commas),
+    (r"(?<=[-\d])~(?=\d)", " ", having("~")),
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r" \1 ", _LATEX),
+    (r"\\[cdt]frac|\\frac", r"\\frac", _LATEX),
+    (r"\\frac\s?(\d)\s?(\d)", r"\\frac{\1}{\2}", _LATEX),
+    (r"(?<=\d)\s?(?=\\frac)", " ", _LATEX),
+    (r"\\frac\s?\{\s?([-\d.,]+)\s?\}\s?\{\s?([-\d.,]+)\s?\}", r"\1/\2", _LATEX),
+    (r"\\(?:times|cdot)(?![A-Za-z])\s?", "×", _LATEX),
+    (r"\\div", "÷", _LATEX),
+    (r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", _LATEX),
+    (r"\\([$%€£])", r"\1", _LATEX),
+    (r"\\approx", "≈", _LATEX),
+    (r"\^\\circ", "°", _LATEX),
+    (r"(?<=\d)\*\*(?=[-+]?\d)", "^", having("**")),
+    (r"\*\*", "", having("**")),
+    (r"`", "", having("`")),
+    (r"\^\s?\{\s?([-+]?\d+)\s?\}", r"^\1", having("^")),
+    # digits in groups, and the comma as a decimal point
+    (r"(?<![\d.,])\d{1,3}(?:['’]\d{3})+(?![\d'’])", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:_\d{3})+(?![\d_])", _with_commas, having("_")),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?!\d|\.\d{3}\b|,\d)", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d|,\d)", _continental, having(",")),
+    (r"(?<![\d.,])\d+,\d{2}(?=\s?(?:€|EUR\b))|(?<=€)\d+,\d{2}(?![\d,])", _continental, having(",")),
+    (_SPACED, _with_commas),
+)
+r"""The text with typography and LaTeX reduced to what the number grammar knows.
+
+>>> clean("−\\frac{3}{4} ≈ 1\u202f000½")
+'-3/4 ≈ 1,000 1/2'
+"""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number at ``text[start:end]``; ``value`` is None for one that cannot be computed (``5/0``)."""
+    """A number at ``text[start:end]``; ``value`` is None for one that cannot be computed (``5/0``).
+    ``digits`` is where its digits begin, after sign and currency."""
 
     value: Fraction | None
     start: int
     end: int
-
-
-def clean(text: str) -> str:
-    r"""The text with typography and LaTeX reduced to what the number grammar knows.
-
-    >>> clean("−\\frac{3}{4} ≈ 1\u202f000½")
-    '-3/4 ≈ 1,000 1/2'
-    """
-    text = re.sub(r"[\u200b-\u200d\u2060\ufeff]|<<[^<>]*>>", "", text)
-    text = re.sub(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", text)
-    text = re.sub(
-        r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), text
-    )
-    text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", text)
-    text = re.sub(r"[¼-¾⅐-⅞]", lambda found: " " + unicodedata.normalize("NFKC", found.group()), text)
-    text = unicodedata.normalize("NFKC", text).replace("⁄", "/")
-    text = re.sub(r"[−‐‑–﹣]", "-", text)
-    return _SPACED.sub(lambda found: re.sub(r"(?<=\d) (?=\d)", ",", found.group()), _without_latex(text))
-
-
-def _without_latex(text: str) -> str:
-    """LaTeX markup and markdown emphasis removed, fractions and powers in ASCII."""
-    text = re.sub(r"(?<=\d)(?:\{,\}|,?\\[,!;: ])\s?(?=\d{3})", ",", text)
-    text = re.sub(r"(?<=[-\d])~(?=\d)", " ", text)
-    text = re.sub(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}", r" \1 ", text)
-    text = re.sub(r"\\[cdt]frac|\\frac", r"\\frac", text)
-    text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"(?<=\d)\s*(?=\\frac)", " ", text)
-    text = re.sub(r"\\frac\s*\{\s*([-\d.,]+)\s*\}\s*\{\s*([-\d.,]+)\s*\}", r"\1/\2", text)
-    text = re.sub(r"\\(?:times|cdot)(?![A-Za-z])\s?", "×", text).replace("\\div", "÷")
-    text = re.sub(r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", text)
-    text = re.sub(r"\\([$%€£])", r"\1", text).replace("\\approx", "≈").replace("^\\circ", "°")
-    text = re.sub(r"(?<=\d)\*\*(?=[-+]?\d)", "^", text).replace("**", "").replace("`", "")
-    return re.sub(r"\^\s?\{\s*([-+]?\d+)\s*\}", r"^\1", text)
+    digits: int
 
 
 def find(text: str) -> Iterator[Number]:
@@ -114,9 +140,11 @@ def find(text: str) -> Iterator[Number]:
     position = 0
     while found := _NUMBER.search(text, position):
         value, end = _value(found)
-        if value is not None and _negative(text, found):
+        negative = _negative(text, found)
+        if value is not None and negative:
             value = -value
-        yield Number(value, found.start(), end)
+        digits = found.start("digits") if found["digits"] else found.start()
+        yield Number(value, found.start(), end, found.start() if negative else digits)
         position = end
 
 
@@ -150,6 +178,10 @@ def _value(found: re.Match[str]) -> tuple[Fraction | None, int]:
         if len(power) > 5 or abs(int(power)) * len(digits) > MAX_EXPONENT or (not value and int(power) < 0):
             return None, end
         value **= int(power)
+    if letter := found["letter"]:
+        if letter not in "kK" and not found["currency"]:  # "5 M" may be anything
+            return value, found.start("letter")
+        return value * _LETTERS[letter.lower()], end
     return value * _SCALES.get((found["scale"] or "").lower(), 1), end
 
 
@@ -160,48 +192,15 @@ def _negative(text: str, found: re.Match[str]) -> bool:
     sign = found["sign"] or ""
     if not sign.startswith("-"):
         return False
-    line = text[: found.start()].rpartition("\n")[2]
-    before = line.rstrip()
+    before = found.start() - 1
+    while before >= 0 and text[before] in " \t":
+        before -= 1
+    last = text[before] if before >= 0 else ""
     if sign == "-":
-        joined = before == line and before[-1:].isalpha()
-        return not (joined or before[-1:].isdigit() or before[-1:] in (")", "%", "]"))
+        joined = before == found.start() - 1 and last.isalpha()
+        return not (joined or last.isdigit() or last in (")", "%", "]"))
     # "= - 5" is negative, and "- 5" that opens the text; "5 cats - 3 cats" is not, nor a later line's "- 5".
-    return before[-1] in ":=≈({[$" if before else "\n" not in text[: found.start()]
-
-
-def first(text: str) -> Number | None:
-    """The number that a cleaned ``text`` states first: the last plain one of its chain of equalities.
-
-    >>> first("10 - 5 = 5, as 3 + 2 = 5").start, first("20 eggs, since 4 * 5 = 20").start
-    (9, 0)
-    """
-    numbers = list(find(text))
-    if not numbers:
-        return None
-    end = len(text)
-    for boundary in _CLAUSE_END.finditer(text, numbers[0].end):
-        if not any(number.start < boundary.start() < number.end for number in numbers):
-            end = boundary.start()
-            break
-    start, chain = numbers[0].start, []
-    for equals in [*_EQUALS.finditer(text, start, end), None]:
-        stop = equals.start() if equals else end
-        inside = [number for number in numbers if start <= number.start and number.end <= stop]
-        if inside:
-            unread = text.startswith("\\frac", inside[0].start)  # its operators stand inside it
-            rest = inside[0].start if unread else inside[0].end
-            chain.append((inside[0], bool(_OPERATOR.search(text, rest, stop))))
-        start = equals.end() if equals else end
-    plain = [number for number, expression in chain if not expression]
-    return (plain or [number for number, _ in chain] or numbers)[-1 if plain else 0]
-
-
-def last_value(text: str) -> Fraction | None:
-    """The last number of a cleaned ``text``, which may open with a list item ("- 5 eggs")."""
-    value = None
-    for number in find(f"\n{text}"):
-        value = number.value
-    return value
+    return last in ":=≈({[$" if last and last != "\n" else not last
 
 
 @lru_cache(maxsize=65536)

@@ -1,4 +1,4 @@
-"""LaTeX equivalence by math-verify in a worker process, with a hard timeout.
+"""Math-Verify in a worker process, with a hard timeout.
 
 Symbolic comparison can run for ever or exhaust the memory, and no in-process timeout stops it reliably;
 a process can be killed. A worker that died is replaced and asked once more; one that ran out of time is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import io
 import json
 import logging
 import select
@@ -18,6 +19,7 @@ import threading
 import time
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from soft_reasoning.types import UserError
 
@@ -42,33 +44,40 @@ class Worker:
 
     def equivalent(self, a: str, b: str) -> bool:
         """Whether ``a`` and ``b`` mean the same; False where that cannot be decided in time."""
+        return self.ask("comparing", a=a, b=b) == b"1"
+
+    def ask(self, what: str, **question: str) -> bytes | None:
+        """The worker's answer to a question; None, with a warning that says ``what`` failed, where there is
+        none in time."""
+        about = f"{what} {' with '.join(f'{text!r:.80}' for text in question.values())}"
         with self._lock:
             for _ in range(2):
                 try:
-                    return self._ask({"a": a, "b": b})
+                    return self._ask(question)
                 except TimeoutError:
                     self._stop()
-                    logger.warning("comparing %.80r with %.80r took over %g s", a, b, self.timeout)
-                    return False
+                    logger.warning("%s took over %g s", about, self.timeout)
+                    return None
                 except (BrokenPipeError, EOFError):
                     self._stop()
-            logger.warning("comparing %.80r with %.80r ended its worker twice", a, b)
-            return False
+            logger.warning("%s ended its worker twice", about)
+            return None
 
     def close(self) -> None:
         with self._lock:
             self._stop()
 
-    def _ask(self, question: dict[str, str]) -> bool:
+    def _ask(self, question: dict[str, str]) -> bytes:
         if self._process is None or self._process.poll() is not None:
             self._start()
-        self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        self._process.stdin.flush()
-        return self._line(self.timeout) == b"1"
+        stdin, _ = self._pipes()
+        stdin.write(json.dumps(question).encode() + b"\n")
+        stdin.flush()
+        return self._line(self.timeout)
 
     def _start(self) -> None:
         self._stop()
-        # -P: this folder must not shadow the standard library's `types`.
+        # -P: this folder's math_verify must not shadow the library.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -76,7 +85,8 @@ class Worker:
 
     def _line(self, timeout: float) -> bytes:
         """The worker's next line; TimeoutError when late, EOFError when it has died."""
-        stream, held, deadline = self._process.stdout, b"", time.monotonic() + timeout
+        _, stream = self._pipes()
+        held, deadline = b"", time.monotonic() + timeout
         while not held.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
@@ -87,14 +97,21 @@ class Worker:
             held += piece
         return held.strip()
 
+    def _pipes(self) -> tuple[IO[bytes], io.BufferedReader]:
+        """Standard input and output of the running worker."""
+        assert self._process is not None and self._process.stdin is not None
+        assert isinstance(self._process.stdout, io.BufferedReader)
+        return self._process.stdin, self._process.stdout
+
     def _stop(self) -> None:
         if self._process is None:
             return
+        stdin, stdout = self._pipes()
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        stdout.close()
         try:
-            self._process.stdin.close()
+            stdin.close()
         except BrokenPipeError:
             pass  # a question was still in the buffer of a pipe whose reader is gone
         self._process = None
@@ -104,14 +121,31 @@ _shared = Worker()
 atexit.register(_shared.close)
 
 
-@lru_cache(maxsize=65536)
-def _equivalent(a: str, b: str) -> bool:
+def _worker(need: str) -> Worker:
     if importlib.util.find_spec("math_verify") is None:
         raise UserError(
-            "LaTeX answers need math-verify, which is not installed: pip install 'soft-reasoning[math]', "
-            "or set dataset.answer_type=number or text"
+            f"{need} needs math-verify, which is not installed: pip install 'soft-reasoning[math]', "
+            "or choose another type of answer (dataset.answer_type=text) or grader=default"
         )
-    return _shared.equivalent(a, b)
+    return _shared
+
+
+@lru_cache(maxsize=65536)
+def _equivalent(a: str, b: str) -> bool:
+    return _worker("a LaTeX answer").equivalent(a, b)
+
+
+@lru_cache(maxsize=65536)
+def parsed(text: str) -> str | None:
+    """Text that Math-Verify parses to what it finds in ``text``; None where it finds nothing."""
+    line = _worker("grader=math_verify").ask("parsing", read=text)
+    return None if line is None else json.loads(line)
+
+
+@lru_cache(maxsize=65536)
+def verified(gold: str, answer: str) -> bool:
+    """``math_verify.verify(parse(gold), parse(answer))``; False where that cannot be decided in time."""
+    return _worker("grader=math_verify").ask("verifying", gold=gold, answer=answer) == b"1"
 
 
 def equivalent(a: str, b: str) -> bool:
