@@ -23,9 +23,8 @@ def proposed(folder: Path) -> dict[str, list[tuple[float, ...]]]:
 
 
 reference = proposed(folders["soft_reasoning"])
-print(
-    "| run | differs % | decided % | accuracy % | coverage % | candidates by round % |\n|---|---|---|---|---|---|"
-)
+print("| run | differs % | decided % | accuracy % | coverage % | candidates by round % |")
+print("|---" * 6 + "|")
 for name, folder in folders.items():
     points, metrics = proposed(folder), read_json(folder / RESULTS)
     both = [key for key in reference if reference[key] and points.get(key)]
