@@ -44,7 +44,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, GRADES, REPORT, "*.png")
+DERIVED = (RESULTS, GRADES, REPORT, "*.png", "*.pdf", "tables/*")
 """What is computed from the rest, and removed when a run starts over."""
 
 
