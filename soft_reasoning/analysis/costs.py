@@ -55,7 +55,8 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
         raise UserError(f"reference: expected one of {', '.join(labels)}, got {reference}")
     if len(labels) < 2:
         return None
-    base = reference or (labels[0] if "soft_reasoning" not in labels else "soft_reasoning")
+    ours = [cell.label for cell in cells if cell.method == "soft_reasoning"]
+    base = reference or [*ours, *labels][0]
     known = [cost for cost in COSTS if any(cell.each(*cost.path) for cell in cells)]
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -81,4 +82,16 @@ class StreamingEngine(Engine, Protocol):
 
     def cancel(self) -> None:
         """Drop everything submitted and not collected."""
+        ...
+
+
+@runtime_checkable
+class NeuronActivations(Protocol):
+    """An engine whose feed-forward neurons can be watched and masked."""
+
+    def neurons(self) -> AbstractContextManager[Any]:
+        """The model's ``engines.neurons.Neurons``, whose hooks are gone at the end.
+
+        Raises UserError for a model whose feed-forward layers have no gate.
+        """
         ...

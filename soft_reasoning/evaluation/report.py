@@ -278,6 +278,7 @@ def _made_with(manifest: Mapping[str, Any], grader: Mapping[str, Any] | None) ->
         "configuration": manifest.get("config_hash"),
         "seed": manifest["config"].get("seed"),
         "grader": " ".join(settings) or None,
+        "prompt layout": manifest.get("layout"),
         "commit": manifest.get("git_commit"),
         **{f"model {key}": value for key, value in model.items()},
         "device": manifest.get("device"),

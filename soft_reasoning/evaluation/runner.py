@@ -56,7 +56,8 @@ class Local:
     @property
     def about(self) -> Mapping[str, Any]:
         independent = bool(getattr(self.method, "independent", False))
-        return {**describe_engine(self.context.engine), "independent": independent}
+        layout = self.context.prompts.layout
+        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
 
     @property
     def grader(self) -> Grader:
