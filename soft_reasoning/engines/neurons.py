@@ -53,8 +53,7 @@ class Neurons:
         if len(self._gates) != layers or not all(isinstance(gate, nn.Linear) for gate in self._gates):
             raise UserError(
                 f"{type(model).__name__}: expected a gate ({GATE}) in each of its {layers} feed-forward "
-                f"layers, found {len(self._gates)}; analyse a dense model of the Llama, Qwen, Mistral or Gemma "
-                "family"
+                f"layers, found {len(self._gates)}; take a dense model such as Llama, Qwen, Mistral or Gemma"
             )
         widths = {gate.out_features for gate in self._gates}
         if len(widths) > 1:
