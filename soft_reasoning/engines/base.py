@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -82,6 +82,20 @@ class StreamingEngine(Engine, Protocol):
 
     def cancel(self) -> None:
         """Drop everything submitted and not collected."""
+        ...
+
+
+class TellsMemory(Protocol):
+    """An engine that says how much memory it holds."""
+
+    @property
+    def held_bytes(self) -> Mapping[str, int]:
+        """Bytes held now: ``kv`` for keys and values, ``activations`` for all else but the weights."""
+        ...
+
+    @property
+    def peak_bytes(self) -> Mapping[str, int]:
+        """The most of each so far."""
         ...
 
 

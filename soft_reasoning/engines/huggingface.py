@@ -198,6 +198,15 @@ class HuggingFaceEngine(ShowsNeurons):
             peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
 
+    @property
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes held now, as ``peak_bytes`` counts them."""
+        held = {"kv": self._runner.held_kv_bytes}
+        if self._calls.device.type == "cuda":
+            used = torch.cuda.memory_allocated(self._calls.device)
+            held["activations"] = max(0, used - self._loaded_bytes - held["kv"])
+        return held
+
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
         self._runner.begin_run()

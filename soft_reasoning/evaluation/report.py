@@ -68,6 +68,7 @@ def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
     metrics = tally.metrics(
         seconds=before.get("seconds"),
         peaks=before.get("peak_bytes"),
+        means=before.get("mean_bytes"),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
@@ -267,7 +268,9 @@ def _cost(metrics: Mapping[str, Any]) -> str:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
     for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):
         if metrics["peak_bytes"][kind] is not None:
-            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB.")
+            mean = metrics["mean_bytes"][kind]
+            average = "" if mean is None else f", {mean / 2**20:,.0f} MiB on average"
+            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB{average}.")
     return " ".join(parts)
 
 
