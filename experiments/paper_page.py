@@ -40,14 +40,14 @@ class Item:
 NO_TUNING = "methods=[prefix_scorer,[soft_reasoning,'preset=paper']]"
 ITEMS = (
     Item("tab:main_result, four data sets", "paper_main_result",
-         (*FORM, "model=llama3_8b,llama31_8b", METHODS, *TWO), (TABLE, "Rounds to termination")),
+         (*FORM, "model=llama3_8b", METHODS, *TWO), (TABLE, "Rounds to termination")),
     Item("tab:main_result", "paper_main_result", (*SMALL, *TWO)),
     Item("tab:exp_main_full, tab:exp_coverage_full", "paper_exp_main_full",
-         (*FORM, "model=qwen2_7b", "dataset=gsm8k", METHODS, *ONE)),
+         (*FORM, "model=qwen2_7b", "dataset=gsm8k", "dataset.shots=0,1,8", METHODS, *ONE)),
     Item("tab:70b", "paper_70b", (*FORM, "dataset=gsm8k", "dataset.shots=0,8", METHODS, *ONE)),
     Item("tab:acquisition", "paper_acquisition", (*SMALL, *ONE)),
     Item("tab:optim_scope", "paper_optim_scope", (*SMALL, *ONE)),
-    Item("fig:dimention", "paper_dimension", (*SMALL, *TWO)),
+    Item("fig:dimention", "paper_dimension", (*SMALL, *ONE)),
     Item("fig:sample_times", "paper_sample_times", (*SMALL, *TWO)),
     Item("delta (Appendix \"Adaptive Expected Improvement\")", "paper_delta", (*SMALL, *ONE)),
     Item("epsilon (Appendix \"Setting the Convergence Threshold\")", "paper_epsilon", (*SMALL, *ONE)),
@@ -58,7 +58,8 @@ ITEMS = (
     Item("tab:llama-binary-verifier", "paper_llama_binary_verifier", (*SMALL, *ONE)),
     Item("tab:llama-Verifier-updated", "paper_llama_verifier_updated", (*SMALL, *ONE)),
     Item("fig:Reduction", "paper_reduction", (*SMALL, "embedding.seed=range(12)", *ONE)),
-    Item("tab:controlled_gen, without the fine-tuned model", "paper_controlled_gen", (*SMALL, NO_TUNING, *ONE)),
+    Item("tab:controlled_gen, without the fine-tuned model", "paper_controlled_gen",
+         (*SMALL, NO_TUNING, *ONE)),
 )  # fmt: skip
 CORRELATION = ("+experiment=paper_correlation", *SMALL)
 NEURONS = ("--questions", "12", "--samples", "100", "--masked", "30", "max_new_tokens=120")
@@ -78,7 +79,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a folder of local benchmark files")
     parser.add_argument("--work", type=Path, default=Path("runs/paper_page"), help="where the runs go")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "paper.md")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="experiments to run; the others are read again")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these; read what others left in --work")
     args = parser.parse_args()
     pictures = args.out.parent / "paper"
     pictures.mkdir(exist_ok=True)
@@ -89,7 +90,8 @@ def main() -> None:
     parts += correlation(args, pictures)
     parts += neurons(args, pictures)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    parts.append(f"All commands together took {(spent.ru_utime + spent.ru_stime) / 60:.1f} minutes of one core.")
+    minutes = (spent.ru_utime + spent.ru_stime) / 60
+    parts.append(f"The commands that were run for this page took {minutes:.1f} minutes of one core.")
     args.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -102,7 +104,8 @@ def sweep(item: Item, name: str, args: argparse.Namespace, pictures: Path) -> li
         given = [word.replace("FOLDER", str(args.data.resolve())) for word in words]
         run("-m", "soft_reasoning.run", *given, "progress=false", f"hydra.sweep.dir={folder}", "-m")
     text = (folder / "sweep.md").read_text(encoding="utf-8")
-    sections = dict(zip((TABLE, *_titles(text)), text.removeprefix("# Sweep\n\n").split("\n## "), strict=True))
+    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    sections = dict(zip((TABLE, *titles), text.removeprefix("# Sweep\n\n").split("\n## "), strict=True))
     parts = [f"## {item.label}", f"`python -m soft_reasoning.run {quoted(words)} -m`"]
     for title in item.sections:
         body = sections[title] if title == TABLE else sections[title].partition("\n")[2].strip()
@@ -135,7 +138,8 @@ def neurons(args: argparse.Namespace, pictures: Path) -> list[str]:
     for name in ("activation_rate", "activation_iterative"):
         shutil.copy(folder / f"{name}.png", pictures / f"{name}.png")
         text = text.replace(f"({name}.png)", f"(paper/{name}.png)")
-    return ["## fig:activation_rate, fig:activation_iterative, masking", text.replace("\n## ", "\n### ").strip()]
+    title = "## fig:activation_rate, fig:activation_iterative, masking"
+    return [title, text.replace("\n## ", "\n### ").strip()]
 
 
 def wanted(name: str, args: argparse.Namespace, made: Path) -> bool:
@@ -157,10 +161,6 @@ def quoted(words: Sequence[str]) -> str:
     """Words as a shell reads them."""
     marks = ['"' if "'" in word else "'" if set(word) & set("[]$()") else "" for word in words]
     return " ".join(f"{mark}{word}{mark}" for mark, word in zip(marks, words, strict=True))
-
-
-def _titles(text: str) -> list[str]:
-    return [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ def _lines(
 
 def _settings(cells: Sequence[Cell], path: Path) -> None:
     """Points by setting, one below the other."""
-    with figure(path, height=1.9 + 0.4 * len(cells)) as axes:
+    longest = max(len(cell.label) for cell in cells)
+    with figure(path, 4.2 + 0.085 * longest, 1.9 + 0.4 * len(cells)) as axes:
         _points(axes, cells, [cell.label for cell in cells], SHARES)
         percent_axis(axes, "x")
         axes.set_title("Accuracy and coverage by setting")
@@ -118,7 +119,7 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
     shots = sorted({cell.shots for cell in cells})
     key = swept_number(cells)
     longest = max(map(len, labels))
-    side = 0.0 if key else 0.075 * longest
+    side = 0.0 if key else 0.085 * longest
     height = 2.6 if key else 0.9 + 0.33 * len(labels)
     size = {"width": 2.9 * len(datasets) + 0.6 + side, "height": height * len(models) + 1.1}
     with panels(path, rows=len(models), columns=len(datasets), **size) as axes_of:
