@@ -41,14 +41,14 @@ NO_TUNING = "methods=[prefix_scorer,[soft_reasoning,'preset=paper']]"
 ITEMS = (
     Item("tab:main_result, four data sets", "paper_main_result",
          (*FORM, "model=llama3_8b", METHODS, *TWO), (TABLE, "Rounds to termination")),
-    Item("tab:main_result", "paper_main_result", (*SMALL, *TWO)),
+    Item("tab:main_result", "paper_main_result", (*SMALL, *ONE)),
     Item("tab:exp_main_full, tab:exp_coverage_full", "paper_exp_main_full",
          (*FORM, "model=qwen2_7b", "dataset=gsm8k", "dataset.shots=0,1,8", METHODS, *ONE)),
     Item("tab:70b", "paper_70b", (*FORM, "dataset=gsm8k", "dataset.shots=0,8", METHODS, *ONE)),
     Item("tab:acquisition", "paper_acquisition", (*SMALL, *ONE)),
     Item("tab:optim_scope", "paper_optim_scope", (*SMALL, *ONE)),
     Item("fig:dimention", "paper_dimension", (*SMALL, *ONE)),
-    Item("fig:sample_times", "paper_sample_times", (*SMALL, *TWO)),
+    Item("fig:sample_times", "paper_sample_times", (*SMALL, *ONE)),
     Item("delta (Appendix \"Adaptive Expected Improvement\")", "paper_delta", (*SMALL, *ONE)),
     Item("epsilon (Appendix \"Setting the Convergence Threshold\")", "paper_epsilon", (*SMALL, *ONE)),
     Item("tab:combined-results-coverage", "paper_combined_results_coverage", (*SMALL, *ONE)),
@@ -57,12 +57,12 @@ ITEMS = (
          ("Cost", "Cost relative to rap")),
     Item("tab:llama-binary-verifier", "paper_llama_binary_verifier", (*SMALL, *ONE)),
     Item("tab:llama-Verifier-updated", "paper_llama_verifier_updated", (*SMALL, *ONE)),
-    Item("fig:Reduction", "paper_reduction", (*SMALL, "embedding.seed=range(12)", *ONE)),
+    Item("fig:Reduction", "paper_reduction", (*SMALL, "embedding.seed=range(8)", *ONE)),
     Item("tab:controlled_gen, without the fine-tuned model", "paper_controlled_gen",
          (*SMALL, NO_TUNING, *ONE)),
 )  # fmt: skip
 CORRELATION = ("+experiment=paper_correlation", *SMALL)
-NEURONS = ("--questions", "12", "--samples", "100", "--masked", "30", "max_new_tokens=120")
+NEURONS = ("--questions", "8", "--samples", "100", "--masked", "30", "limit=60", "max_new_tokens=120")
 HEAD = """\
 # The paper's tables and figures
 
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a folder of local benchmark files")
     parser.add_argument("--work", type=Path, default=Path("runs/paper_page"), help="where the runs go")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "paper.md")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these; read what others left in --work")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these; others are read from --work")
     args = parser.parse_args()
     pictures = args.out.parent / "paper"
     pictures.mkdir(exist_ok=True)
