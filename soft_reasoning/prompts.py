@@ -243,9 +243,12 @@ class Prompts:
         """How many tokens stand before and after the text, without the cue: BOS, or a template's headers."""
         if self._span is None:
             one, two = (self._encode(text, "") for text in SPAN_TEXTS)
-            before = len(os.path.commonprefix([one, two]))
-            after = len(os.path.commonprefix([one[::-1], two[::-1]])) if self.layout == "chat" else 0
-            self._span = before, after
+            if self.layout == "completion":
+                self._span = int(one[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
+            else:
+                pairs = [one, two], [one[::-1], two[::-1]]
+                before, after = (len(os.path.commonprefix(pair)) for pair in pairs)
+                self._span = before, after
         return self._span
 
     def _build(self, kind: str, head: str, ask: str, cue: str, **fields: str) -> Prompt:
