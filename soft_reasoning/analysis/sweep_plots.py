@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from soft_reasoning.analysis.plots import BLUE, GREY, ORANGE, figure, panels, pe
 from soft_reasoning.analysis.sweeps import ACCURACY, COVERAGE, SHARES, Metric, shown_name
 
 LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
+APART = 0.1
+"""Rows between the points of two metrics, so that equal values do not hide one another."""
 CROWDED = 8
 """Ticks closer than one part in so many of an axis overlap."""
 
@@ -96,9 +99,10 @@ def _points(
     name: str = "",
     names: bool = True,
 ) -> None:
-    for metric in metrics:
+    for i, metric in enumerate(metrics):
         some = [cell for cell in cells if cell.each(*metric.path)]
-        rows = [(labels.index(cell.label) + shift, *_mean_error(cell, metric)) for cell in some]
+        place = shift + APART * (i - (len(metrics) - 1) / 2)
+        rows = [(labels.index(cell.label) + place, *_mean_error(cell, metric)) for cell in some]
         at, means, errors = ([row[i] for row in rows] for i in range(3))
         within = [[min(e, m) for m, e in zip(means, errors, strict=True)],
                   [min(e, 100 - m) for m, e in zip(means, errors, strict=True)]]  # fmt: skip
@@ -121,7 +125,10 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
     longest = max(map(len, labels))
     side = 0.0 if key else 0.085 * longest
     height = 2.6 if key else 0.9 + 0.33 * len(labels)
-    size = {"width": 2.9 * len(datasets) + 0.6 + side, "height": height * len(models) + 1.1}
+    width = 2.9 * len(datasets) + 0.6 + side
+    entries = (2 if key else 4) * len(shots)
+    columns = max(1, min(entries, int(width / 2.1)))
+    size = {"width": width, "height": height * len(models) + 0.7 + 0.22 * math.ceil(entries / columns)}
     with panels(path, rows=len(models), columns=len(datasets), **size) as axes_of:
         for i, model in enumerate(models):
             for j, dataset in enumerate(datasets):
@@ -150,7 +157,7 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
         for axes in axes_of.flat:
             found |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes_of[0][0].figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)), fontsize=9
+            found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9
         )
 
 

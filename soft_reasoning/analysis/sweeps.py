@@ -104,9 +104,9 @@ def grid_table(cells: Sequence[Cell]) -> Table:
 
 def rounds_table(cells: Sequence[Cell]) -> Table | None:
     """The share of problems whose search ended after each round of proposals (the paper's Table
-    "llama-coverage"); None where nothing searched. The first row of a block are problems that ended on
-    their first candidates, without a proposal."""
-    searched = [cell for cell in cells if any(n > 1 for n in cell.each("rounds", "mean"))]
+    "llama-coverage"); None where no method has a stopping rule. The first row of a block are problems that
+    ended on their first candidates, without a proposal."""
+    searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
     if not searched:
         return None
     datasets = datasets_of(searched)

@@ -21,7 +21,7 @@ def finished(
         "engine": {"path": MODELS.get(model, model), "max_batch_tokens": None},
         "dataset": {"name": dataset, "shots": shots, "hub": {"id": f"hub/{dataset}"}},
         "prompt": {"wording": {"head": f"Solve the {dataset} problems. It costs $5 or $10.\n"}},
-        "method": {"name": method}, **more,
+        "method": {"name": method} | ({"stopping": {"rule": "agreement"}} if ended else {}), **more,
     }  # fmt: skip
     if verifier:
         config["verifier"] = {"name": verifier[0]}

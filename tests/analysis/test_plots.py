@@ -143,6 +143,20 @@ def test_legends_lie_inside_and_methods_are_told_apart(tmp_path, monkeypatch, ro
     assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 4  # from 300 to 330 tokens alone
 
 
+@pytest.mark.parametrize("shots", [(0, 8), (0, 1, 2, 4, 8)])
+def test_the_legend_of_a_single_panel_lies_inside(tmp_path, monkeypatch, shots):
+    cells = swept(tmp_path, *({"shots": s, "dataset": "gsm8k", "model": "llama3_8b"} for s in shots))
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert inside(axes)
+
+
+def test_equal_values_do_not_hide_one_another(tmp_path, monkeypatch):
+    cells = swept(tmp_path, *NAMED)
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    places = [tuple(line.get_ydata()) for line in axes.lines if line.get_marker() == "o"]
+    assert len(set(places)) == 2
+
+
 def test_methods_of_no_accuracy_lie_within_0_and_100(tmp_path, monkeypatch):
     rows = [row | {"accuracy": 0.0, "error": 0.0} for row in METHODS]
 
