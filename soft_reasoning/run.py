@@ -36,6 +36,8 @@ from soft_reasoning.evaluation.files import PROBES
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import Summary, run
 from soft_reasoning.launchers import Launcher
+from soft_reasoning.sweep import combine_ended
+from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
@@ -69,6 +71,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         return one
 
     configs = {label: composed(label) for label in commands}
+    if config.reference is not None and config.reference not in configs:
+        raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
     for label, one in configs.items():  # the last method's bad value before the first one's work
         build_method(one)
         presets = [change.partition("=")[2] for change in commands[label] if change.startswith("preset=")]
@@ -87,7 +91,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
             change = f"method.samples={equal_samples(tried.metrics, one.method.samples, done[first].metrics)}"
             one, name = composed(label, change), f"{name},{change}"
         done[label] = run_one(one, folder / run_name(name), launcher)
-    compare([done[label].folder for label in configs], folder)
+    compare([done[label].folder for label in configs], folder, reference=config.reference)
 
 
 def say_replaced(overrides: Sequence[str], preset: str) -> None:
@@ -171,6 +175,7 @@ def main() -> None:
     os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
     with one_line_errors():
         hydra_main()
+        combine_ended()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class DenseRunner(TreeRunner):
     ) -> None:
         super().__init__(calls, prefill_tokens=prefill_tokens, kept_tokens=kept_tokens)
         self.record = record
-        self.peak_kv_bytes = 0
+        self.peak_kv_bytes = self.held_kv_bytes = 0
 
     def begin_run(self) -> None:
         super().begin_run()
@@ -111,6 +111,7 @@ class DenseRunner(TreeRunner):
         """Note what is held: the rows' own, what is kept, ``blocks``, and what ``parts`` copied of them."""
         others = {id(block): block.bytes for block in (*blocks, *self._kept.blocks())}
         held = self._own.bytes + sum(others.values()) + sum(part.copied for part in parts)
+        self.held_kv_bytes = held
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
 
 

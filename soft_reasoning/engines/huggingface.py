@@ -15,6 +15,7 @@ from soft_reasoning.engines import loading
 from soft_reasoning.engines.allocation import device_of, is_out_of_memory, memory_for
 from soft_reasoning.engines.decode import decode_batch
 from soft_reasoning.engines.native import paged_attention
+from soft_reasoning.engines.neurons import ShowsNeurons
 from soft_reasoning.engines.onednn import with_onednn
 from soft_reasoning.engines.planning import Job, batches, job_of, positions, reading
 from soft_reasoning.engines.probe import choose_runner
@@ -30,7 +31,7 @@ KEPT_SHARE, LEAST_KEPT = 4, 8192
 is less: the exemplars of a run at any rate."""
 
 
-class HuggingFaceEngine:
+class HuggingFaceEngine(ShowsNeurons):
     """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers.
 
     dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
@@ -196,6 +197,15 @@ class HuggingFaceEngine:
             held = torch.cuda.max_memory_allocated(self._calls.device)
             peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
+
+    @property
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes held now, as ``peak_bytes`` counts them."""
+        held = {"kv": self._runner.held_kv_bytes}
+        if self._calls.device.type == "cuda":
+            used = torch.cuda.memory_allocated(self._calls.device)
+            held["activations"] = max(0, used - self._loaded_bytes - held["kv"])
+        return held
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""

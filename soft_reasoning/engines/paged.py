@@ -31,6 +31,10 @@ class PagedRunner(TreeRunner):
     def peak_kv_bytes(self) -> int:
         return max(self._peak, self._pool.most * self._pool.page_bytes)
 
+    @property
+    def held_kv_bytes(self) -> int:
+        return self._pool.used * self._pool.page_bytes
+
     def begin_run(self) -> None:
         super().begin_run()
         self._peak, self._pool.most = 0, self._pool.used

@@ -76,6 +76,7 @@ class TreeRunner(ABC):
     compact_below = 0.9
     layout: Layout
     peak_kv_bytes: int
+    held_kv_bytes: int
 
     def __init__(self, calls: ModelCalls, *, prefill_tokens: int, kept_tokens: int) -> None:
         self.calls, self.prefill_tokens = calls, prefill_tokens
@@ -258,7 +259,7 @@ class PlainRunner:
 
     def __init__(self, calls: ModelCalls) -> None:
         self.calls = calls
-        self.peak_kv_bytes = 0
+        self.peak_kv_bytes = self.held_kv_bytes = 0
         self._cache: dict[str, Any] = {}
         self._position = 0
 
@@ -306,5 +307,6 @@ class PlainRunner:
         layers = [layer for cache in self._cache.values() for layer in getattr(cache, "layers", ())]
         tensors = [t for layer in layers for t in vars(layer).values() if isinstance(t, Tensor)]
         held = sum(t.numel() * t.element_size() for t in tensors)
+        self.held_kv_bytes = held
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)
         return logits[:, 0]

@@ -145,6 +145,7 @@ def summarise(
     *,
     seconds: Mapping[str, float] | None = None,
     peaks: Mapping[str, int] | None = None,
+    means: Mapping[str, float] | None = None,
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def summarise(
     tally = Tally()
     for row in rows:
         tally.add(row)
-    return tally.metrics(seconds=seconds, peaks=peaks, rate=rate, independent=independent)
+    return tally.metrics(seconds=seconds, peaks=peaks, means=means, rate=rate, independent=independent)
 
 
 class Tally:
@@ -219,13 +220,15 @@ class Tally:
         *,
         seconds: Mapping[str, float] | None = None,
         peaks: Mapping[str, int] | None = None,
+        means: Mapping[str, float] | None = None,
         rate: Mapping[str, int] | None = None,
         independent: bool = False,
     ) -> dict[str, Any]:
         """Plain values with ``_stderr`` beside each share; None where undefined.
 
         ``independent``: the first round's candidates are i.i.d. samples, as pass@m needs. What the run cost:
-        ``seconds`` by kind, ``peak_bytes`` of the engine's memory (None where it does not tell) and ``flops``
+        ``seconds`` by kind, ``peak_bytes`` and ``mean_bytes`` of the engine's memory (None where it does not
+        tell; the mean is over samples, one a second) and ``flops``
         by role, estimated from the model's ``rate`` (``flops.rates``). ``seconds["engine"]`` is the time in
         which the engine was waited for and ``idle`` all other: at most so long had it nothing to do, as one
         in a process of its own (vLLM on a GPU) works on while nobody waits.
@@ -259,6 +262,7 @@ class Tally:
             "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
             "seconds": seconds,
             "peak_bytes": {kind: (peaks or {}).get(kind) for kind in MEMORY},
+            "mean_bytes": {kind: (means or {}).get(kind) for kind in MEMORY},
         }
 
     def _pass(self) -> dict[str, float | None]:
