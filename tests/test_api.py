@@ -9,7 +9,7 @@ import pytest
 import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.config import compose_config
-from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
 from soft_reasoning.scheduler import drive
 
 QUESTIONS = [

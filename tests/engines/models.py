@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.native import paged_attention
 
 VOCABULARY = FakeTokenizer().vocab_size
 BASE = {
@@ -63,9 +61,8 @@ FAMILIES = {
     "gptj": {**GPT2, "rotary_dim": 8},
     "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
-needs_compiler = pytest.mark.skipif(paged_attention() is None, reason="there is no C compiler")
 SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
-"""Families whose prefixes are computed and kept once; the others run with the model's own cache."""
+"""Families that attend over the block table; the others run with the model's own cache."""
 
 
 def tiny(family: str, **others):
