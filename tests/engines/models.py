@@ -49,6 +49,15 @@ FAMILIES = {
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
     },
+    "deepseek_v3": {  # keys of another width than values
+        "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "n_group": 1, "topk_group": 1, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+    },
+    "gemma4_text": {  # heads of another width in each kind of layer
+        "head_dim": 16, "global_head_dim": 32, "sliding_window": 16, "layer_types": SLIDING,
+        "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
+    },
     "llama4_text": {
         "head_dim": 16,
         "attention_chunk_size": 64,

@@ -13,7 +13,7 @@ from soft_reasoning.types import Request
 from tests.contracts.engine import EngineContract
 from tests.engines.models import FAMILIES, SHARING, VOCABULARY, tiny
 
-MIXTURES = {"mixtral", "gpt_oss"}
+MIXTURES = {"mixtral", "gpt_oss", "deepseek_v3"}
 
 
 def random_ids(count: int, seed: int) -> tuple[int, ...]:
@@ -150,6 +150,16 @@ def test_rotary_embeddings_that_depend_on_the_longest_row(family, rope, length):
     for n in (20, 50, 100):  # transformers remembers the longest row so far: each gets a model of its own
         [got] = engine.generate([Request(random_ids(n, n), max_new_tokens=12)])
         assert got.token_ids == by_generate(model(), random_ids(n, n), 12)
+
+
+def test_a_sliding_window_of_one_token():
+    """Each token sees itself alone. (With a cache, transformers keeps all keys here.)"""
+    model = tiny("mistral", sliding_window=1)
+    engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+    [got] = engine.generate([Request(random_ids(45, 13), max_new_tokens=12)])
+    with torch.no_grad():
+        logits = model(torch.tensor([random_ids(45, 13) + got.token_ids])).logits[0, 44:-1]
+    assert got.token_ids == tuple(logits.argmax(-1).tolist())
 
 
 class TestFamilies:

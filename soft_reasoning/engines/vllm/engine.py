@@ -19,6 +19,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import torch
@@ -143,6 +144,7 @@ class VLLMEngine:
         self._dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._stops = StopChecker(self.tokenizer)
+        self._lock = RLock()  # vLLM's own loop runs in one thread
         self._numbers = itertools.count()
         self._waiting: deque[_Run] = deque()
         self._running: dict[str, Callable[[Any], None]] = {}
@@ -163,13 +165,15 @@ class VLLMEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        return self._finish(self.submit(requests))
+        with self._lock:
+            return self._finish(self.submit(requests))
 
     def submit(self, requests: Sequence[Request]) -> list[int]:
         """Take ``requests`` on; errors as in ``generate``, before any is taken."""
-        runs = [_Run(next(self._numbers), self._prepare(request)) for request in requests]
-        self._waiting.extend(runs)
-        return [run.ticket for run in runs]
+        with self._lock:
+            runs = [_Run(next(self._numbers), self._prepare(request)) for request in requests]
+            self._waiting.extend(runs)
+            return [run.ticket for run in runs]
 
     def submit_prompts(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
@@ -187,24 +191,27 @@ class VLLMEngine:
         def read(ticket: int, output: Any) -> None:
             self._done[ticket] = self._row(output)[chosen], output.num_cached_tokens or 0
 
-        for ticket, prepared in zip(tickets, asked, strict=True):
-            # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
-            self._add(self._mixed(prepared), params, partial(read, ticket))
+        with self._lock:
+            for ticket, prepared in zip(tickets, asked, strict=True):
+                # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
+                self._add(self._mixed(prepared), params, partial(read, ticket))
         return tickets
 
     def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
         """Work until something submitted is complete; empty once nothing is left."""
-        while not self._done and (self._waiting or self._running):
-            self._step()
-        done, self._done = list(self._done.items()), {}
-        return done
+        with self._lock:
+            while not self._done and (self._waiting or self._running):
+                self._step()
+            done, self._done = list(self._done.items()), {}
+            return done
 
     def cancel(self) -> None:
         """Drop everything submitted and not collected."""
-        self._engine.abort_request(list(self._running))
-        self._waiting.clear()
-        self._running.clear()
-        self._done.clear()
+        with self._lock:
+            self._engine.abort_request(list(self._running))
+            self._waiting.clear()
+            self._running.clear()
+            self._done.clear()
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
@@ -213,14 +220,16 @@ class VLLMEngine:
 
         With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
         """
-        done = self._finish(self.submit_prompts(prompts, ids, top=top))
+        with self._lock:
+            done = self._finish(self.submit_prompts(prompts, ids, top=top))
         rows = [row for row, _ in done]
         width = len(self._table) if ids is None else len(ids)
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
 
     def begin_run(self) -> None:
         """Forget what earlier runs left."""
-        self._engine.reset_prefix_cache()
+        with self._lock:
+            self._engine.reset_prefix_cache()
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
