@@ -126,6 +126,14 @@ class Tiles:
             readers = torch.full((high - low, size), tokens).index_copy_(0, self.rows, readers)
             starts = torch.zeros(high - low, dtype=torch.long).index_copy_(0, self.rows, starts)
         self.readers, self.starts = readers.to(device), starts.to(device)
+        self._queries: dict[int, Tensor] = {}
+
+    def queries(self, heads: int) -> Tensor:
+        """(U * heads * size,): the readers' rows among queries that lie as (tokens, heads)."""
+        if heads not in self._queries:
+            head = torch.arange(heads, device=self.readers.device)[:, None]
+            self._queries[heads] = (self.readers[:, None] * heads + head).flatten()
+        return self._queries[heads]
 
     def of(self, pool: Tensor) -> Tensor:
         """(U, ...): the blocks of ``pool``."""
@@ -144,8 +152,8 @@ class Tiles:
 class Chunk:
     """Pieces that are computed at a time, as :class:`Tiles`, and how their results are summed.
 
-    The results of all tiles, one per reader, are one list; ``order`` (P,) picks those that count, by
-    ascending position, and ``tokens`` (P,) says whose they are.
+    The results of all tiles are one list, of (U, heads, size) each; :meth:`order` picks those that count, by
+    ascending position, and ``tokens`` (P,) says whose they are. ``rows`` counts them for one head.
     """
 
     def __init__(self, pieces: list[Piece], tokens: int, device: torch.device) -> None:
@@ -154,17 +162,30 @@ class Chunk:
         for i, piece in enumerate(pieces):
             groups.setdefault((piece.size, piece.masked), []).append(i)
         self.tiles: list[Tiles] = []
-        places, total = torch.empty(len(pieces), dtype=torch.long), 0
+        self.rows = 0
+        first_row = torch.empty(len(pieces), dtype=torch.long)
+        sizes = torch.tensor([piece.size for piece in pieces])
+        tile = torch.empty(len(pieces), dtype=torch.long)
         for (size, masked), members in groups.items():
             which = torch.tensor(members)
             tiles = Tiles(values[which], size, masked, tokens, device)
-            places[which] = total + tiles.rows * size
-            total += tiles.readers.numel()
+            first_row[which], tile[which] = self.rows, tiles.rows
+            self.rows += tiles.readers.numel()
             self.tiles.append(tiles)
         first, count = values[:, 2], values[:, 3]
         within = torch.arange(int(count.sum())) - (count.cumsum(0) - count).repeat_interleave(count)
-        self.order = (places.repeat_interleave(count) + within).to(device)
         self.tokens = (first.repeat_interleave(count) + within).to(device)
+        each = (x.repeat_interleave(count).to(device) for x in (first_row, tile, sizes))
+        self._places = *each, within.to(device)
+        self._orders: dict[int, Tensor] = {}
+
+    def order(self, heads: int) -> Tensor:
+        """(P * heads,): where the results of each token and head are."""
+        if heads not in self._orders:
+            first_row, tile, size, within = (x[:, None] for x in self._places)
+            head = torch.arange(heads, device=within.device)
+            self._orders[heads] = (heads * first_row + (heads * tile + head) * size + within).flatten()
+        return self._orders[heads]
 
 
 def chunks_of(pieces: list[Piece], tokens: int, device: torch.device) -> list[Chunk]:
@@ -287,16 +308,25 @@ def attend(
         (N, Hq, dv).
     """
     keys, values = now.write(layer, k, v)
+    heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
-    q = pad(q, (0, 0, 0, 0, 0, 1))  # the row of readers that are no token
+    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are no token's
     for chunk, biases in now.chunks(window):
-        found = [
-            _attend_tiles(q, tiles.of(keys), tiles.of(values), tiles.readers, bias, softcap)
-            for tiles, bias in zip(chunk.tiles, biases, strict=True)
-        ]
-        out = torch.cat([one for one, _ in found]) if len(found) > 1 else found[0][0]
-        lse = torch.cat([one for _, one in found]) if len(found) > 1 else found[0][1]
-        total.add(chunk.tokens, out.index_select(0, chunk.order), lse.index_select(0, chunk.order))
+        out = values.new_empty(chunk.rows * heads, repeat * values.shape[3])
+        lse = torch.empty(chunk.rows * heads, repeat, device=q.device)
+        end = 0
+        for tiles, bias in zip(chunk.tiles, biases, strict=True):
+            picked = rows.index_select(0, tiles.queries(heads))
+            begin, end = end, end + len(picked)
+            part = picked, tiles.of(keys), tiles.of(values), bias, softcap, out[begin:end], lse[begin:end]
+            _attend_tiles(*part)
+        order = chunk.order(heads)
+        shape = len(chunk.tokens), heads * repeat
+        total.add(
+            chunk.tokens,
+            out.index_select(0, order).view(*shape, -1).float(),
+            lse.index_select(0, order).view(shape),
+        )
     if sinks is not None:
         everyone = torch.arange(len(q) - 1, device=q.device)
         total.add(everyone, None, sinks.float().expand(len(q) - 1, -1).contiguous())
@@ -304,28 +334,27 @@ def attend(
 
 
 def _attend_tiles(
-    q: Tensor, keys: Tensor, values: Tensor, readers: Tensor, bias: Tensor | None, softcap: float | None
-) -> tuple[Tensor, Tensor]:
-    """Each tile's own softmax: output (U * T, Hq, dv) and log-sum-exp (U * T, Hq) of the scores.
+    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None, out: Tensor,
+    lse: Tensor,
+) -> None:  # fmt: skip
+    """Each tile's own softmax: writes its output to ``out`` and the log-sum-exp of its scores to ``lse``.
 
-    ``q`` (N + 1, Hq, d), ``keys`` (U, Hkv, d, BLOCK), ``values`` (U, Hkv, BLOCK, dv), ``readers`` (U, T).
+    ``keys`` (U, Hkv, d, BLOCK), ``values`` (U, Hkv, BLOCK, dv), ``q`` (U * Hkv * size, repeat * d), ``out``
+    (U * Hkv * size, repeat * dv), ``lse`` (U * Hkv * size, repeat).
     """
-    count, size = readers.shape
-    heads, repeat = keys.shape[1], q.shape[1] // keys.shape[1]
-    shape = count, heads, size, repeat
-    rows = q.index_select(0, readers.flatten()).view(count, size, heads, repeat, -1)
-    rows = rows.transpose(1, 2).reshape(count * heads, size * repeat, -1)
-    scores = torch.bmm(rows, keys.flatten(0, 1)).float()
+    count, heads, width, _ = keys.shape
+    tiles = count * heads
+    scores = torch.bmm(q.view(tiles, -1, width), keys.flatten(0, 1)).float()
     if softcap is not None:
         scores = scores.div_(softcap).tanh_().mul_(softcap)
     if bias is not None:
-        scores.view(*shape, BLOCK).add_(bias)
+        scores.view(count, heads, bias.shape[2], -1, BLOCK).add_(bias)
     weights = scores.softmax(-1)
     # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
-    lse = scores.amax(-1) - weights.amax(-1).log_()
-    out = torch.bmm(weights.to(values.dtype), values.flatten(0, 1)).float()
-    out = out.view(*shape, -1).transpose(1, 2).reshape(count * size, heads * repeat, -1)
-    return out, lse.view(shape).transpose(1, 2).reshape(count * size, heads * repeat)
+    torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse.view(scores.shape[:2]))
+    torch.bmm(
+        weights.to(values.dtype), values.flatten(0, 1), out=out.view(*scores.shape[:2], values.shape[3])
+    )
 
 
 class _Sum:
