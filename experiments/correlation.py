@@ -1,5 +1,9 @@
 """The correlation matrix of a run's sampled points, by round: python experiments/correlation.py RUN [RUN ...]
 
+    python experiments/correlation.py +experiment=paper_correlation
+
+Words with a = are a configuration, as on the command line of a run, which is run first.
+
 Mean over problems, points of a round ordered by reward, best first. Writes correlation.png into each run's
 folder, and prints the mean correlation of the best points of each round with those before them.
 """
@@ -7,6 +11,8 @@ folder, and prints the mean correlation of the best points of each round with th
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +20,7 @@ import numpy as np
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.correlation import correlation_matrices
 from soft_reasoning.analysis.tables import Table
+from soft_reasoning.config import run_name
 from soft_reasoning.evaluation.files import read_records
 from soft_reasoning.types import UserError
 
@@ -34,11 +41,24 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     return out
 
 
+def solve(overrides: list[str]) -> Path:
+    """Run the configuration; its folder."""
+    folder = Path("runs") / run_name("correlation", ",".join(overrides))
+    command = [sys.executable, "-m", "soft_reasoning.run", *overrides, f"hydra.run.dir={folder}"]
+    if subprocess.run(command, stdout=sys.stderr).returncode:
+        raise UserError(f"expected a run that ends well, got a fault of {' '.join(overrides)}; see above")
+    return folder
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or a configuration to run")
+    words = parser.parse_args().runs
+    overrides = [word for word in words if "=" in word and not Path(word).is_dir()]
+    folders = [Path(word) for word in words if word not in overrides]
     try:
-        table = [row for run in parser.parse_args().runs for row in rows(run)]
+        folders += [solve(overrides)] if overrides else []
+        table = [row for folder in folders for row in rows(folder)]
     except UserError as error:
         parser.error(str(error))
     columns = ("run", "round", "within the round", "with the best points of earlier rounds")

@@ -11,12 +11,13 @@ import argparse
 from pathlib import Path
 
 import torch
-from hydra.utils import instantiate
 
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.evaluation.files import read_manifest, read_records
+from soft_reasoning.regrade import grader_of
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.stored import instantiate_stored
 from soft_reasoning.types import Candidate, Problem
 
 WEIGHTS = (0.0, 1.0, 2.0, 5.0)
@@ -34,7 +35,8 @@ def read(record) -> tuple[Problem, list[Candidate], list[Verdict]]:
 
 def accuracies(folder: Path, rules: list[tuple[str, float]]) -> list[float]:
     config = read_manifest(folder)["config"]
-    optimiser, grader = instantiate(config["method"]["optimiser"]), instantiate(config["grader"])
+    optimiser = instantiate_stored(config["method"]["optimiser"], f"{folder}: method.optimiser")
+    grader = grader_of(config, [])
     right = [0] * len(rules)
     records = list(read_records(folder))
     for record in records:

@@ -2,7 +2,11 @@
 
 from importlib import import_module
 
-_HOME = {"SoftReasoner": "api", **dict.fromkeys(("Candidate", "Problem", "Result", "UserError"), "types")}
+_HOME = {
+    "SoftReasoner": "api",
+    "SoftReasoningObjective": "objective",
+    **dict.fromkeys(("Candidate", "Problem", "Result", "UserError"), "types"),
+}
 
 __version__ = "0.1.0"
 __all__ = list(_HOME)

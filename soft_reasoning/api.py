@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,16 @@ class SoftReasoner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def problem(self, question: str | Mapping[str, Any], gold: str | None = None) -> Problem:
+        """The question as methods see it, with its reference answer where there is one.
+
+        Raises:
+            UserError: If it is no question, or longer than the model's context.
+        """
+        problem = replace(self._problem(question), gold=gold)
+        check_lengths([problem], self.context)
+        return problem
 
     def _problem(self, question: str | Mapping[str, Any]) -> Problem:
         asked = question if isinstance(question, Mapping) else {"question": question}

@@ -14,7 +14,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.devices import device_of
@@ -118,7 +118,7 @@ def build_launcher(config: DictConfig) -> Any:
     return instantiate(config.launcher)
 
 
-def build_grader(config: DictConfig) -> Grader:
+def build_grader(config: DictConfig) -> AnswerGrader:
     return instantiate(config.grader)
 
 
@@ -145,9 +145,15 @@ def build_method(config: DictConfig):
 
 
 def check_lengths(problems: list[Problem], context: Context) -> None:
-    """Refuse prompts that leave no room for an answer, before any model work is done."""
+    """Refuse prompts that leave no room for an answer, and answers that the grader cannot read, before any
+    model work is done."""
     room = context.engine.context_length
     for problem in problems:
+        if not context.grader.supports(problem.answer_type):
+            raise UserError(
+                f"grader: expected one that reads answers of type {problem.answer_type}, got "
+                f"{context.grader.name}; use grader=default"
+            )
         length = len(context.prompts.solve(problem).ids)
         if length >= room:
             fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"

@@ -26,6 +26,9 @@ from soft_reasoning.checks import choice, switch, whole
 from soft_reasoning.evaluation.budget import BUDGETS
 from soft_reasoning.types import UserError
 
+PRESET_METHODS = ("soft_reasoning", "random_embedding")
+"""The methods whose parts a preset chooses."""
+
 SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
 """Environment variable that names a sweep's folder, so that the jobs of a launcher agree on it."""
 
@@ -51,7 +54,8 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Make ``${run_name:...}``, ``${sweep_name:}`` and ``${sqrt:...}`` known to OmegaConf."""
+    """Make ``${run_name:}``, ``${sweep_name:}``, ``${sqrt:}`` and ``${product:}`` known to OmegaConf."""
+    OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
@@ -63,16 +67,51 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
     Raises UserError in one line for a choice or key that does not exist, and as :func:`check`.
     """
     register_resolvers()
+    overrides = with_default_preset(overrides)
     try:
         if GlobalHydra.instance().is_initialized():
-            config = compose("config", overrides=list(overrides))
+            config = compose("config", overrides=overrides)
         else:
             with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
-                config = compose("config", overrides=list(overrides))
+                config = compose("config", overrides=overrides)
         check(config)
     except Exception as error:
         raise UserError(one_line(error)) from error
     return config
+
+
+def with_default_preset(overrides: Sequence[str]) -> list[str]:
+    """``overrides``, with ``preset=default`` where the method chosen has no presets and none is named.
+
+    An experiment may name a preset for Soft Reasoning; other methods run in it without one.
+    """
+    chosen = dict(one.lstrip("+").partition("=")[::2] for one in overrides)
+    path = Path(conf_dir()) / "method" / f"{chosen.get('method', 'soft_reasoning')}.yaml"
+    if "preset" in chosen or not path.is_file() or path.stem in PRESET_METHODS:
+        return list(overrides)
+    return [*overrides, "preset=default"]
+
+
+def replaced_parts(overrides: Sequence[str], preset: str) -> list[str]:
+    """A line for each group choice of the command line that replaces one of the preset's."""
+    of_preset = _parts_of(preset)
+    chosen = dict(one.lstrip("+").partition("=")[::2] for one in overrides)
+    return [
+        f"{group}={chosen[group]} replaces {group}={value} of preset={preset}"
+        for group, value in of_preset.items()
+        if chosen.get(group, value) != value
+    ]
+
+
+def _parts_of(preset: str) -> dict[str, str]:
+    """What a preset chooses, by group; a preset may start from another."""
+    path, found = Path(conf_dir()) / "preset" / f"{preset}.yaml", {}
+    for entry in OmegaConf.load(path).get("defaults", []) if path.is_file() else []:
+        if isinstance(entry, str):
+            found |= _parts_of(entry)
+        else:
+            found |= {key.removeprefix("override /"): value for key, value in entry.items()}
+    return found
 
 
 def check(config: DictConfig) -> None:

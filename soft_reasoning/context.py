@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.types import seed_for
@@ -17,7 +17,7 @@ class Context:
 
     engine: Engine
     prompts: Prompts
-    grader: Grader
+    grader: AnswerGrader
     seed: int
 
     def stream(self, *stage: object) -> int:

@@ -5,6 +5,7 @@ All wording lives in ``conf/prompt/*.yaml`` and reaches this module as :class:`W
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,20 +17,24 @@ from soft_reasoning.checks import form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 PLACEMENTS = ("first", "middle", "last")
-LAYOUTS = ("completion", "chat")
+LAYOUTS = ("auto", "chat", "completion")
+SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
+"""Two texts whose first and last tokens differ: what their prompts share is not theirs."""
 
 
 @dataclass(frozen=True)
 class ReviewWording:
     """What a verifier asks: ``head`` (the task), worked reviews, then ``ask`` with the fields {question}
-    and {solutions}; each solution is one line of the form ``solution`` with the fields {i} and {text}.
+    and {solutions}, and ``cue``, after which the model answers; each solution is one line of the form
+    ``solution`` with the fields {i} and {text}.
 
-    A worked review is ``ask`` and then ``worked``, filled in from an entry of ``exemplars``: its question,
-    its solutions (each ending in its "Answer: ...") and the fields that ``worked`` names.
+    A worked review is ``ask``, ``cue`` and then ``worked``, filled in from an entry of ``exemplars``: its
+    question, its solutions (each ending in its "Answer: ...") and the fields that ``worked`` names.
     """
 
     ask: str
     head: str = ""
+    cue: str = ""
     solution: str = "{i}. {text}"
     worked: str = ""
     exemplars: Sequence[Mapping[str, Any]] = ()
@@ -51,18 +56,20 @@ class ReviewWording:
         for entry in self.exemplars[:shots]:
             shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]
             text += self.ask.format(question=entry["question"], solutions=self.listed(shown))
-            text += self.worked.format(**entry)
+            text += self.cue + self.worked.format(**entry)
         return text
 
 
 @dataclass(frozen=True)
 class TaskWording:
     """What a method asks beside solutions and reviews (a sub-question, say): ``head`` (task and exemplars,
-    the same for every problem), then ``ask`` with {question}, {steps} and the fields that the method names.
-    Each sub-question asked so far is one {steps} entry of the form ``step``, with {asked} and {answered}."""
+    the same for every problem), then ``ask`` with {question}, {steps} and the fields that the method names,
+    and ``cue``, after which the model answers. Each sub-question asked so far is one {steps} entry of the
+    form ``step``, with {asked} and {answered}."""
 
     ask: str
     head: str = ""
+    cue: str = ""
     step: str = "Q: {asked}\nA: {answered}\n"
 
 
@@ -87,8 +94,7 @@ class Wording:
     def __post_init__(self) -> None:
         root = "prompt.wording"
         for key in ("head", "cue"):
-            if not isinstance(getattr(self, key), str):
-                raise UserError(f"{root}.{key}: expected a text, got {getattr(self, key)!r}")
+            _text(f"{root}.{key}", getattr(self, key))
         listed = isinstance(self.stop, list | tuple)
         if not listed or not all(isinstance(text, str) and text for text in self.stop):
             raise UserError(f"{root}.stop: expected a list of texts, none of them empty, got {self.stop!r}")
@@ -98,11 +104,13 @@ class Wording:
             form(f"{root}.exemplar", self.exemplar, told, needed=["question"])
         for kind, review in self.reviews.items():
             key, asked = f"{root}.reviews.{kind}", {"question": "", "solutions": ""}
+            _text(f"{key}.cue", review.cue)
             form(f"{key}.ask", review.ask, asked, needed=list(asked))
             form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
             for entry in review.exemplars:
                 form(f"{key}.worked", review.worked, entry)
         for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
+            _text(f"{root}.tasks.{kind}.cue", task.cue)
             form(f"{root}.tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
 
 
@@ -110,7 +118,8 @@ class Prompts:
     """Builds prompts for one run.
 
     ``layout`` "completion" encodes raw text with the tokenizer's BOS; "chat" wraps the text as a user's
-    message (after ``system``, if any) and appends the cue behind the generation prompt;
+    message (after ``system``, if any) and appends the cue behind the assistant's header; "auto" is chat where
+    the tokenizer has a template, else completion, and ``self.layout`` says which it is.
     ``chat_options`` pass through to ``apply_chat_template`` (``enable_thinking`` and the like).
     ``exemplars`` have the attributes question, thought and answer.
     """
@@ -121,13 +130,16 @@ class Prompts:
         wording: Wording,
         *,
         exemplars: Sequence[Any] = (),
-        layout: str = "completion",
+        layout: str = "auto",
         system: str | None = None,
         chat_options: Mapping[str, Any] | None = None,
     ):
         if layout not in LAYOUTS:
             raise UserError(f"prompt.layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
-        if layout == "chat" and not getattr(tokenizer, "chat_template", None):
+        template = getattr(tokenizer, "chat_template", None)
+        if layout == "auto":
+            layout = "chat" if template else "completion"
+        if layout == "chat" and not template:
             raise UserError("prompt.layout=chat: this model's tokenizer has no chat template; "
                             "use prompt.layout=completion")  # fmt: skip
         if exemplars and not wording.exemplar:
@@ -144,7 +156,7 @@ class Prompts:
             for e in exemplars
         ]
         self._head = wording.head + "".join(shown)
-        self._cue = len(tokenizer.encode(wording.cue, add_special_tokens=False)) if wording.cue else 0
+        self._span: tuple[int, int] | None = None
 
     def solve(self, problem: Problem) -> Prompt:
         """The prompt that asks for a solution. Raises UserError for an empty question."""
@@ -171,7 +183,7 @@ class Prompts:
         asked = {"question": _question(problem), "solutions": wording.listed(solutions)}
         for fewer in range(len(wording.exemplars) if shots is None else shots, -1, -1):
             opening = wording.opening(fewer, brief)
-            prompt = self._build(opening, wording.ask, "", **asked)
+            prompt = self._build(opening, wording.ask, wording.cue, **asked)
             if shots is not None or room is None or len(prompt.ids) <= room:
                 break
         return prompt
@@ -189,29 +201,41 @@ class Prompts:
         question = _question(problem)
         known = {"question": question, "steps": told, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
-        return self._build(wording.head, wording.ask, "", **known)
+        return self._build(wording.head, wording.ask, wording.cue, **known)
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
         """Index in ``prompt.ids`` before which soft tokens go.
 
-        ``last``: after the prompt, cue included; ``first``: after any BOS; ``middle``: drawn once a
-        problem, uniformly from the token positions between the two, before the cue (Section "Impact of
-        Special Token Placement").
+        ``last``: after the prompt, cue included; ``first``: before the text, after any BOS and template
+        header; ``middle``: drawn once per problem, uniformly from the token positions inside the text, before
+        the cue (Section "Impact of Special Token Placement").
         """
         if placement not in PLACEMENTS:
             raise UserError(f"method.placement: expected one of {', '.join(PLACEMENTS)}, got {placement!r}")
         if placement == "last":
             return len(prompt.ids)
-        first = int(bool(prompt.ids) and prompt.ids[0] == getattr(self.tokenizer, "bos_token_id", None))
+        before, after = self._around()
         if placement == "first":
-            return first
-        span = max(1, len(prompt.ids) - prompt.cue - first - 1)
+            return before
+        span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
         draw = generator_for(seed, problem_id, "placement")
-        return first + 1 + int(torch.randint(span, (), generator=draw))
+        return before + 1 + int(torch.randint(span, (), generator=draw))
+
+    def _around(self) -> tuple[int, int]:
+        """How many tokens stand before and after the text, without the cue: BOS, or a template's headers."""
+        if self._span is None:
+            one, two = (self._encode(text, "") for text in SPAN_TEXTS)
+            if self.layout == "completion":
+                self._span = int(one[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
+            else:
+                pairs = [one, two], [one[::-1], two[::-1]]
+                before, after = (len(os.path.commonprefix(pair)) for pair in pairs)
+                self._span = before, after
+        return self._span
 
     def _build(self, head: str, ask: str, cue: str, **fields: str) -> Prompt:
         ids = self._encode(head + ask.format(**fields), cue)
-        return Prompt(ids=ids, cue=self._cue if cue else 0)
+        return Prompt(ids, cue=len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0)
 
     def _encode(self, text: str, cue: str) -> tuple[int, ...]:
         if self.layout == "completion":
@@ -229,6 +253,11 @@ class Prompts:
                 f"prompt.layout=chat: this chat template refuses the prompt ({error}); {mend}"
             ) from error
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
+
+
+def _text(key: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise UserError(f"{key}: expected a text, got {value!r}")
 
 
 def _question(problem: Problem) -> str:

@@ -25,8 +25,10 @@ from soft_reasoning.config import (
     methods_of,
     one_line,
     register_resolvers,
+    replaced_parts,
     run_name,
     user_error,
+    with_default_preset,
 )  # fmt: skip
 from soft_reasoning.evaluation.budget import equal_samples
 from soft_reasoning.evaluation.compare import PREFERRED
@@ -34,6 +36,8 @@ from soft_reasoning.evaluation.files import PROBES
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import Summary, run
 from soft_reasoning.launchers import Launcher
+from soft_reasoning.sweep import combine_ended
+from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
@@ -67,8 +71,13 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         return one
 
     configs = {label: composed(label) for label in commands}
-    for one in configs.values():  # the last method's bad value before the first one's work
+    if config.reference is not None and config.reference not in configs:
+        raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
+    for label, one in configs.items():  # the last method's bad value before the first one's work
         build_method(one)
+        presets = [change.partition("=")[2] for change in commands[label] if change.startswith("preset=")]
+        if commands[label] != overrides and presets:
+            say_replaced(commands[label], presets[-1])
     engines = {label: engine_settings(one) for label, one in configs.items()}
     ours = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
@@ -82,7 +91,13 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
             change = f"method.samples={equal_samples(tried.metrics, one.method.samples, done[first].metrics)}"
             one, name = composed(label, change), f"{name},{change}"
         done[label] = run_one(one, folder / run_name(name), launcher)
-    compare([done[label].folder for label in configs], folder)
+    compare([done[label].folder for label in configs], folder, reference=config.reference)
+
+
+def say_replaced(overrides: Sequence[str], preset: str) -> None:
+    """Tell on standard error which parts of the preset the command line replaces."""
+    for line in replaced_parts(overrides, preset):
+        print(f"soft_reasoning: {line}", file=sys.stderr)
 
 
 @contextmanager
@@ -128,6 +143,8 @@ def hydra_main(config: DictConfig) -> None:
         folder = Path(HydraConfig.get().runtime.output_dir)
         with unless_empty(folder):
             check(config)
+            choices = HydraConfig.get().runtime.choices
+            say_replaced(HydraConfig.get().overrides.task, choices.get("preset", "default"))
             with closing(build_launcher(config)) as launcher:
                 if config.methods is None:
                     run_one(config, folder, launcher)
@@ -152,11 +169,13 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
     sweep = {"-m", "--multirun"}
     overrides = [a for a in sys.argv[1:] if a not in sweep]
-    if len(overrides) < len(sys.argv) - 1:  # Hydra wants the flag before the overrides
-        sys.argv[1:] = ["--multirun", *overrides]
+    several = len(overrides) < len(sys.argv) - 1
+    overrides = with_default_preset(overrides)
+    sys.argv[1:] = [*(["--multirun"] if several else []), *overrides]  # Hydra wants the flag first
     os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
     with one_line_errors():
         hydra_main()
+        combine_ended()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-import sys
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,75 +11,146 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.settings import differing, result_keys
-from soft_reasoning.analysis.tables import combine
-from soft_reasoning.config import compose_config
+from soft_reasoning.analysis.cells import Cell, by_problems, read_cells, spreads
+from soft_reasoning.analysis.costs import TIME_NOTE, cost_tables
+from soft_reasoning.analysis.settings import result_keys
+from soft_reasoning.analysis.sweep_plots import distribution_note, draw_sweep
+from soft_reasoning.analysis.sweeps import (
+    ACCURACY,
+    grid_table,
+    has_figures,
+    notes_of,
+    rounds_table,
+    settings_table,
+)
+from soft_reasoning.analysis.tables import save
+from soft_reasoning.config import compose_config, run_name
 from soft_reasoning.evaluation.compare import compare
-from soft_reasoning.evaluation.files import PROBES, RESULTS, read_json, read_manifest
+from soft_reasoning.evaluation.files import (
+    GRADES,
+    PROBES,
+    RESULTS,
+    read_json,
+    write_json,
+    write_text,
+    writing,
+)
 from soft_reasoning.types import UserError
 
+TABLE, PLOT = "sweep", "sweep.png"
+COMPARISONS = "comparisons"
+"""Inside a sweep's folder: paired differences for each model, data set and number of shots."""
 
-class CombineRuns(Callback):
-    """Once the last job of a sweep has ended: one table over its runs, a plot, and paired differences.
 
-    The differences are to the setting nearest to the defaults. Runs of a sweep over comparisons
-    (``methods=[...]``) lie one folder deeper and are taken together as well.
-    """
+class NoteSweep(Callback):
+    """Remembers the folders of the sweeps that have ended. Hydra makes a warning of what a callback raises,
+    so :func:`combine` runs after Hydra, where its errors are errors."""
+
+    ended: list[Path] = []
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        try:
-            self._combine(Path(config.hydra.sweep.dir))
-        except UserError as error:  # Hydra makes a warning of it
-            print(f"soft_reasoning: {error}", file=sys.stderr)
+        self.ended.append(Path(config.hydra.sweep.dir))
 
-    def _combine(self, folder: Path) -> None:
-        found = (path.parent for path in folder.rglob(RESULTS))
-        runs = sorted((path for path in found if path.parent.name != PROBES), key=natural)
-        if not runs:
-            return
-        combine(runs, folder)
-        configs = [read_manifest(run)["config"] for run in runs]
-        results = [read_json(run / RESULTS) for run in runs]
-        rows = by_setting(configs, results)
+
+def combine_ended() -> None:
+    """Combine every sweep that has ended since the last call."""
+    while NoteSweep.ended:
+        combine(NoteSweep.ended.pop())
+
+
+def combine(folder: Path) -> None:
+    """One table over the runs in ``folder``, its plot, rounds to termination, costs, and paired differences.
+
+    Runs of a sweep over comparisons (``methods=[...]``) lie one folder deeper and are taken together as well.
+    Raises UserError where there is no finished run, and for a ``reference`` that is no setting.
+    """
+    found = (path.parent for path in folder.rglob(RESULTS))
+    runs = sorted(path for path in found if path.parent.name != PROBES)
+    if not runs:
+        raise UserError(f"{folder}: expected finished runs of a sweep, found none; see what its jobs said")
+    cells = read_cells(runs)
+    table = grid_table(cells) if spreads(cells) or has_figures(cells) else settings_table(cells)
+    print(f"\n{table.text()}\n")
+    parts = ["# Sweep", table.markdown(), *notes_of(cells), *_distribution(cells)]
+    with writing(folder):
         if plots.available():
-            plots.accuracy_by_setting(rows, folder / "sweep.png")
+            draw_sweep(cells, folder / PLOT)
+            parts.append(f"![The sweep]({PLOT})")
         else:
             print(plots.MISSING)
-        if len(rows) > 1 and all(result.get("exact_match") is not None for result in results):
-            defaults = result_keys(OmegaConf.to_container(compose_config(), resolve=True))
-            changes = [_changes(result_keys(one), defaults) for one in configs]
-            nearest = changes.index(min(changes))
-            print()
-            compare([runs[nearest], *runs[:nearest], *runs[nearest + 1 :]], folder)
+            parts.append(plots.MISSING)
+    save(table, folder, TABLE)
+    parts += _more_tables(cells, folder)
+    write_json(folder / f"{TABLE}.json", [row for cell in cells for row in _unrounded(cell)])
+    write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
+    print(folder / f"{TABLE}.md")
+    _compare_all(cells, folder)
 
 
-def natural(path: Path) -> list[Any]:
-    """A sort key that puts dim=5 before dim=10."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", str(path))
-    return [float(part) if i % 2 else part for i, part in enumerate(parts)]
+def _more_tables(cells: Sequence[Cell], folder: Path) -> list[str]:
+    """Rounds to termination and costs, as Markdown; also saved."""
+    parts: list[str] = []
+    rounds = rounds_table(cells)
+    if rounds is not None:
+        save(rounds, folder, "rounds")
+        parts += ["## Rounds to termination", "Share of problems, in percent.", rounds.markdown()]
+    costs = cost_tables(cells, cells[0].configs[0].get("reference"))
+    if costs is not None:
+        plain, relative, base = costs
+        save(plain, folder, "cost")
+        parts += ["## Cost", "Totals of a run over its problems, mean over draws.", plain.markdown()]
+        if relative.rows:
+            save(relative, folder, "cost_relative")
+            parts += [f"## Cost relative to {base}", "In percent.", relative.markdown()]
+        if any(cell.method == "rap" for cell in cells):
+            parts.append(TIME_NOTE)
+    return parts
 
 
-def by_setting(
-    configs: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """A row for each setting: the values that tell it from the others (``setting``, without the seed) and
-    ``accuracy`` and ``coverage`` of its runs, with the standard error of the first."""
-    rows: dict[str, dict[str, Any]] = {}
-    for setting, result in zip(differing(configs), results, strict=True):
-        setting.pop("seed", None)
-        row = rows.setdefault(
-            json.dumps(setting),
-            {
-                "setting": setting,
-                "accuracy": [],
-                "accuracy_stderr": result.get("exact_match_stderr"),
-                "coverage": [],
-                "coverage_stderr": result.get("coverage_stderr"),
-            },
-        )
-        row["accuracy"].append(result.get("exact_match"))
-        row["coverage"].append(result.get("coverage"))
-    return list(rows.values())
+def _distribution(cells: Sequence[Cell]) -> list[str]:
+    """Mean, deviation and range of the accuracies of a sweep over draws alone."""
+    if len(cells) > 1 or len(values := cells[0].each(*ACCURACY.path)) < 2:
+        return []
+    seeds = [(config.get("embedding") or {}).get("seed") for config in cells[0].configs]
+    drawn = "projections" if len(set(seeds)) > 1 else "seeds"
+    text = f"Accuracy over {len(values)} {drawn}: {distribution_note([100 * v for v in values])}"
+    return [f"{text}, median {100 * statistics.median(values):.1f} %."]
+
+
+def _unrounded(cell: Cell) -> list[dict[str, Any]]:
+    """A row per run: its folder, what tells it from the others, and its results."""
+    told = {"model": cell.model, "dataset": cell.dataset, "shots": cell.shots, **cell.setting}
+    return [
+        {"folder": str(folder), **told, "seed": config.get("seed"), **result}
+        for folder, config, result in zip(cell.folders, cell.configs, cell.results, strict=True)
+    ]
+
+
+def _compare_all(cells: Sequence[Cell], folder: Path) -> None:
+    """Paired differences on the same problems, to ``reference`` or the setting nearest to the defaults."""
+    groups = {key: group for key, group in by_problems(cells).items() if len(group) > 1}
+    if not groups:
+        return
+    defaults = result_keys(OmegaConf.to_container(compose_config(), resolve=True))
+    alone = not spreads(cells)
+    for (model, dataset, shots), group in groups.items():
+        if any(result.get("exact_match") is None for cell in group for result in cell.results):
+            continue
+        changes = [min(_changes(result_keys(c), defaults) for c in cell.configs) for cell in group]
+        nearest = group[changes.index(min(changes))]
+        asked = _problems(nearest)
+        others = [cell for cell in group if cell is not nearest and asked & _problems(cell)]
+        if not others:
+            print(f"no differences: the settings share no problem ({model}, {dataset}, {shots} shots)")
+            continue
+        runs = [run for cell in (nearest, *others) for run in cell.folders]
+        where = folder if alone else folder / COMPARISONS / run_name(model, dataset, f"{shots} shots")
+        compare(runs, where, reference=nearest.configs[0].get("reference"), show=alone)
+
+
+def _problems(cell: Cell) -> set[str]:
+    """The ids of the problems that its runs solved."""
+    return {name for folder in cell.folders for name in read_json(folder / GRADES)}
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:

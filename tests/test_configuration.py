@@ -1,19 +1,27 @@
 """Every YAML under conf/ composes, and what it describes can be built on the fake engine."""
 
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
-from soft_reasoning.config import compose_config, conf_dir, methods_of, override, run_name
+from soft_reasoning.config import compose_config, conf_dir, methods_of, override, replaced_parts, run_name
 from soft_reasoning.scheduler import drive
+from soft_reasoning.search import BayesianOptimiser
+from soft_reasoning.search.batch import TopK
+from soft_reasoning.search.candidates import UniformCandidates
 from soft_reasoning.types import Problem, UserError
 
 CONF = Path(conf_dir())
 CHOICES = sorted(
-    f"{path.parent.relative_to(CONF)}={path.stem}" for path in CONF.rglob("*.yaml") if path.parent != CONF
+    f"{path.parent.relative_to(CONF)}={path.stem}"
+    for path in CONF.rglob("*.yaml")
+    if path.parent != CONF and not path.stem.startswith("_")
 )
 APART = {"experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
 NEEDS = {
@@ -53,9 +61,12 @@ def test_every_experiment_composes_and_builds(path):
             build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
     swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
     for key, values in swept.items():
-        for value in OverridesParser.create().parse_override(f"{key}={values}").sweep_string_iterator():
+        one = OverridesParser.create().parse_override(f"{key}={values}")
+        swept_values = list(one.sweep_string_iterator()) if one.is_sweep_override() else [values]
+        for value in dict.fromkeys([*swept_values[:8], swept_values[-1]]):
             build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
-    assert path.read_text().splitlines()[1].startswith("# python -m soft_reasoning.run")
+    commands = ("# python -m soft_reasoning.run", "# python experiments/")
+    assert path.read_text().splitlines()[1].startswith(commands)
 
 
 def test_a_group_that_the_method_does_not_use_is_an_error():
@@ -66,16 +77,98 @@ def test_a_group_that_the_method_does_not_use_is_an_error():
 def test_every_part_of_the_search_is_one_value():
     method = build_method(
         compose_config(
-            ["surrogate.noise=0.125", "acquisition=pi", "generation=uniform", "generation.count=7",
-             "batch=top_k", "search.contrast=0", "search.incumbent=observed", "search.rounds=3"]
+            ["surrogate.noise=0.125", "acquisition=pi", "candidate_points=uniform",
+             "candidate_points.count=7", "batch=top_k", "search.incumbent=observed", "search.rounds=3"]
         )
     )  # fmt: skip
     optimiser = method.optimiser
-    names = [type(part).__name__ for part in (optimiser.acquisition, optimiser.generation, optimiser.batch)]
-    assert names == ["PI", "UniformCandidates", "TopK"]
-    assert optimiser.surrogate.noise == 0.125 and optimiser.generation.count == 7
-    assert optimiser.contrast == 0 and optimiser.incumbent == "observed"
+    assert optimiser.acquisition.func.__name__ == "LogProbabilityOfImprovement"
+    assert isinstance(optimiser.candidate_points, UniformCandidates) and isinstance(optimiser.batch, TopK)
+    assert optimiser.surrogate.noise == 0.125 and optimiser.candidate_points.count == 7
+    assert optimiser.incumbent == "observed"
     assert method.stopping.rounds == 3
+
+
+DEFAULTS = {
+    "embedding": "gaussian", "search": "bayesian", "surrogate": "rbf", "acquisition": "adaptive_ei",
+    "candidate_points": "local", "batch": "kriging_believer", "verifier": "multi_generate",
+    "reward": "default", "final": "reward_vote",
+}  # fmt: skip
+"""Of a class that several files configure, the one that holds its own defaults."""
+
+
+def configured(config):
+    """Each mapping below ``config`` that names a class of ours, with the class."""
+    if OmegaConf.is_dict(config):
+        target = config.get("_target_")
+        if isinstance(target, str) and target.startswith("soft_reasoning."):
+            yield get_object(target), config
+        for key in config:
+            yield from configured(config[key])
+
+
+def test_the_defaults_of_a_class_are_those_of_its_file():
+    """What Python builds without arguments is what the command line builds without overrides."""
+    files: dict[type, dict[str, object]] = {}
+    for choice in CHOICES:
+        group, _, name = choice.partition("=")
+        if group in DEFAULTS:
+            for made, values in configured(compose_config([choice])[group]):
+                files.setdefault(made, {})[name] = values
+    checked = 0
+    for made, by_name in files.items():
+        values = by_name[next(iter(by_name))] if len(by_name) == 1 else None
+        for name in DEFAULTS.values():
+            values = by_name.get(name, values)
+        for key, parameter in signature(made).parameters.items():
+            given = (values or {}).get(key, {})  # parts are mappings, with defaults of their own
+            if not OmegaConf.is_config(given) and given != {} and parameter.default is not Parameter.empty:
+                assert parameter.default == given, f"{made.__name__}: {key}"
+                checked += 1
+    assert checked > 30
+
+
+def test_python_s_default_optimiser_is_the_command_line_s():
+    optimiser, ours = build_method(compose_config()).optimiser, BayesianOptimiser()
+    U = torch.randn(2, 10, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theirs, mine = (one.propose(U, U[..., 0], 5, seed=0, round=1, keys="ab") for one in (optimiser, ours))
+    assert all(torch.equal(a.points, b.points) for a, b in zip(theirs, mine, strict=True))
+
+
+def test_a_part_on_the_command_line_wins_over_the_preset_s_and_is_told():
+    for preset in ("paper", "paper_literal"):
+        config = compose_config([f"preset={preset}", "acquisition=ucb"])
+        assert config.acquisition._target_.endswith("UpperConfidenceBound")
+        [line] = replaced_parts(["acquisition=ucb", "seed=1"], preset)
+        assert line.startswith("acquisition=ucb replaces acquisition=") and line.endswith(f"preset={preset}")
+    assert replaced_parts(["acquisition=adaptive_ei"], "paper") == []
+
+
+def test_the_presets_are_what_they_say():
+    """``paper`` corrects the paper's evident errors; ``paper_literal`` keeps them."""
+    paper, literal = (compose_config([f"preset={name}"]) for name in ("paper", "paper_literal"))
+    for config in (paper, literal):
+        assert config.final.rule == "best_reward" and config.search.incumbent == "observed"
+        assert config.candidate_points._target_.endswith("NormalCandidates")
+        assert config.candidate_points.count == 5000 and config.batch._target_.endswith("TopK")
+        assert (config.search.stopping.rule, config.search.stopping.threshold) == ("difference", 0.01)
+        assert not config.surrogate.centred
+    assert (paper.surrogate.scaling, literal.surrogate.scaling) == ("sqrt_d", "absolute")
+    assert (paper.reward.coherence, literal.reward.coherence) == ("mean_prob", "sum_logprob")
+    assert paper.acquisition._target_.endswith("NoiseAdaptiveExpectedImprovement")
+    assert literal.acquisition._target_.endswith("PrintedAdaptiveEI")
+    swept = compose_config(["+experiment=sweep_delta", "preset=paper_literal", "acquisition.delta=0.5"])
+    assert swept.acquisition._target_.endswith("PrintedAdaptiveEI") and swept.acquisition.delta == 0.5
+
+
+def test_an_experiment_s_preset_is_for_the_methods_that_have_presets():
+    for method in ("cot", "self_consistency"):
+        assert compose_config(["+experiment=llama_zero", f"method={method}"]).method.name == method
+    control = compose_config(["+experiment=llama_zero", "method=random_embedding"])
+    assert control.search.stopping.rule == "difference" and control.final.rule == "best_reward"
+    assert compose_config(["+experiment=llama_zero", "preset=default"]).final.rule == "reward_vote"
+    with pytest.raises(UserError, match="expected a group that the chosen method uses"):
+        compose_config(["preset=paper", "method=cot"])
 
 
 def test_errors_list_what_exists_on_one_line():

@@ -6,9 +6,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "numerals", "latex_worker", "latex", "answers", "demo", "data", "prompts", "engines",
+    "types", "checks", "answers", "demo", "data", "prompts", "engines",
     "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis", "config",
-    "build", "launchers", "api", "sweep", "run", "finetune", "regrade",
+    "stored", "build", "launchers", "api", "objective", "sweep", "run", "finetune", "regrade",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}

@@ -117,11 +117,10 @@ def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_pro
             )["input_ids"]
             cue = tokenizer.encode("cue", add_special_tokens=False)
             assert list(prompt.ids) == template + cue and prompt.cue == len(cue)
-            assert (
-                prompt.ids.count(tokenizer.bos_token_id)
-                == 1
-                == prompts.position(prompt, "first", seed=0, problem_id="p")
-            )
+            assert prompt.ids.count(tokenizer.bos_token_id) == 1
+            first = prompts.position(prompt, "first", seed=0, problem_id="p")
+            header = tokenizer.decode(prompt.ids[:first]).replace(" ", "")
+            assert header.startswith(tokenizer.bos_token) and header.endswith(":")
             assert prompts.position(prompt, "last", seed=0, problem_id="p") == len(prompt.ids)
             ids[thinking] = prompt.ids
         assert ids[True] != ids[False]
@@ -189,7 +188,7 @@ def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
 
 
 def test_bad_input_is_one_line(tokenizer):
-    with pytest.raises(UserError, match="completion, chat"):
+    with pytest.raises(UserError, match="auto, chat, completion"):
         Prompts(tokenizer, wording(), layout="raw")
     with pytest.raises(UserError, match="no chat template"):
         Prompts(tokenizer, wording(), layout="chat")

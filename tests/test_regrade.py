@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from soft_reasoning import regrade as program
 from soft_reasoning.analysis import plots
@@ -11,7 +13,7 @@ from soft_reasoning.evaluation.metrics import grade, summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import write_results
 from soft_reasoning.evaluation.store import Store
-from soft_reasoning.types import Candidate, Problem, Result
+from soft_reasoning.types import Candidate, Problem, Result, UserError
 
 OWN = {
     "_target_": "soft_reasoning.answers.Grader", "absolute": 1e-3, "relative": 1e-6, "extraction": "flexible",
@@ -87,8 +89,10 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
         (["grader.absolute=-1"], "grader.absolute: expected a finite number >= 0, got -1"),
         (["grader.absolute=much"], "grader.absolute: expected a finite number >= 0, got much"),
         (["grader.tolerance=1"], "expected changes of grader.absolute, grader.relative, grader.extraction"),
-        (["seed=1"], "expected grader.key=value after the run's folder, got seed=1; see --help"),
-        (["grader.absolute"], "expected grader.key=value"),
+        (["seed=1"], "expected grader=NAME or grader.key=value after the run's folder, got seed=1; see"),
+        (["grader=best"], "grader: expected one of default, lm_eval_flexible, lm_eval_strict, mat"),
+        (["grader=lm_eval_strict", "grader.absolute=1"], "expected changes of grader.filter, got absolute=1"),
+        (["grader.absolute"], "expected grader=NAME or grader.key=value"),
     ],
 )
 def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, message):
@@ -96,6 +100,68 @@ def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, me
     code, _, err = call(capsys, folder, *changes)
     assert code == 2 and len(err.strip().splitlines()) == 1 and message in err
     assert (folder / "results.json").read_bytes() == before
+
+
+def rewrite_grader(folder, grader):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"]["grader"] = grader
+    path.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "grader",
+    [
+        {"_target_": "pathlib.Path.write_text"},
+        {"_target_": "numpy.load", "file": "x.npy", "allow_pickle": True},
+        {"_target_": "soft_reasoning.regrade.Path", "_args_": ["x"]},
+        {"_target_": "soft_reasoning.rewards.verifiers.Oracle"},
+        OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
+        OWN | {"extraction": "${oc.env:HOME}"},
+        OWN | {"_partial_": True},
+        {"absolute": 0.1},
+        {"_target_": ["soft_reasoning.answers.Grader"]},
+        "soft_reasoning.answers.Grader",
+        3,
+    ],
+)
+def test_a_run_folder_names_no_code(folder, capsys, grader):
+    rewrite_grader(folder, grader)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    code, _, err = call(capsys, folder)
+    assert code == 2 and len(err.strip().splitlines()) == 1 and "manifest.json: expected" in err
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert call(capsys, folder, "grader=default")[0] == 0
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.just("pathlib.Path"),
+        lambda inner: st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from([*OWN, "_args_", "x"]), inner, max_size=4),
+        max_leaves=8,
+    )
+)
+def test_any_stored_grader_is_read_or_refused(stored):
+    try:
+        assert isinstance(program.grader_of({"grader": stored}, []), Grader)
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy", "unparsed"),
+    [("lm_eval_strict", 0, 1), ("lm_eval_flexible", 2 / 4, 0), ("released", 2 / 4, 1 / 4)],
+)
+def test_another_grader_by_name(folder, capsys, name, accuracy, unparsed):
+    code, _, _ = call(capsys, folder, f"grader={name}")
+    now = results(folder)
+    assert code == 0 and now["grader"]["name"] == name
+    assert (now["exact_match"], now["unparsed"]) == (accuracy, unparsed)
+    assert [*now["extraction"]] == ["flexible", "strict", name]
+    assert f"name={name}" in (folder / "report.md").read_text()
+    assert now["extraction"]["flexible"]["exact_match"] == (3 / 4 if name == "released" else 2 / 4)
 
 
 def test_no_run_and_an_unfinished_one_are_refused(tmp_path, capsys):

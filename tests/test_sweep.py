@@ -1,17 +1,33 @@
 """Sweeps: what their end says, launchers that work, and launchers that do not."""
 
+import csv
 import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from hydra.errors import MissingConfigException
 
 from soft_reasoning import run as program
 from soft_reasoning.config import one_line, user_error
-from soft_reasoning.sweep import by_setting, natural
+from soft_reasoning.evaluation import report
+from soft_reasoning.sweep import NoteSweep, combine
+from soft_reasoning.types import UserError
 from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
+
+ROWS = {
+    "gsm8k": "".join(
+        json.dumps({"question": f"{n} and {n} at $5 or $10?", "answer": f"#### {2 * n}"}) + "\n"
+        for n in range(3)
+    ),
+    "svamp": "".join(
+        json.dumps(
+            {"ID": f"s{n}", "Body": f"Ann has {n} pens", "Question": "How many?", "Answer": str(n),
+             "Equation": "", "Type": ""}
+        ) + "\n"
+        for n in range(3)
+    ),
+}  # fmt: skip
 
 
 def plugin(name):
@@ -21,23 +37,45 @@ def plugin(name):
     return pytest.mark.skipif(missing, reason=f"the {name} launcher is not installed (extra: launchers)")
 
 
-def test_settings_take_their_seeds_together():
-    configs = [{"seed": s, "embedding": {"dim": d}} for d in (5, 50) for s in (0, 1)]
-    results = [{"exact_match": v, "exact_match_stderr": 0.1, "coverage": None} for v in (0.1, 0.2, 0.3, 0.4)]
-    first, second = by_setting(configs, results)
-    assert first["setting"] == {"embedding.dim": 5} and first["accuracy"] == [0.1, 0.2]
-    assert second["accuracy"] == [0.3, 0.4] and second["coverage"] == [None, None]
+def test_a_folder_without_finished_runs_is_refused(tmp_path):
+    with pytest.raises(UserError, match="expected finished runs of a sweep, found none"):
+        combine(tmp_path)
 
 
-def test_a_sweep_over_seeds_alone_is_one_row():
-    rows = by_setting([{"seed": s} for s in range(3)], [{"exact_match": 0.5}] * 3)
-    assert len(rows) == 1 and rows[0]["setting"] == {}
+def test_a_combining_step_that_fails_is_an_error(run, tmp_path):  # noqa: F811
+    command = [*FAKE, "limit=2", "-m", "seed=0,1", "method=cot", "reference=nobody"]
+    done = run(*command)
+    assert done.returncode == 2 and "Warning" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("soft_reasoning: reference: expected one of cot")
+    assert not NoteSweep.ended
 
 
-def test_folders_sort_by_their_numbers():
-    names = ["dim=10", "dim=5", "dim=0.5", "dim=50,seed=1", "dim=50,seed=0"]
-    ordered = sorted(map(Path, names), key=natural)
-    assert list(map(str, ordered)) == ["dim=0.5", "dim=5", "dim=10", "dim=50,seed=0", "dim=50,seed=1"]
+def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(report, "_draw", lambda *_: {})  # each run's own plots take most of the time
+    for name in ("gsm8k", "svamp"):
+        (tmp_path / f"{name}.jsonl").write_text(ROWS[name], encoding="utf-8")
+    done = run(
+        *FAKE, "model=llama3_8b", "dataset=svamp,gsm8k", "dataset.path=${.name}.jsonl", "dataset.shots=0,8",
+        "methods=[soft_reasoning,cot]", "-m",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [folder] = tmp_path.glob("runs/sweep-*")
+    names = {path.name for path in folder.iterdir()}
+    for stem in ("sweep", "rounds", "cost", "cost_relative"):
+        assert {f"{stem}.csv", f"{stem}.tex"} <= names
+    assert {"sweep.md", "sweep.png", "sweep.pdf", "sweep.json", "comparisons"} <= names
+    assert (folder / "sweep.md").stat().st_size < 20_000
+    rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row["metric"], row["shots"], row["method"]) for row in rows[:4]] == [
+        ("accuracy %", "0", "soft_reasoning"), ("accuracy %", "0", "cot"),
+        ("accuracy %", "8", "soft_reasoning"), ("accuracy %", "8", "cot"),
+    ]  # fmt: skip
+    assert list(rows[0])[3:6] == ["GSM8K", "GSM8K ±", "GSM8K paper"]
+    few = rows[3]
+    assert (few["GSM8K paper"], few["SVAMP paper"]) == ("77.4", "83.0")
+    assert float(few["GSM8K difference"]) == pytest.approx(float(few["GSM8K"]) - 77.4, abs=0.051)
+    assert len(list(folder.glob("comparisons/*/comparison.md"))) == 4
+    assert "The fake engine wrote these answers" in (folder / "sweep.md").read_text(encoding="utf-8")
 
 
 def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):  # noqa: F811
@@ -80,13 +118,13 @@ def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):  # n
     assert [row.get("n") for row in json.loads(path.read_text())] == [None, 8]
 
 
-def test_a_sweep_over_other_problems_says_so_in_one_line(run, tmp_path):  # noqa: F811
+def test_settings_on_other_problems_are_a_table_without_differences(run, tmp_path):  # noqa: F811
     draw = ["engine=fake", "max_new_tokens=4", "limit=4", "method=cot", "progress=false"]
     done = run(*draw, "-m", "dataset.offset=0,4")
-    [line] = [line for line in done.stderr.splitlines() if "compare" in line]
-    assert line.startswith("soft_reasoning: compare: ") and "expected problems that both" in line
     assert done.returncode == 0 and "Warning" not in done.stderr
     assert list(tmp_path.glob("runs/sweep-*/sweep.md"))
+    assert not list(tmp_path.glob("runs/sweep-*/comparison.md"))
+    assert "no differences: the settings share no problem" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Plots from computed metrics, as PNG files. matplotlib is imported on first use, without a display.
+"""Plots from computed metrics, as PNG and PDF files. matplotlib is imported on first use, without a display.
 
-Every function writes one file and knows no run: it takes the plain values that ``results.json`` holds.
+Every function draws one picture and knows no run: it takes the plain values that ``results.json`` holds.
 """
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,12 @@ from typing import Any
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
-MARKERS = "osD^vp<"
+COLORS = (
+    BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", "#5a5a5a", "#d16ba5", "#7fb3e6",
+    "#8c564b",
+)  # fmt: skip
+MARKERS = "osD^vpX<>h"
+"""As many as no common factor with the colours: eleven times ten methods are told apart."""
 STYLE = {
     "figure.dpi": 150,
     "font.size": 10,
@@ -23,6 +28,7 @@ STYLE = {
     "axes.axisbelow": True,
     "grid.color": "#e6e6e6",
     "legend.frameon": False,
+    "text.parse_math": False,  # a dollar sign in a label is a dollar sign
 }
 
 
@@ -36,20 +42,36 @@ def available() -> bool:
 
 
 @contextmanager
-def _figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]:
-    """The axes of a new figure, written to ``path`` at the end; leaves no global state behind."""
+def panels(
+    path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
+) -> Iterator[Any]:
+    """The axes (rows, columns) of a new figure, written to ``path`` (PNG, and PDF beside it) at the end;
+    leaves no global state behind."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure.add_subplot()
-        figure.savefig(path)
+        drawn = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(drawn)
+        yield drawn.subplots(rows, columns, squeeze=False)
+        drawn.savefig(path)
+        drawn.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
 
 
-def _percent_axis(axes: Any, name: str) -> None:
+@contextmanager
+def figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]:
+    """The only axes of a new figure; as :func:`panels`."""
+    with panels(path, width=width, height=height) as axes:
+        yield axes[0][0]
+
+
+def style_of(i: int) -> tuple[str, str]:
+    """(colour, marker) of the ``i``-th method."""
+    return COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
+
+
+def percent_axis(axes: Any, name: str) -> None:
     """The ``name`` ("x" or "y") axis within 0 to 100, at least 10 long, so that equal values look equal."""
     low, high = getattr(axes, f"get_{name}lim")()
     middle, half = (low + high) / 2, max((high - low) / 2, 5)
@@ -76,21 +98,23 @@ def _rounds_axis(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Candidates' accuracy in each round, and coverage of all rounds so far, in percent."""
-    with _figure(path) as axes:
+    with figure(path) as axes:
         axes.plot(*_points(rows, "coverage", 100), "o-", color=ORANGE, label="all problems, coverage so far")
         axes.plot(*_points(rows, "accuracy", 100), "o-", color=BLUE, label="the round's candidates, accuracy")
         axes.set_ylim(0, 100)
         axes.set_ylabel("%")
+        axes.set_title("Accuracy and coverage by round")
         _rounds_axis(axes, rows)
         axes.figure.legend(loc="outside upper center", ncols=2)
 
 
 def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Mean and best reward in each round."""
-    with _figure(path) as axes:
+    with figure(path) as axes:
         axes.plot(*_points(rows, "best_reward"), "o-", color=GREEN, label="best of the round")
         axes.plot(*_points(rows, "reward"), "o-", color=BLUE, label="mean of the round")
         axes.set_ylabel("reward")
+        axes.set_title("Reward by round")
         axes.margins(y=0.15)
         _rounds_axis(axes, rows)
         axes.figure.legend(loc="outside upper center", ncols=2)
@@ -104,7 +128,7 @@ def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) 
         "prompt, cached": ("#d5d5d5", [by_role[r]["cached"] for r in roles]),
         "generated": (BLUE, [by_role[r]["generated"] for r in roles]),
     }
-    with _figure(path, height=1.5 + 0.55 * len(roles)) as axes:
+    with figure(path, height=1.5 + 0.55 * len(roles)) as axes:
         left = [0.0] * len(roles)
         for label, (color, counts) in parts.items():
             widths = [c / problems for c in counts]
@@ -113,104 +137,48 @@ def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) 
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.set_xlabel("tokens a problem")
+        axes.set_xlabel("tokens per problem")
+        axes.set_title("Tokens by role")
         axes.figure.legend(loc="outside upper center", ncols=3)
 
 
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Accuracy (percent, with its error) of each row's ``label`` against generated ``tokens`` a problem."""
-    with _figure(path, 6.8, 4.0 + 0.12 * len(rows)) as axes:
-        colors = (BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", GREY)
+    columns = 2 if max(len(row["label"]) for row in rows) < 36 else 1
+    legend = 0.22 * math.ceil(len(rows) / columns)
+    with figure(path, 6.8, 3.7 + legend) as axes:
         for i, row in enumerate(rows):
             error = None if row["error"] is None else 100 * row["error"]
-            color = colors[i % len(colors)]
+            color, marker = style_of(i)
             axes.errorbar(row["tokens"], 100 * row["accuracy"], error, elinewidth=1, color=color, alpha=0.6)
             axes.plot(
-                row["tokens"], 100 * row["accuracy"], MARKERS[i % len(MARKERS)], markersize=8,
+                row["tokens"], 100 * row["accuracy"], marker, markersize=8,
                 markeredgecolor="white", color=color, label=row["label"],
             )  # fmt: skip
-        if min(row["tokens"] for row in rows) > 0:
-            axes.set_xscale("log")
-            low, high = min(row["tokens"] for row in rows), max(row["tokens"] for row in rows)
-            axes.set_xlim(low / 1.4, high * 1.4)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-            axes.xaxis.set_minor_formatter(lambda value, _: "")
-            ticks = [m * 10**e for e in range(7) for m in (1, 2, 5) if low / 1.4 <= m * 10**e <= high * 1.4]
-            axes.set_xticks(ticks)
-        axes.set_xlabel("generated tokens a problem, verifier included")
+        low, high = min(row["tokens"] for row in rows), max(row["tokens"] for row in rows)
+        if low > 0:
+            log_axis(axes, low, high)
+        axes.set_xlabel("generated tokens per problem, verifier included")
         axes.set_ylabel("accuracy (%)")
+        axes.set_title("Accuracy against tokens")
         axes.margins(y=0.15)
-        _percent_axis(axes, "y")
-        axes.figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+        percent_axis(axes, "y")
+        axes.figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
 
 
-def accuracy_by_setting(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """A sweep: accuracy and coverage (percent) of every row's ``setting``.
+def log_axis(axes: Any, low: float, high: float) -> None:
+    """A logarithmic x axis around ``low`` to ``high`` with plain numbers at several ticks, however narrow."""
+    from matplotlib.ticker import MaxNLocator
 
-    Points with standard deviations over seeds (of one run: its standard error), as lines where one
-    numeric value was swept. Rows hold lists ``accuracy`` and ``coverage``, one value a seed, and their
-    ``_stderr``. A single row, a sweep over seeds alone, is drawn as a histogram of its accuracies.
-    """
-    if len(rows) == 1:
-        _distribution(rows[0]["accuracy"], path)
-        return
-    values = [list(row["setting"].values()) for row in rows]
-    numeric = all(
-        len(v) == 1 and isinstance(v[0], int | float) and not isinstance(v[0], bool) for v in values
-    )
-    labels = [
-        ", ".join(
-            str(value) if name == "label" else f"{name}={value}"
-            for name, value in row["setting"].items()
-            if value is not None
-        )
-        for row in rows
-    ]
-    with _figure(path, height=3.8 if numeric else 1.4 + 0.4 * len(rows)) as axes:
-        for name, color in (("coverage", ORANGE), ("accuracy", BLUE)):
-            known = [(i, *_mean_error(row[name], row[f"{name}_stderr"])) for i, row in enumerate(rows)]
-            known = [one for one in known if one[1] is not None]
-            at = [values[i][0] if numeric else i for i, _, _ in known]
-            means, errors = [100 * m for _, m, _ in known], [100 * e for _, _, e in known]
-            if numeric:
-                axes.errorbar(at, means, yerr=errors, fmt="o-", capsize=3, color=color, label=name)
-            else:
-                axes.errorbar(means, at, xerr=errors, fmt="o", capsize=3, color=color, label=name)
-        if numeric:
-            axes.set_xlabel(next(iter(rows[0]["setting"])))
-            axes.set_xticks([v[0] for v in values])
-            axes.set_ylabel("%")
-            axes.margins(y=0.15)
-            _percent_axis(axes, "y")
-        else:
-            axes.set_yticks(range(len(rows)), labels)
-            axes.invert_yaxis()
-            axes.set_xlabel("%")
-            axes.margins(x=0.1, y=0.15)
-            _percent_axis(axes, "x")
-        axes.figure.legend(loc="outside upper center", ncols=2)
-
-
-def _mean_error(values: Sequence[float | None], stderr: float | None) -> tuple[float | None, float]:
-    """Mean and standard deviation over seeds; of a single run its value and its standard error."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None, 0.0
-    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else stderr or 0.0
-
-
-def _distribution(values: Sequence[float | None], path: Path) -> None:
-    """A histogram of accuracies over seeds, with their mean."""
-    known = [100 * value for value in values if value is not None]
-    with _figure(path) as axes:
-        axes.hist(known, bins=min(20, max(1, len(known))), color=BLUE, edgecolor="white")
-        if known:
-            axes.axvline(statistics.fmean(known), color=ORANGE, label=f"mean {statistics.fmean(known):.1f} %")
-            axes.figure.legend(loc="outside upper center")
-        _percent_axis(axes, "x")
-        axes.yaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("accuracy (%)")
-        axes.set_ylabel("runs")
+    left, right = low / 1.4, high * 1.4
+    axes.set_xscale("log")
+    axes.set_xlim(left, right)
+    powers = range(math.floor(math.log10(left)), math.ceil(math.log10(right)) + 1)
+    ticks = [m * 10.0**e for e in powers for m in (1, 2, 5) if left <= m * 10.0**e <= right]
+    if len(ticks) < 4:
+        ticks = [t for t in MaxNLocator(6).tick_values(left, right) if left <= t <= right]
+    axes.set_xticks(ticks, [f"{tick:,.10g}" for tick in ticks])
+    axes.xaxis.set_minor_formatter(lambda value, _: "")
 
 
 def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:
@@ -219,15 +187,8 @@ def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[i
     ``matrices[r]`` is square over the points of rounds 0 to r, in order; the points of a round are
     ``sizes[r]`` many, and lines part the rounds.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
-        figure = Figure(figsize=(2.2 * len(matrices) + 0.9, 2.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(matrices), squeeze=False)[0]
-        for r, (axes, matrix) in enumerate(zip(panels, matrices, strict=True)):
+    with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
+        for r, (axes, matrix) in enumerate(zip(axes_of[0], matrices, strict=True)):
             image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
             for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):
                 axes.axhline(edge, color="black", linewidth=0.6)
@@ -235,5 +196,7 @@ def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[i
             axes.set_title("first round" if r == 0 else f"after round {r}")
             axes.set_xticks([])
             axes.set_yticks([])
-        figure.colorbar(image, ax=panels, shrink=0.8, label="correlation")
-        figure.savefig(path)
+            axes.grid(visible=False)
+        drawn = axes_of[0][0].figure
+        drawn.colorbar(image, ax=list(axes_of[0]), shrink=0.8, label="correlation")
+        drawn.suptitle("Correlation of the sampled points")

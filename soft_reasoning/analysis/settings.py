@@ -18,13 +18,24 @@ out. In low precision they change the last bits of sums, as a request's neighbou
 LIMIT = "dataset.limit"
 
 IGNORED = (
-    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "launcher", "ray", "hydra",
-    "prompt.answer_type", *RESOURCES,
+    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
+    "ray", "hydra", "prompt.answer_type", *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result: how a run is watched, batched and spread out, how many problems it
 takes, and what the prompt says of itself (its wording is what counts)."""
 
 CLASS = "._target_"
+
+DRAWS = ("seed", "embedding.seed")
+"""Keys that say which draw of a setting a run is: runs that differ in these alone are averaged."""
+
+NAMES = ("model.path", "dataset.name")
+"""Keys that stand for all that follows from them: prompts and exemplars come with a data set."""
+
+
+def is_draw(key: str) -> bool:
+    """Whether ``key``, or what it is copied from, is one of ``DRAWS``."""
+    return key.removeprefix("method.") in DRAWS
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -63,13 +74,17 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     Left out is what repeats another key: of several keys with the same values the shortest stays, the
     parts of something that some configurations do not have at all follow from the key that chose it (and
     are named only where nothing else tells two runs apart), and a class follows from a plain key (a name)
-    that decides it. Where every configuration has a ``label``, it stands for all that follows from it.
+    that decides it. What follows from one of ``NAMES`` is left out as well. Where every configuration has a
+    ``label``, it stands for all that follows from it.
     """
     flat = [setting_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
     keys = [key for key in common if len({repr(one[key]) for one in flat}) > 1]
     if not keys:  # nothing else tells them apart
         keys = sorted({key for one in flat for key in one} - set(common))
+    for name in NAMES:
+        if name in keys:
+            keys = [key for key in keys if key == name or key in NAMES or not _decides(flat, name, key)]
     by_values: dict[str, str] = {}
     for key in sorted(keys, key=lambda name: (name.count("."), len(name), name)):
         by_values.setdefault(repr([one.get(key) for one in flat]), key)

@@ -1,26 +1,40 @@
-"""Tables as text and Markdown, and the one that combines the runs of a sweep."""
+"""Tables as text, Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
-import json
+import csv
+import io
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.analysis.settings import differing
+from soft_reasoning.evaluation.files import write_text
 
 MISSING = "-"
+ERROR = " ± "
+TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "×": r"$\times$",
+}  # fmt: skip
+"""What LaTeX reads otherwise, and how it is written."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` of as many cells as ``columns``; the first ``labels`` columns are text, the rest numbers."""
+    """``rows`` of as many cells as ``columns``; the first ``labels`` columns are text, the rest numbers.
+
+    ``rules`` are the rows before which a line stands, ``bold`` the (row, column) of cells that stand out.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     labels: int = 1
+    rules: Collection[int] = ()
+    bold: Collection[tuple[int, int]] = ()
 
     def text(self) -> str:
         """Aligned for a terminal: labels to the left, numbers to the right."""
@@ -34,13 +48,76 @@ class Table:
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("-" * width for width in widths)
-        return "\n".join([line(self.columns), rule, *map(line, self.rows)])
+        lines = [line(self.columns), rule]
+        for i, row in enumerate(self.rows):
+            lines += [rule, line(row)] if i in self.rules else [line(row)]
+        return "\n".join(lines)
 
     def markdown(self) -> str:
         """A Markdown table, numbers aligned to the right."""
         marks = ["---" if i < self.labels else "---:" for i in range(len(self.columns))]
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.columns, marks, *self.rows)]
+        rows = [
+            [f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)]
+            for i, row in enumerate(self.rows)
+        ]
+        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.columns, marks, *rows)]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def csv(self) -> str:
+        """Comma-separated values. What follows a ± has a column of its own, and numbers have no commas."""
+        wide = [any(ERROR in row[j] for row in self.rows) for j in range(len(self.columns))]
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        names = [[name, f"{name} ±"] if wide[j] else [name] for j, name in enumerate(self.columns)]
+        writer.writerow([name for pair in names for name in pair])
+        for row in self.rows:
+            cells = [self._values(row[j], j, wide[j]) for j in range(len(self.columns))]
+            writer.writerow([value for pair in cells for value in pair])
+        return file.getvalue()
+
+    def _values(self, cell: str, column: int, wide: bool) -> list[str]:
+        if column >= self.labels:
+            cell = "" if cell == MISSING else re.sub(r"(?<=\d),(?=\d{3})", "", cell)
+        value, _, error = cell.partition(ERROR)
+        return [value, error] if wide else [value]
+
+    def tex(self) -> str:
+        """A LaTeX ``tabular`` for the package booktabs, errors as subscripts as the paper has them."""
+        layout = "".join("l" if i < self.labels else "r" for i in range(len(self.columns)))
+        lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]
+        lines += [" & ".join(map(_escaped, self.columns)) + r" \\", r"\midrule"]
+        for i, row in enumerate(self.rows):
+            if i in self.rules:
+                lines.append(r"\midrule")
+            cells = [_tex_cell(cell, (i, j) in self.bold) for j, cell in enumerate(row)]
+            lines.append(" & ".join(cells) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _escaped(text: str) -> str:
+    return "".join(TEX.get(letter, letter) for letter in text)
+
+
+def _tex_cell(cell: str, bold: bool) -> str:
+    value, mark, error = cell.partition(ERROR)
+    shown = rf"\textbf{{{_escaped(value)}}}" if bold else _escaped(value)
+    return rf"{shown}$_{{\pm{_escaped(error)}}}$" if mark else shown
+
+
+def save(table: Table, folder: Path, name: str) -> None:
+    """Write ``table`` into ``folder`` as ``name.csv`` and ``name.tex``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / f"{name}.csv", table.csv())
+    write_text(folder / f"{name}.tex", table.tex())
+
+
+def best(values: Sequence[float | None], *, highest: bool = True) -> list[int]:
+    """Where the best of ``values`` stand; nowhere when fewer than two are known or all are equal."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or min(known) == max(known):
+        return []
+    wanted = max(known) if highest else min(known)
+    return [i for i, value in enumerate(values) if value == wanted]
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -89,54 +166,3 @@ def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> s
         return MISSING
     error = statistics.stdev(known) if len(known) > 1 else stderr
     return percent(statistics.fmean(known)) + ("" if error is None else f" ± {100 * error:.1f}")
-
-
-def combine(folders: Sequence[str | Path], folder: str | Path | None = None) -> Table:
-    """One table over the runs of a sweep: a row for each setting, mean ± standard deviation over seeds.
-
-    Columns are the keys whose values differ between the runs, ``seed`` apart. With ``folder`` it is also
-    printed and written there as ``sweep.md`` and, unrounded and run by run, ``sweep.json``.
-    """
-    paths = [Path(one) for one in folders]
-    runs = [json.loads((path / "results.json").read_bytes()) for path in paths]
-    configs = [json.loads((path / "manifest.json").read_bytes())["config"] for path in paths]
-    settings = differing(configs)
-    keys = [key for key in (settings[0] if settings else {}) if key != "seed"]
-    groups: dict[str, list[int]] = {}
-    for i, setting in enumerate(settings):
-        groups.setdefault(json.dumps([setting[key] for key in keys]), []).append(i)
-
-    def mean(indices: Sequence[int], *path: str) -> float | None:
-        values = []
-        for i in indices:
-            value: Any = runs[i]
-            for name in path:
-                value = value.get(name, {}) if isinstance(value, Mapping) else {}
-            if isinstance(value, int | float):
-                values.append(value)
-        return statistics.fmean(values) if values else None
-
-    def shares(indices: Sequence[int], name: str) -> str:
-        return over_seeds([runs[i].get(name) for i in indices], runs[indices[0]].get(f"{name}_stderr"))
-
-    rows = [
-        [
-            *(str(settings[indices[0]][key]) for key in keys),
-            str(len(indices)),
-            shares(indices, "exact_match"),
-            shares(indices, "coverage"),
-            number(mean(indices, "rounds", "mean")),
-            count(mean(indices, "tokens", "total", "generated")),
-            duration(mean(indices, "seconds", "total")),
-        ]
-        for indices in groups.values()
-    ]
-    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "generated tokens", "time"]
-    table = Table(columns, rows, labels=len(keys))
-    if folder is not None:
-        print(table.text())
-        note = "Mean ± standard deviation over seeds; for a single run, ± its standard error."
-        (Path(folder) / "sweep.md").write_text(f"{table.markdown()}\n\n{note}\n", encoding="utf-8")
-        every = [{"folder": str(p), **s, **r} for p, s, r in zip(paths, settings, runs, strict=True)]
-        (Path(folder) / "sweep.json").write_text(json.dumps(every, indent=2) + "\n", encoding="utf-8")
-    return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -120,8 +119,6 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise UserError(f"{file}: Parquet needs pyarrow: pip install 'soft-reasoning[data]'")
     import pyarrow
     import pyarrow.parquet
 
@@ -138,9 +135,6 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
 
     Raises UserError, naming the ways to provide the data set, whatever keeps the hub from giving it.
     """
-    if importlib.util.find_spec("datasets") is None:
-        raise UserError(f"{hub.id}: the hub needs the 'datasets' package, which is missing: "
-                        f"pip install 'soft-reasoning[data]', or set {key}=<local file>")  # fmt: skip
     import datasets
 
     try:

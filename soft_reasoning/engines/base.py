@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -84,6 +85,32 @@ class StreamingEngine(Engine, Protocol):
 
     def cancel(self) -> None:
         """Drop everything submitted and not collected."""
+        ...
+
+
+class TellsMemory(Protocol):
+    """An engine that says how much memory it holds."""
+
+    @property
+    def held_bytes(self) -> Mapping[str, int]:
+        """Bytes held now: ``kv`` for keys and values, ``activations`` for all else but the weights."""
+        ...
+
+    @property
+    def peak_bytes(self) -> Mapping[str, int]:
+        """The most of each so far."""
+        ...
+
+
+@runtime_checkable
+class NeuronActivations(Protocol):
+    """An engine whose feed-forward neurons can be watched and masked."""
+
+    def neurons(self) -> AbstractContextManager[Any]:
+        """The model's ``engines.neurons.Neurons``, whose hooks are gone at the end.
+
+        Raises UserError for a model whose feed-forward layers have no gate.
+        """
         ...
 
 

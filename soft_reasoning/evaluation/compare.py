@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.settings import differing, setting_keys
-from soft_reasoning.analysis.tables import Table, count, duration, memory, over_seeds, percent
+from soft_reasoning.analysis.settings import differing, is_draw, setting_keys
+from soft_reasoning.analysis.tables import Table, best, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.evaluation.files import (
     GRADES,
     RESULTS,
@@ -44,7 +44,7 @@ NOTE = (
     "Difference: of accuracy to {reference}, in points, on the n problems that both have, each counting as "
     "often as seeds of both have it; its interval: paired bootstrap over problems. "
     "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
-    "Tokens, sequences and time are a problem's. Keys and values, and activations (counted on GPUs alone): "
+    "Tokens, sequences and time are per problem. Keys and values, and activations (counted on GPUs alone): "
     "the most memory that they took in the run, with all problems in work."
 )
 
@@ -90,23 +90,28 @@ def compare(
     *,
     reference: str | None = None,
     seed: int = 0,
+    show: bool = True,
 ) -> tuple[Table, Table]:
-    """Compare finished runs: one row a setting, runs that differ in ``seed`` alone together.
+    """Compare finished runs: one row a setting, runs that differ in draws (seeds) alone together.
 
     Two tables of the same rows: how good the answers are, with the statistics, and what they cost.
     ``reference`` is the label of the row that others are tested against; when not given, that of
     ``soft_reasoning`` without changes, else its first, else the first row. With ``folder`` the tables are
-    also printed and written there as ``comparison.md`` and ``comparison.json``, with a plot of accuracy
-    against tokens.
+    also printed (unless ``show`` is false) and written there: ``comparison.md``, ``comparison.json``, each
+    table as CSV and LaTeX (``comparison``, ``comparison_cost``), and a plot of accuracy against tokens.
 
     Raises UserError when a folder holds no finished run, or a row and the reference share no graded problem.
     """
     groups = _groups([Path(one) for one in folders])
     base = _reference(groups, reference)
     rows = _statistics(groups, base, seed)
-    tables = Table(QUALITY, [_quality(row) for row in rows]), Table(COST, [_cost(row) for row in rows])
+    bold = [(i, 1) for i in best([row["accuracy"] for row in rows])]
+    quality = Table(QUALITY, [_quality(row) for row in rows], bold=bold)
+    tables = quality, Table(COST, [_cost(row) for row in rows])
     if folder is not None:
         notes = [NOTE.format(reference=base.label), *_budgets(groups, base)]
+        if show:
+            print("\n\n".join([*(table.text() for table in tables), *notes]))
         _write(Path(folder), tables, rows, notes)
     return tables
 
@@ -117,7 +122,7 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
     configs = [read_manifest(path)["config"] for path in folders]
     members: dict[str, list[int]] = {}
     for i, config in enumerate(configs):
-        keys = {key: value for key, value in setting_keys(config).items() if key != "seed"}
+        keys = {key: value for key, value in setting_keys(config).items() if not is_draw(key)}
         members.setdefault(repr(sorted(keys.items())), []).append(i)
     labels = _labels([configs[indices[0]] for indices in members.values()])
     groups = []
@@ -141,8 +146,8 @@ def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     for name in set(names):
         same = [i for i, other in enumerate(names) if other == name]
         for i, settings in zip(same, differing([configs[i] for i in same]), strict=True):
-            settings.pop("seed", None)
-            labels[i] = " ".join([name, *(f"{key}={value}" for key, value in settings.items())])
+            told = [f"{key}={value}" for key, value in settings.items() if not is_draw(key)]
+            labels[i] = " ".join([name, *told])
     return labels
 
 
@@ -156,7 +161,7 @@ def _reference(groups: Sequence[_Group], label: str | None) -> _Group:
         ours = [group for group in groups if _method(group.configs[0]) == PREFERRED] or groups
         return next((group for group in ours if group.label == PREFERRED), ours[0])
     for group in groups:
-        if group.label == label:
+        if label in (group.label, group.label.removeprefix(f"{_method(group.configs[0])} ")):
             return group
     raise UserError(f"compare: expected a reference among {', '.join(g.label for g in groups)}, got {label}")
 
@@ -255,8 +260,9 @@ def _cost(row: Mapping[str, Any]) -> list[str]:
 def _write(
     folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]], notes: Sequence[str]
 ) -> None:
-    print("\n\n".join([*(table.text() for table in tables), *notes]))
     parts = ["# Comparison", *(table.markdown() for table in tables), *notes]
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     if plots.available():
         with writing(folder):
             plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
@@ -264,5 +270,7 @@ def _write(
     else:
         print(plots.MISSING)
         parts.append(plots.MISSING)
+    for name, table in zip(("comparison", "comparison_cost"), tables, strict=True):
+        save(table, folder, name)
     write_json(folder / "comparison.json", list(rows))
     write_text(folder / "comparison.md", "\n\n".join(parts) + "\n")

@@ -19,6 +19,7 @@ GRADES = "grades.json"
 REPORT = "report.md"
 CONFIG = ".hydra/config.yaml"
 PEAKS = "peak_bytes"
+HELD = "held_bytes"
 PROBES = "probes"
 """Inside a comparison: runs that only tell how many samples an equal budget allows."""
 
@@ -64,7 +65,7 @@ def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
     total: dict[str, float] = {}
     for entry in _timing(folder):
         for kind, value in entry.items():
-            if kind != PEAKS:
+            if kind not in (PEAKS, HELD):
                 total[kind] = total.get(kind, 0.0) + value
     return total
 
@@ -76,6 +77,17 @@ def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
         for kind, value in entry.get(PEAKS, {}).items():
             peaks[kind] = max(value, peaks.get(kind, 0))
     return peaks
+
+
+def read_means(folder: str | os.PathLike[str]) -> dict[str, float]:
+    """Bytes that an engine held on average over the samples of every start of the run, by what they held."""
+    totals: dict[str, list[int]] = {}
+    for entry in _timing(folder):
+        for kind, (size, count) in entry.get(HELD, {}).items():
+            total = totals.setdefault(kind, [0, 0])
+            total[0] += size
+            total[1] += count
+    return {kind: size / count for kind, (size, count) in totals.items() if count}
 
 
 def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.evaluation.records import agreement_of, answers_of, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
@@ -32,13 +32,15 @@ WORDS = ("easy", "medium", "hard", "expert")
 @dataclass(frozen=True)
 class GradedCandidate:
     """One candidate: whether it is right (None without gold), and what search and verifier made of it;
-    ``agreement`` is the verifier's score before confidence (None: not judged)."""
+    ``agreement`` is the verifier's score before confidence (None: not judged), ``length`` is |u| (None: no
+    point of a search space)."""
 
     correct: bool | None
     parsed: bool
     round: int
     reward: float | None
     agreement: float | None
+    length: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Outcome(NamedTuple):
 class Graded:
     """One problem: whether its final answer is right (None without gold), its candidates and its cost.
 
-    ``readings`` holds the same under every extraction, by its name.
+    ``readings`` holds the same under every extraction, by its name; ``decided``, for each round of proposals,
+    the share that the acquisition function chose.
     """
 
     doc_id: str
@@ -72,6 +75,7 @@ class Graded:
     usage: Mapping[str, Usage] = field(default_factory=dict)
     difficulty: str | None = None
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    decided: tuple[float, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -87,7 +91,7 @@ class Graded:
         return Outcome(self.correct, self.covered())
 
 
-def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
+def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     """Grade the final answer and every candidate of a stored record."""
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
@@ -98,17 +102,35 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
         parsed=answer is not None,
         candidates=tuple(
             GradedCandidate(
-                grader.correct(a, problem), a is not None, c["round"], c["reward"], agreement_of(c)
-            )
+                grader.correct(a, problem),
+                a is not None,
+                c["round"],
+                c["reward"],
+                agreement_of(c),
+                None if c.get("u") is None else math.hypot(*c["u"]),
+            )  # fmt: skip
             for a, c in zip(answers, record["candidates"], strict=True)
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
-        readings={mode: _reading(record, problem, replace(grader, extraction=mode)) for mode in MODES},
+        readings={one.name: _reading(record, problem, one) for one in _compared(grader)},
+        decided=tuple(
+            entry["proposal"]["decided"]
+            for entry in record["trace"]
+            if "decided" in (entry.get("proposal") or {})
+        ),
     )
 
 
-def _reading(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Reading:
+def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
+    """This package's grader in each mode, with the tolerances of ``grader``; and ``grader`` where it reads
+    in another way."""
+    tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
+    own: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
+    return own if grader.name in MODES else [*own, grader]
+
+
+def _reading(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Reading:
     answer, answers = answers_of(record, grader)
     return Reading(
         correct=grader.correct(answer, problem),
@@ -123,6 +145,7 @@ def summarise(
     *,
     seconds: Mapping[str, float] | None = None,
     peaks: Mapping[str, int] | None = None,
+    means: Mapping[str, float] | None = None,
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
@@ -130,7 +153,7 @@ def summarise(
     tally = Tally()
     for row in rows:
         tally.add(row)
-    return tally.metrics(seconds=seconds, peaks=peaks, rate=rate, independent=independent)
+    return tally.metrics(seconds=seconds, peaks=peaks, means=means, rate=rate, independent=independent)
 
 
 class Tally:
@@ -154,6 +177,7 @@ class Tally:
         self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
         self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # said right, is right
         self._usage: dict[str, Usage] = {}
+        self._decided = _Mean()
 
     def add(self, row: Graded) -> None:
         """Count one more problem."""
@@ -163,10 +187,12 @@ class Tally:
         self._ended[row.rounds] += 1
         for candidate in row.candidates:
             self._candidates_parsed[candidate.parsed] += 1
-        for mode, readings in self._readings.items():
-            readings.add(row.readings[mode])
+        for name, reading in row.readings.items():
+            self._readings.setdefault(name, _Readings()).add(reading)
         for role, usage in row.usage.items():
             self._usage[role] = self._usage.get(role, Usage()) + usage
+        for share in row.decided:
+            self._decided.add(share)
         for number in {c.round for c in row.candidates}:
             self._rounds.setdefault(number, _Round()).add([c for c in row.candidates if c.round == number])
         if row.correct is not None:
@@ -194,13 +220,15 @@ class Tally:
         *,
         seconds: Mapping[str, float] | None = None,
         peaks: Mapping[str, int] | None = None,
+        means: Mapping[str, float] | None = None,
         rate: Mapping[str, int] | None = None,
         independent: bool = False,
     ) -> dict[str, Any]:
         """Plain values with ``_stderr`` beside each share; None where undefined.
 
         ``independent``: the first round's candidates are i.i.d. samples, as pass@m needs. What the run cost:
-        ``seconds`` by kind, ``peak_bytes`` of the engine's memory (None where it does not tell) and ``flops``
+        ``seconds`` by kind, ``peak_bytes`` and ``mean_bytes`` of the engine's memory (None where it does not
+        tell; the mean is over samples, one a second) and ``flops``
         by role, estimated from the model's ``rate`` (``flops.rates``). ``seconds["engine"]`` is the time in
         which the engine was waited for and ``idle`` all other: at most so long had it nothing to do, as one
         in a process of its own (vLLM on a GPU) works on while nobody waits.
@@ -227,12 +255,14 @@ class Tally:
                 "share_ended_after": {str(n): self._ended[n] / self.problems for n in sorted(self._ended)},
             },
             "by_round": self._by_round(),
+            "decided": self._decided.value,
             "by_difficulty": self._by_difficulty(),
             "verifier": self._verifier(),
             "tokens": _tokens(usage),
             "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
             "seconds": seconds,
             "peak_bytes": {kind: (peaks or {}).get(kind) for kind in MEMORY},
+            "mean_bytes": {kind: (means or {}).get(kind) for kind in MEMORY},
         }
 
     def _pass(self) -> dict[str, float | None]:
@@ -253,7 +283,8 @@ class Tally:
     def _by_round(self) -> list[dict[str, Any]]:
         """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
 
-        Accuracy and rewards are over the problems still searching in that round; coverage is over all.
+        Accuracy, rewards and lengths |u| are over the problems still searching in that round; coverage is
+        over all.
         """
         graded = self._correct.total()
         out = []
@@ -268,6 +299,7 @@ class Tally:
                     "coverage": sofar / graded if graded else None,
                     "reward": here.reward.value,
                     "best_reward": here.best.value,
+                    "length": here.length.value,
                 }
             )
         return out
@@ -322,11 +354,14 @@ class _Round:
     def __init__(self) -> None:
         self.problems = 0
         self.correct: Counter[bool | None] = Counter()
-        self.reward, self.best = _Mean(), _Mean()
+        self.reward, self.best, self.length = _Mean(), _Mean(), _Mean()
 
     def add(self, candidates: Sequence[GradedCandidate]) -> None:
         self.problems += 1
         self.correct.update(c.correct for c in candidates)
+        for candidate in candidates:
+            if candidate.length is not None:
+                self.length.add(candidate.length)
         rewards = [c.reward for c in candidates if c.reward is not None]
         for reward in rewards:
             self.reward.add(reward)

@@ -25,6 +25,15 @@ MODELS = {
 }
 """How the name or folder of each of the paper's models ends, versions apart."""
 
+DATASETS = {
+    "gsm8k": "GSM8K",
+    "gsm_hard": "GSM-Hard",
+    "svamp": "SVAMP",
+    "strategyqa": "StrategyQA",
+    "aime_2024": "AIME-2024",
+}
+"""What the paper calls its data sets, in the order of its columns."""
+
 EI = ("ei", "adaptive_ei", "log_ei", "printed_adaptive_ei", "released_ei")
 SAMPLING = {"method.temperature": (0.8,), "method.top_k": (50,), "method.top_p": (1,)}
 OWN = {
@@ -71,7 +80,7 @@ class Figure:
 def figures(config: Mapping[str, Any]) -> list[Figure]:
     """The figures for a run of ``config``, one a metric; empty for a run that the paper has no like of."""
     flat = flatten(config)
-    model, shots = _model(str(flat.get("model.path"))), flat.get("dataset.shots")
+    model, shots = model_of(str(flat.get("model.path"))), flat.get("dataset.shots")
     found: dict[str, Figure] = {}
     for row in _rows():
         if (
@@ -105,7 +114,7 @@ def _rows() -> list[dict[str, str]]:
     return rows
 
 
-def _model(path: str) -> str | None:
+def model_of(path: str) -> str | None:
     """The paper's model that a hub name or a folder names."""
     for name, words in MODELS.items():
         if re.search(rf"{words}(-v[\d.]+)?(/|$)", path.lower()):

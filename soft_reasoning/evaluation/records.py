@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.answers import MODES, AnswerGrader
 from soft_reasoning.types import Candidate, Problem, Result
 
 Asked = tuple[str | None, str | None, str | None]
@@ -23,14 +23,14 @@ def asked(record: Mapping[str, Any]) -> Asked:
     return record.get("question"), record.get("answer_type"), record.get("target")
 
 
-def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any]:
+def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
     """The record of one finished problem, plain values only."""
     return {
         "doc_id": problem.id,
         "question": problem.question,
         "answer_type": problem.answer_type,
         "target": problem.gold,
-        "extraction": grader.extraction,
+        "extraction": grader.name,
         "answer": result.answer,
         "exact_match": None if problem.gold is None else float(grader.correct(result.answer, problem)),
         "filtered_resps": [result.answer],
@@ -63,16 +63,16 @@ def agreement_of(candidate: Mapping[str, Any]) -> float | None:
     return candidate["verified"] if agreement is None else agreement
 
 
-def answers_of(record: Mapping[str, Any], grader: Grader) -> tuple[str | None, list[str | None]]:
+def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
     """The final answer and each candidate's, as ``grader`` reads them.
 
-    Under the extraction that the run read with they are the stored ones. Under another the stored texts are
+    Under the reading that the run used they are the stored ones. Under another the stored texts are
     read again, and the final answer is the vote of those texts (candidates and verifier's solutions) that
     gave it, of all of them where there was none. An answer that no stored text gave stays.
     """
     final, kind = record["answer"], record["answer_type"]
     stored = [candidate["answer"] for candidate in record["candidates"]]
-    if grader.extraction == record.get("extraction", MODES[0]):  # records of the first versions lack the key
+    if grader.name == record.get("extraction", MODES[0]):  # records of the first versions lack the key
         return final, stored
     read = [grader.extract(text, kind) for text in record["resps"][0]]
     said = [*zip(stored, read, strict=True)]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.tables import Table, count, duration, number, percent, share
-from soft_reasoning.answers import Grader
+from soft_reasoning.analysis.tables import Table, count, duration, number, percent, save, share
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
     GRADES,
@@ -28,9 +28,14 @@ from soft_reasoning.evaluation.paper import NOTE, beside
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
 
 EXTRACTION = (
-    "An answer that could not be parsed counts as wrong. The run searched and voted under its own extraction "
-    "(grader.extraction); under the other one the texts that gave its final answers are read again."
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own reading "
+    "(grader, grader.extraction); under another the texts that gave its final answers are read again."
 )
+
+DECIDED = "proposals that the acquisition function decided %"
+
+TABLES = "tables"
+"""Inside a run's folder: every table of its report as CSV and LaTeX."""
 
 KINDS = ("engine", "optimiser", "method", "store")
 
@@ -42,11 +47,15 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
     with writing(folder):
         drawn = _draw(folder, metrics) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
-    write_text(folder / REPORT, report(metrics, read_manifest(folder), drawn, notes))
+    manifest = read_manifest(folder)
+    tables = tables_of(metrics, manifest)
+    for name, table in tables.items():
+        save(table, folder / TABLES, name)
+    write_text(folder / REPORT, report(metrics, manifest, tables, drawn, notes))
     return notes
 
 
-def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
+def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """Grade a finished run again: its metrics, report and plots anew, its records untouched.
 
     Only what the run measured is graded: the problems in ``grades.json``, whose time and memory stay as in
@@ -61,10 +70,11 @@ def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
     metrics = tally.metrics(
         seconds=before.get("seconds"),
         peaks=before.get("peak_bytes"),
+        means=before.get("mean_bytes"),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
-    metrics["grader"] = asdict(grader)
+    metrics["grader"] = {"name": grader.name, **asdict(grader)}
     write_results(folder, metrics, tally.outcomes)
     return metrics
 
@@ -92,35 +102,62 @@ def summary_table(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     return "\n\n".join(table.text() for table in tables)
 
 
+def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of a run's report by name; those with nothing to show are left out."""
+    made_with = _made_with(manifest, metrics.get("grader") or manifest["config"].get("grader"))
+    tables = {
+        "headline": _headline(metrics),
+        "paper": beside(metrics, manifest["config"]),
+        "extraction": _by_extraction(metrics),
+        "rounds": _by_round(metrics) if metrics["by_round"] else None,
+        "difficulty": _by_difficulty(metrics) if metrics["by_difficulty"] else None,
+        "verifier": _verifier(metrics) if metrics["verifier"] else None,
+        "tokens": _tokens(metrics),
+        "time": _seconds(metrics),
+        "made_with": made_with,
+    }
+    return {name: table for name, table in tables.items() if table is not None}
+
+
+SECTIONS = {
+    "headline": ("", ""),
+    "paper": ("Beside the paper", NOTE),
+    "extraction": ("By extraction", EXTRACTION),
+    "rounds": (
+        "By round",
+        "Accuracy, rewards and mean lengths |u| of points are over the problems still searching in a round; "
+        "coverage is that of all problems and all rounds so far.",
+    ),
+    "difficulty": ("By difficulty", ""),
+    "verifier": ("Verifier", "Its verdicts on the first round's candidates against the reference answers."),
+    "tokens": ("Tokens", ""),
+    "time": ("Cost", ""),
+    "made_with": ("Made with", ""),
+}
+"""Title and note of each table of a report."""
+
+
 def report(
-    metrics: Mapping[str, Any], manifest: Mapping[str, Any], drawn: Mapping[str, str], notes: Iterable[str]
+    metrics: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    tables: Mapping[str, Table],
+    drawn: Mapping[str, str],
+    notes: Iterable[str],
 ) -> str:
     """report.md: the tables, the plots, and what the run was made with."""
-    config = manifest["config"]
-    method, dataset = (_name(config, key) for key in ("method", "dataset"))
-    parts = [f"# {method} on {dataset}", _headline(metrics).markdown()]
-    if paper := beside(metrics, config):
-        parts += ["## Beside the paper", paper.markdown(), NOTE]
-    parts += ["## By extraction", _by_extraction(metrics).markdown(), EXTRACTION]
-    if metrics["by_round"]:
-        parts += [
-            "## By round",
-            _by_round(metrics).markdown(),
-            "Accuracy and rewards are over the problems still searching in a round; coverage is that of all "
-            "problems and all rounds so far.",
-        ]
-    parts += [f"![{title}]({name})" for title, name in drawn.items() if name != "tokens.png"]
-    if metrics["by_difficulty"]:
-        parts += ["## By difficulty", _by_difficulty(metrics).markdown()]
-    if metrics["verifier"]:
-        of = "Its verdicts on the first round's candidates against the reference answers."
-        parts += ["## Verifier", of, _verifier(metrics).markdown()]
-    parts += ["## Tokens", _tokens(metrics).markdown()]
-    parts += [f"![{title}]({name})" for title, name in drawn.items() if name == "tokens.png"]
-    parts += ["## Cost", _seconds(metrics).markdown(), _cost(metrics)]
-    made_with = _made_with(manifest, metrics.get("grader") or config.get("grader"))
-    parts += ["## Made with", made_with.markdown(), *notes]
-    return "\n\n".join(parts) + "\n"
+    method, dataset = (_name(manifest["config"], key) for key in ("method", "dataset"))
+    parts = [f"# {method} on {dataset}"]
+    for name, table in tables.items():
+        title, note = SECTIONS[name]
+        parts += [f"## {title}"] if title else []
+        parts += [table.markdown(), *([note] if note else [])]
+        if name == "time":
+            parts.append(_cost(metrics))
+        here = ("tokens.png",) if name == "tokens" else ()
+        parts += [f"![{t}]({f})" for t, f in drawn.items() if f in here]
+        if name == ("rounds" if "rounds" in tables else "extraction"):
+            parts += [f"![{t}]({f})" for t, f in drawn.items() if f != "tokens.png"]
+    return "\n\n".join([*parts, *notes]) + "\n"
 
 
 def _name(config: Mapping[str, Any], key: str) -> str:
@@ -147,6 +184,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
             [f"  ended after {ended} %", percent(part)]
             for ended, part in metrics["rounds"]["share_ended_after"].items()
         ),
+        *([[DECIDED, percent(metrics["decided"])]] if metrics["decided"] is not None else []),
         ["time", duration(metrics["seconds"].get("total"))],
     ]
     return Table(["", "value"], rows)
@@ -170,7 +208,8 @@ def _tokens(metrics: Mapping[str, Any]) -> Table:
 
 
 def _by_round(metrics: Mapping[str, Any]) -> Table:
-    columns = ["round", "problems", "accuracy of candidates %", "coverage %", "mean reward", "best reward"]
+    shown = ["accuracy of candidates %", "coverage %", "mean reward", "best reward", "mean |u|"]
+    columns = ["round", "problems", *shown]
     rows = [
         [
             str(row["round"]),
@@ -179,6 +218,7 @@ def _by_round(metrics: Mapping[str, Any]) -> Table:
             percent(row["coverage"]),
             number(row["reward"], 3),
             number(row["best_reward"], 3),
+            number(row["length"]),
         ]
         for row in metrics["by_round"]
     ]
@@ -233,7 +273,9 @@ def _cost(metrics: Mapping[str, Any]) -> str:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
     for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):
         if metrics["peak_bytes"][kind] is not None:
-            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB.")
+            mean = metrics["mean_bytes"][kind]
+            average = "" if mean is None else f", {mean / 2**20:,.0f} MiB on average"
+            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB{average}.")
     return " ".join(parts)
 
 
@@ -244,6 +286,7 @@ def _made_with(manifest: Mapping[str, Any], grader: Mapping[str, Any] | None) ->
         "configuration": manifest.get("config_hash"),
         "seed": manifest["config"].get("seed"),
         "grader": " ".join(settings) or None,
+        "prompt layout": manifest.get("layout"),
         "commit": manifest.get("git_commit"),
         **{f"model {key}": value for key, value in model.items()},
         "device": manifest.get("device"),

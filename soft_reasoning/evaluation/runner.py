@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
 from soft_reasoning.analysis.settings import IGNORED
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
-from soft_reasoning.evaluation.files import read_peaks, read_records, read_seconds
+from soft_reasoning.evaluation.files import read_means, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
+from soft_reasoning.evaluation.memory import MemorySampler
 from soft_reasoning.evaluation.metrics import Graded, Tally, grade
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.evaluation.records import record_of
@@ -28,7 +29,7 @@ class Solver(Protocol):
 
     about: Mapping[str, Any]
     """What the manifest says of it: model, device, and whether candidates are ``independent`` samples."""
-    grader: Grader
+    grader: AnswerGrader
 
     def solve(
         self,
@@ -44,6 +45,11 @@ class Solver(Protocol):
         """Most bytes that an engine has held so far, by what they held; empty where that is unknown."""
         ...
 
+    def held(self) -> Mapping[str, Sequence[int]]:
+        """[sum of bytes, samples] that an engine has held since the last call, by what they held; empty where
+        that is unknown."""
+        ...
+
 
 @dataclass(frozen=True)
 class Local:
@@ -52,14 +58,19 @@ class Local:
     method: Method
     context: Context
     max_live: int = MAX_LIVE
+    _sampler: MemorySampler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sampler", MemorySampler(self.context.engine))
 
     @property
     def about(self) -> Mapping[str, Any]:
         independent = bool(getattr(self.method, "independent", False))
-        return {**describe_engine(self.context.engine), "independent": independent}
+        layout = self.context.prompts.layout
+        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
 
     @property
-    def grader(self) -> Grader:
+    def grader(self) -> AnswerGrader:
         return self.context.grader
 
     def solve(
@@ -69,12 +80,16 @@ class Local:
         clock: Clock,
         on_tick: Callable[[Clock], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
-        return drive(
-            problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
-        )
+        with self._sampler:
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
+            )
 
     def peaks(self) -> Mapping[str, int]:
         return dict(getattr(self.context.engine, "peak_bytes", {}))
+
+    def held(self) -> Mapping[str, Sequence[int]]:
+        return self._sampler.take()
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,7 @@ def run(
         metrics = tally.metrics(
             seconds=read_seconds(store.folder),
             peaks=read_peaks(store.folder),
+            means=read_means(store.folder),
             rate=about.get("flops"),
             independent=about["independent"],
         )
@@ -153,7 +169,7 @@ def _check(problems: Sequence[Problem]) -> None:
         seen.add(problem.id)
 
 
-def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> Iterator[Graded]:
+def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
     """What is stored already. Refuses results of other problems under the same ids, and of problems that are
     not among ``problems``: the time and the memory of a run are those of all that it solved."""
     wanted = {problem.id: problem for problem in problems}
@@ -187,7 +203,7 @@ def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, 
                 store.sync()
             now = {**clock.seconds, "total": perf_counter() - began}
             spent = {kind: value - recorded.get(kind, 0.0) for kind, value in now.items()}
-            store.add_seconds(spent, solver.peaks())
+            store.add_seconds(spent, solver.peaks(), solver.held())
             recorded = now
         for row in finished:
             tally.add(row)

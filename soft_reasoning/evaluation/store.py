@@ -18,6 +18,7 @@ from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.evaluation.files import (
     CONFIG,
     GRADES,
+    HELD,
     MANIFEST,
     PEAKS,
     REPORT,
@@ -44,7 +45,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, GRADES, REPORT, "*.png")
+DERIVED = (RESULTS, GRADES, REPORT, "*.png", "*.pdf", "tables/*")
 """What is computed from the rest, and removed when a run starts over."""
 
 
@@ -161,12 +162,19 @@ class Store:
         with writing(self.folder):
             os.fsync(self._samples)
 
-    def add_seconds(self, seconds: Mapping[str, float], peaks: Mapping[str, int] | None = None) -> None:
-        """Add to where the run's time went, and note the peaks of its memory so far; may be lost with the
-        process, results are not."""
+    def add_seconds(
+        self,
+        seconds: Mapping[str, float],
+        peaks: Mapping[str, int] | None = None,
+        held: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """Add to where the run's time went, note the peaks of its memory so far and the samples of what it
+        ``held`` ([sum, samples] by kind) since the last call; may be lost with the process, results are
+        not."""
         assert self._timing is not None
         with writing(self.folder):
-            self._timing.write(json.dumps({**seconds, PEAKS: dict(peaks or {})}) + "\n")
+            entry = {**seconds, PEAKS: dict(peaks or {})} | ({HELD: dict(held)} if held else {})
+            self._timing.write(json.dumps(entry) + "\n")
             self._timing.flush()
 
     def measured(self) -> None:

@@ -1,5 +1,5 @@
 """The token-wise constrained objective (Qi et al., "Safety Alignment Should Be Made More Than Just a Few
-Tokens Deep"; SPEC 7):
+Tokens Deep"):
 
     loss = - sum_t (2 / b_t) log sigmoid(b_t * log[pi(y_t | .) / pi_ref(y_t | .)])
 

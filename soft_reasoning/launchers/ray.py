@@ -125,6 +125,10 @@ class RaySolver:
                 peaks[name] = max(value, peaks.get(name, 0))
         return peaks
 
+    def held(self) -> dict[str, list[int]]:
+        """Workers do not sample their memory."""
+        return {}
+
     def solve(
         self,
         problems: Iterable[Problem],

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Sampling, Wish
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Wish, Any, T]
+"""A generator that yields wishes, receives their answers and returns a T."""
 
 
 class Method(Protocol):
@@ -23,7 +27,7 @@ class Method(Protocol):
 
     name: str
 
-    def solve(self, problem: Problem, context: Context) -> Generator[Wish, Any, Result]:
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         """Yields wishes, receives their answers, returns the result."""
         ...
 

@@ -58,7 +58,7 @@ class BestOfN:
                 shown, stage = found[start : start + self.together], f"round-{number}"
                 verdicts.append((yield from self.verifier.verify(problem, shown, context, stage=stage)))
         scores = [score for v in verdicts for score in v.scores] or [None] * len(found)
-        agreement = [agreed for v in verdicts for agreed in v.agreement or v.scores] or [None] * len(found)
+        agreement = [agreed for v in verdicts for agreed in v.agreement] or [None] * len(found)
         found = [
             replace(
                 c, verified=score, agreement=agreed,

@@ -1,4 +1,4 @@
-"""CoT-decoding: one path for each of the likeliest first tokens (Wang and Zhou 2024; SPEC 4).
+"""CoT-decoding: one path for each of the likeliest first tokens (Wang and Zhou 2024).
 
 A path's confidence Delta is the mean, over the tokens of its answer, of p(likeliest) - p(second likeliest).
 The probabilities are those of the model after each prefix, asked for as next-token logits: exact on every

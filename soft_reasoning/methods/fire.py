@@ -1,4 +1,4 @@
-"""FIRE: a very hot first token, then ordinary sampling and a majority vote (Chen et al. 2024; SPEC 3)."""
+"""FIRE: a very hot first token, then ordinary sampling and a majority vote (Chen et al. 2024)."""
 
 from __future__ import annotations
 

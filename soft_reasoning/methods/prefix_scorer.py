@@ -2,7 +2,7 @@
 
 Block by block, the best of K sampled continuations is kept; or token by token, the model's distribution is
 tilted by the value of each next token. Without a trained head the model judges itself, so nothing is
-trained (SPEC 6: the paper gives neither K, M, lambda nor the scorer).
+trained (the paper gives neither K, M, lambda nor the scorer).
 """
 
 from __future__ import annotations

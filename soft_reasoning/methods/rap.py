@@ -1,4 +1,4 @@
-"""Reasoning via planning: tree search over sub-questions (Hao et al. 2023; SPEC section 5).
+"""Reasoning via planning: tree search over sub-questions (Hao et al. 2023).
 
 A node of the tree asks one sub-question and holds its answer; its reward is how useful the model finds the
 question and how far the answers that it samples agree. A chain ends with the problem's own question, and

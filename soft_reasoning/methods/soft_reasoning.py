@@ -7,6 +7,7 @@ same verifier, same final rule.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.context import Context
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.methods.base import Steps, read_candidate
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
@@ -26,6 +29,7 @@ from soft_reasoning.types import (
     Candidate,
     Generate,
     NextLogits,
+    Problem,
     Prompt,
     Propose,
     Request,
@@ -36,6 +40,18 @@ from soft_reasoning.types import (
 
 NEAREST = 3
 """How many nearest tokens the trace names for each soft token."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlackBox:
+    """One question, ready to be searched: the ``prompt``, with the soft tokens before its id ``position``;
+    the ``subspace`` around its anchor; for each soft token the texts ``likely`` of what is weighted there."""
+
+    problem: Problem
+    prompt: Prompt
+    position: int
+    subspace: Subspace
+    likely: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -67,23 +83,18 @@ class SoftReasoning:
         """Whether the optimiser draws its points at random, as the control does."""
         return getattr(self.optimiser, "independent", False)
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         began, written = time.monotonic(), 0
-        prompt = context.prompts.solve(problem)
-        position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
-        subspace, likely = yield from self._subspace(prompt, context)
+        box = yield from self.open(problem, context)
         points = self.optimiser.initial(
-            self.candidates, subspace.dim, generator_for(context.seed, problem.id, "initial")
+            self.candidates, box.subspace.dim, generator_for(context.seed, problem.id, "initial")
         )
         proposal: Proposal | None = None
         rounds: list[list[Candidate]] = []
         verdicts: list[Verdict] = []
         trace: list[dict[str, Any]] = []
         while True:
-            soft = subspace(points)
-            found, verdict = yield from self._round(
-                problem, prompt, position, points, soft, verdicts, context
-            )
+            found, verdict = yield from self.evaluate(box, points, verdicts, context)
             rounds.append(found)
             verdicts.append(verdict)
             written += verdict.tokens + sum(c.generated_tokens for c in found)
@@ -96,7 +107,7 @@ class SoftReasoning:
                         "weights": list(verdict.weights),
                         "texts": list(verdict.texts),
                     },
-                    "tokens": _readable(soft, subspace.weights(points), likely, context.engine),
+                    "tokens": _readable(box, points, context.engine),
                     "proposal": _diagnostics(proposal, found),
                 }
             )
@@ -105,7 +116,7 @@ class SoftReasoning:
             y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
             reason = self.stopping.reason(
                 [[c.reward for c in r] for r in rounds],
-                agreement=verdict.agreement or verdict.scores,
+                agreement=verdict.agreement,
                 tokens=written,
                 seconds=time.monotonic() - began,
             )
@@ -114,18 +125,27 @@ class SoftReasoning:
             proposal = yield Propose(self.optimiser, U, y, self.candidates, len(rounds), context.seed)
             points = proposal.points
         trace[-1]["ended"] = reason
-        mean = (
-            self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
-            if self.final.needs_posterior
-            else None
-        )
-        answer = self.final.choose(seen, verdicts, context.grader, problem.answer_type, mean)
+        answer = self.choose(box, seen, verdicts, context)
         return Result(answer, tuple(seen), tuple(trace))
 
-    def _round(self, problem, prompt: Prompt, position: int, points: Tensor, soft: Tensor, earlier, context):
-        """The round after the verdicts of ``earlier``: complete from each soft token, verify, reward."""
-        number = len(earlier)
-        completions = yield Generate([self._request(prompt, x, position, context) for x in soft])
+    def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
+        """The question's prompt, anchor and subspace."""
+        prompt = context.prompts.solve(problem)
+        position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
+        subspace, likely = yield from self._subspace(prompt, context)
+        return BlackBox(problem, prompt, position, subspace, likely)
+
+    def evaluate(
+        self, box: BlackBox, points: Tensor, earlier: Sequence[Verdict], context: Context
+    ) -> Steps[tuple[list[Candidate], Verdict]]:
+        """A round: complete from each of ``points`` (n, d), verify the candidates together, reward them.
+
+        ``earlier`` holds the verdicts of the rounds before.
+        """
+        number, problem = len(earlier), box.problem
+        completions = yield Generate(
+            [self._request(box.prompt, x, box.position, context) for x in box.subspace(points)]
+        )
         found = [
             replace(
                 read_candidate(completion, problem, context, number),
@@ -139,13 +159,22 @@ class SoftReasoning:
         )
         found = [
             replace(c, verified=score, agreement=agreed, reward=self.reward(score, c.coherence))
-            for c, score, agreed in zip(
-                found, verdict.scores, verdict.agreement or verdict.scores, strict=True
-            )
+            for c, score, agreed in zip(found, verdict.scores, verdict.agreement, strict=True)
         ]
         return found, verdict
 
-    def _subspace(self, prompt: Prompt, context):
+    def choose(
+        self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
+    ) -> str | None:
+        """The final answer after all rounds, by the configured rule."""
+        mean = None
+        if self.final.needs_posterior:
+            U = torch.tensor([c.u for c in seen], dtype=torch.float64)
+            y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
+            mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
+        return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
+
+    def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]]]]:
         """The subspace around the greedy first token(s), and for each the texts of what is weighted there."""
         engine = context.engine
         top = 1
@@ -176,14 +205,14 @@ class SoftReasoning:
         )
         return subspace, likely
 
-    def _request(self, prompt: Prompt, soft: Tensor, position: int, context) -> Request:
+    def _request(self, prompt: Prompt, soft: Tensor, position: int, context: Context) -> Request:
         return Request(
             prompt.ids, soft=soft, position=position,
             max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
         )  # fmt: skip
 
 
-def _likeliest(logits: Tensor, count: int, tokenizer, anchor: int | None) -> list[int]:
+def _likeliest(logits: Tensor, count: int, tokenizer: Any, anchor: int | None) -> list[int]:
     """The ids of the ``count`` likeliest tokens, special ones left out; the anchor, whatever it is, first."""
     logits = logits.clone()
     logits[torch.tensor(sorted(tokenizer.all_special_ids), dtype=torch.long)] = -torch.inf
@@ -194,11 +223,10 @@ def _likeliest(logits: Tensor, count: int, tokenizer, anchor: int | None) -> lis
     return torch.topk(logits, count).indices.tolist()
 
 
-def _readable(
-    soft: Tensor, weights: Tensor | None, likely: list[list[str]], engine
-) -> list[list[dict[str, Any]]]:
+def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:
     """For each candidate and soft token: its nearest tokens by cosine and, where it is a combination of
-    ``likely`` tokens, the largest of their weights."""
+    likely tokens, the largest of their weights."""
+    soft, weights, likely = box.subspace(points), box.subspace.weights(points), box.likely
     nearest = engine.nearest_tokens(soft.flatten(0, 1), NEAREST)
     out = []
     for i in range(len(soft)):
@@ -220,21 +248,21 @@ def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str,
     """What the surrogate expected of this round beside what came; None for the first round.
 
     ``realised_improvement``: how far the rewards rose above the incumbent, below it 0, on average; the
-    counterpart of the optimiser's ``expected_improvement``. Numbers have nine digits: the last ones depend on
-    the batch and on the number of threads.
+    counterpart of the optimiser's ``expected_improvement``. Numbers have six digits: the last ones of a float
+    depend on the batch and on the number of threads.
     """
     if proposal is None:
         return None
     gains = [max(0.0, c.reward - proposal.incumbent) for c in found]
-    realised = _nine(sum(gains) / len(gains)) if proposal.mean.numel() else None
+    realised = _six(sum(gains) / len(gains)) if proposal.mean.numel() else None
     columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
     return {
-        **{name: [_nine(value) for value in column.tolist()] for name, column in columns.items()},
-        **{name: _nine(value) for name, value in proposal.diagnostics.items()},
+        **{name: [_six(value) for value in column.tolist()] for name, column in columns.items()},
+        **{name: _six(value) for name, value in proposal.diagnostics.items()},
+        "decided": proposal.decided,
         "realised_improvement": realised,
     }
 
 
-def _nine(value: float) -> float:
-    """``value`` to nine significant digits."""
-    return float(f"{value:.9g}")
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
@@ -28,7 +28,7 @@ class FinalAnswer:
     last parsed answer, and the vote where there is none.
     """
 
-    rule: str = "vote"
+    rule: str = "reward_vote"
     verifier_weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class FinalAnswer:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
         posterior_mean: Sequence[float] | None = None,
     ) -> str | None:

@@ -86,7 +86,7 @@ def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[T
     """Weights (F,) and bias () of least squared error from ``logits`` (n, F), less their mean, to ``rewards``
     (n,).
 
-    Each prefix of a rollout is a row, with the rollout's final reward (FUDGE; SPEC 6). ``ridge`` is the
+    Each prefix of a rollout is a row, with the rollout's final reward (FUDGE). ``ridge`` is the
     penalty in units of the mean variance of a feature.
     """
     X, y = _centred(logits), rewards.double()

@@ -1,5 +1,4 @@
-"""How the public code reads, shows and votes on answers, for ``preset=released`` (SPEC 15, items 7 to 9,
-12, 13 and 17). Its proposals are in :mod:`soft_reasoning.search.literal`.
+"""How the public code reads, shows and votes on answers, for ``preset=released``.
 
 Candidates and verifier are read by different rules there: a candidate's number loses its minus, the
 verifier's is cut at its first comma and printed as a float, and both are then compared as strings.
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.rewards.verifiers import MultiGenerate, Verdict
 from soft_reasoning.types import Candidate
 
@@ -37,6 +36,10 @@ def truth(text: str) -> str | None:
 class ReleasedGrader(Grader):
     """Reads a candidate's number as the first digits after "Answer:", commas removed, the minus lost; a
     boolean by substring. Other types, and all of them under ``strict``, as Grader does."""
+
+    @property
+    def name(self) -> str:
+        return "strict" if self.extraction == "strict" else "released"
 
     def extract(self, text: str, answer_type: str) -> str | None:
         if self.extraction == "strict" or answer_type not in ("number", "boolean"):
@@ -81,7 +84,7 @@ class ReleasedVote:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
         posterior_mean: Sequence[float] | None = None,
     ) -> str | None:

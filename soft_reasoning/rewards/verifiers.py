@@ -38,7 +38,7 @@ CONFIDENCES = ("none", "mean_prob", "sequence_prob")
 class Verdict:
     """``scores`` in [0, 1], one a candidate (None: not judged); ``answers`` the verifier's own, one a
     sample it wrote, and ``weights`` in [0, 1] how much each of them counts; ``texts`` what it wrote, of
-    ``tokens`` in all. ``agreement``: the scores before confidence, where a verifier has one."""
+    ``tokens`` in all. ``agreement``: the scores before confidence; where nothing is said, the scores."""
 
     scores: tuple[float | None, ...]
     answers: tuple[str | None, ...] = ()
@@ -46,6 +46,10 @@ class Verdict:
     weights: tuple[float, ...] = ()
     tokens: int = 0
     agreement: tuple[float | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.agreement:
+            object.__setattr__(self, "agreement", self.scores)
 
 
 class Verifier(Protocol):

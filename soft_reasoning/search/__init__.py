@@ -1,5 +1,6 @@
 """Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
 
+from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.embedding import (
     Embedding,
     GaussianEmbedding,
@@ -16,12 +17,14 @@ from soft_reasoning.search.optimiser import (
     SobolOptimiser,
 )
 from soft_reasoning.search.stopping import Stopping
+from soft_reasoning.search.surrogate import Surrogate
 
 __all__ = [
     "BayesianOptimiser",
     "Embedding",
     "GaussianEmbedding",
     "HeSBOEmbedding",
+    "NoiseAdaptiveExpectedImprovement",
     "Optimiser",
     "OrthonormalEmbedding",
     "Proposal",
@@ -29,6 +32,7 @@ __all__ = [
     "SobolOptimiser",
     "Stopping",
     "Subspace",
+    "Surrogate",
     "TokenSimplexEmbedding",
     "TokenSpanEmbedding",
 ]

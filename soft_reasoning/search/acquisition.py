@@ -1,41 +1,35 @@
-"""Acquisition functions on posterior marginals, for all problems at once.
-
-Each is called with :class:`~soft_reasoning.search.marginals.Marginals` and returns values (b, N), larger
-is better. The closed forms are functions of means, deviations and the value to improve on, all tensors
-that broadcast, in float64.
-"""
+"""Acquisition functions that BoTorch does not have; EI, LogEI, PI and UCB are BoTorch's own classes."""
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any
 
 import torch
-from botorch.acquisition.analytic import _log_ei_helper
-from botorch.utils.probability.utils import log_ndtr, ndtr, phi
+from botorch.acquisition import AnalyticAcquisitionFunction
+from botorch.models.model import Model
+from botorch.utils.probability.utils import ndtr, phi
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from soft_reasoning.checks import real, whole
-from soft_reasoning.search.marginals import Marginals
-
-
-class Acquisition(Protocol):
-    """Values (b, N) of the points of ``marginals``; ``redraw`` is true where every pick of a round gets
-    values of its own (Thompson sampling)."""
-
-    redraw: bool
-
-    def __call__(self, marginals: Marginals) -> Tensor: ...
+from soft_reasoning.checks import real
+from soft_reasoning.search.model import information_gain
 
 
 def expected_improvement(mean: Tensor, sd: Tensor, best: Tensor) -> Tensor:
-    """E[max(f - best, 0)] for f ~ N(mean, sd^2).
+    """E[max(f - best, 0)] for f ~ N(mean, sd^2); the arguments broadcast.
 
-    With z = (mean - best) / sd it is sd (phi(z) + z Phi(z)), the same as [D]^+ + sd phi(z) - |D| Phi(-|z|)
-    for D = mean - best; the paper's -|D| Phi(z) is right for D <= 0 only (SPEC 14).
+    With D = mean - best and z = D / sd it is sd (phi(z) + z Phi(z)) = [D]^+ + sd phi(z) - |D| Phi(-|z|).
+    The paper prints -|D| Phi(z), which is right for D <= 0 only.
     """
     z = (mean - best) / sd
     return sd * (phi(z) + z * ndtr(z)).clamp_min(0.0)
+
+
+def printed_improvement(gain: Tensor, sd: Tensor) -> Tensor:
+    """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd): expected improvement where D <= 0, too small above."""
+    z = gain / sd
+    return gain.clamp_min(0.0) + sd * phi(z) - gain.abs() * ndtr(z)
 
 
 def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
@@ -43,101 +37,80 @@ def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
     return (gamma + 1.0 + math.log(1.0 / delta)).sqrt()
 
 
-class EI:
-    """Expected improvement."""
+class _Improvement(AnalyticAcquisitionFunction):
+    """Posterior marginals beside the value to improve on."""
 
-    redraw = False
+    def __init__(
+        self, model: Model, best_f: float | Tensor, posterior_transform: Any = None, maximize: bool = True
+    ):
+        super().__init__(model=model, posterior_transform=posterior_transform)
+        self.register_buffer("best_f", torch.as_tensor(best_f))
+        self.maximize = maximize
 
-    def __call__(self, marginals: Marginals) -> Tensor:
-        return expected_improvement(marginals.mean, marginals.sd, marginals.incumbent.unsqueeze(-1))
+    def _gain_and_sd(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the mean lies above ``best_f``, and the deviation, (batch, 1) each."""
+        mean, sd = self._mean_and_sigma(X)
+        return (mean - self.best_f if self.maximize else self.best_f - mean), sd
 
 
-class AdaptiveEI:
-    """Noise-adaptive expected improvement: EI with every deviation multiplied by omega_k.
+class NoiseAdaptiveExpectedImprovement(_Improvement):
+    """Expected improvement with every deviation multiplied by omega_k (paper, Adaptive EI).
 
-    Smaller ``delta`` in (0, 1) explores more. gamma_k is the information gain of the points observed.
+    omega_k = sqrt(gamma_k + 1 + ln(1 / delta)) for the information gain gamma_k of the points observed. Noise
+    in the rewards raises it less, and each new point raises it more, so the search keeps exploring.
+
+    Args:
+        model: An exact GP with a Gaussian likelihood and one output, of GPyTorch or BoTorch.
+        best_f: The value to improve on, a number or (b, 1) for a model of b problems.
+        delta: Probability that the confidence bounds fail, in (0, 1). Smaller values explore more.
+        posterior_transform: As for BoTorch's analytic acquisition functions.
+        maximize: Whether larger values are better.
+
+    Raises:
+        UserError: If ``delta`` is not in (0, 1).
+
+    Example:
+        >>> model = SingleTaskGP(train_X, train_Y, train_Yvar=torch.full_like(train_Y, 0.1))
+        >>> acquisition = NoiseAdaptiveExpectedImprovement(model, best_f=train_Y.max(), delta=0.1)
+        >>> X, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=5, raw_samples=64)
     """
 
-    redraw = False
-
-    def __init__(self, delta: float = 0.1):
+    def __init__(
+        self,
+        model: Model,
+        best_f: float | Tensor,
+        delta: float = 0.1,
+        posterior_transform: Any = None,
+        maximize: bool = True,
+    ):
+        super().__init__(model, best_f, posterior_transform, maximize)
         self.delta = real("acquisition.delta", delta, above=0.0, below=1.0)
+        with torch.no_grad():
+            omega = adaptive_factor(information_gain(model), self.delta)
+        self.register_buffer("omega", omega.unsqueeze(-1))
 
-    def __call__(self, marginals: Marginals) -> Tensor:
-        omega = adaptive_factor(marginals.gamma, self.delta).unsqueeze(-1)
-        return expected_improvement(marginals.mean, omega * marginals.sd, marginals.incumbent.unsqueeze(-1))
-
-
-class LogEI:
-    """The logarithm of expected improvement, finite where EI itself underflows (BoTorch's formula)."""
-
-    redraw = False
-
-    def __call__(self, marginals: Marginals) -> Tensor:
-        sd = marginals.sd
-        z = (marginals.mean - marginals.incumbent.unsqueeze(-1)) / sd
-        return _log_ei_helper(z) + sd.log()
+    @t_batch_mode_transform(expected_q=1)
+    def forward(self, X: Tensor) -> Tensor:
+        """Values (batch,) at ``X`` (batch x 1 x d); larger is better."""
+        gain, sd = self._gain_and_sd(X)
+        return expected_improvement(gain, self.omega * sd, torch.zeros_like(gain)).squeeze(-1)
 
 
-class PI:
-    """The logarithm of the probability of improvement: the same order of points, without underflow."""
+class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):
+    """The paper's formula as printed, deviations multiplied by omega. Its arguments are the parent's."""
 
-    redraw = False
-
-    def __call__(self, marginals: Marginals) -> Tensor:
-        return log_ndtr((marginals.mean - marginals.incumbent.unsqueeze(-1)) / marginals.sd)
-
-
-class UCB:
-    """mean + sqrt(beta) sd."""
-
-    redraw = False
-
-    def __init__(self, beta: float = 2.0):
-        self.beta = real("acquisition.beta", beta, least=0.0)
-
-    def __call__(self, marginals: Marginals) -> Tensor:
-        return marginals.mean + math.sqrt(self.beta) * marginals.sd
+    @t_batch_mode_transform(expected_q=1)
+    def forward(self, X: Tensor) -> Tensor:
+        gain, sd = self._gain_and_sd(X)
+        return printed_improvement(gain, self.omega * sd).squeeze(-1)
 
 
-class Thompson:
-    """A draw of the posterior function at the points, a new one for every pick.
+class ReleasedEI(_Improvement):
+    """The public code's rule: the printed formula with the gain's sign reversed and the variance in place of
+    the deviation. It favours points predicted worse than the incumbent."""
 
-    Drawn by Matheron's rule from ``features`` random Fourier features of the prior: frequencies are
-    shared by all problems, weights and noise come from each problem's own stream.
-    """
-
-    redraw = True
-    AHEAD = 5
-    """Functions drawn at a time: the features, which cost most, are then computed once for them all."""
-
-    def __init__(self, features: int = 512):
-        self.features = whole("acquisition.features", features, least=1)
-
-    def __call__(self, marginals: Marginals) -> Tensor:
-        if not marginals.draws:
-            marginals.draws += self._draw(marginals)
-        return marginals.draws.pop(0)
-
-    def _draw(self, marginals: Marginals) -> list[Tensor]:
-        """``AHEAD`` functions' values (b, N)."""
-        model = marginals.model
-        d, n = model.U.shape[-1], model.y.shape[-1]
-        shared = marginals.shared
-        W = torch.randn(d, self.features, dtype=torch.float64, generator=shared)
-        phase = torch.rand(self.features, dtype=torch.float64, generator=shared) * (2 * math.pi)
-        amplitude = math.sqrt(2 * model.scale / self.features)
-        draws = []
-        for i, stream in enumerate(marginals.streams):
-            weights = torch.randn(self.features, self.AHEAD, dtype=torch.float64, generator=stream)
-            noise = torch.randn(n, self.AHEAD, dtype=torch.float64, generator=stream)
-            one = model.select(i)
-            X = marginals.X if marginals.X.ndim == 2 else marginals.X[i]
-            prior = [
-                (P / one.lengthscale[0] @ W).add_(phase).cos_() @ (amplitude * weights) for P in (one.U[0], X)
-            ]
-            residual = one.y[0].unsqueeze(-1) - one.mean[0] - prior[0] - math.sqrt(model.noise) * noise
-            white = torch.linalg.solve_triangular(one.cholesky[0], residual, upper=False)  # (n, AHEAD)
-            update = white.transpose(0, 1) @ one.whiten(one.scaled(X))[0]
-            draws.append(one.mean[0] + prior[1].transpose(0, 1) + update)
-        return list(torch.stack(draws, dim=1))
+    @t_batch_mode_transform(expected_q=1)
+    def forward(self, X: Tensor) -> Tensor:
+        """Values (batch,) at ``X`` (batch x 1 x d)."""
+        gain, sd = self._gain_and_sd(X)
+        return printed_improvement(-gain, sd.square()).squeeze(-1)

@@ -1,7 +1,7 @@
 """Linear subspaces of the input-embedding space: x = z + sigma A u / sqrt(d).
 
 The search runs over u in R^d, u ~ N(0, I) at the start; the model sees x in R^D (paper, Dimension
-Reduction; SPEC 12). A depends on a seed alone, so every problem of a run is searched in the same
+Reduction). A depends on a seed alone, so every problem of a run is searched in the same
 directions around its own anchor z. The effective-dimension theorem then speaks about the objective
 translated by z.
 """
@@ -143,7 +143,7 @@ class OrthonormalEmbedding(_Linear):
 
 
 class HeSBOEmbedding(_Linear):
-    """HeSBO's count sketch: x_i = z_i + sigma s_i u_h(i), h uniform on 1..d and signs s (SPEC 12)."""
+    """HeSBO's count sketch: x_i = z_i + sigma s_i u_h(i), h uniform on 1..d and signs s."""
 
     def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
         index, sign = hashing(seed, width, self.dim)

@@ -1,4 +1,4 @@
-"""Informed subspaces: the search moves among the model's likeliest first tokens (SPEC 17)."""
+"""Informed subspaces: the search moves among the model's likeliest first tokens."""
 
 from __future__ import annotations
 

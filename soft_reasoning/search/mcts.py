@@ -1,4 +1,4 @@
-"""Monte Carlo tree search over steps that are costly to take (Hao et al. 2023; SPEC section 5).
+"""Monte Carlo tree search over steps that are costly to take (Hao et al. 2023).
 
 What a step is, what it earns and which steps may follow is the caller's ``visit``, a generator; the tree
 passes on what it yields and knows no language model.

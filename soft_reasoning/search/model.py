@@ -1,111 +1,98 @@
-"""An exact Gaussian process with an RBF kernel, for many problems at once.
-
-    k(u, u') = s^2 exp(-|(u - u') / l|^2 / 2),   y = f(u) + eta,   eta ~ N(0, lambda)
-
-A BoTorch ``Model``, so that any BoTorch acquisition function takes it. Where only marginals are wanted
-(q = 1, or :meth:`ExactRBF.marginals`) the posterior is written directly: one cached Cholesky factor of
-K + lambda I and the variance's diagonal, never an N x N covariance.
-"""
+"""The surrogate's Gaussian process: GPyTorch's exact GP with fixed noise, batched over problems."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
+from botorch.models import SingleTaskGP
 from botorch.models.model import Model
+from botorch.posteriors import Posterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
-from linear_operator import to_linear_operator
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from linear_operator.operators import DiagLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from soft_reasoning.search.points import Around, half_norms, products
 from soft_reasoning.types import UserError
 
 VARIANCE_FLOOR = 1e-12
-"""Relative to s^2: keeps standard deviations positive at observed points when lambda is tiny."""
-
-JITTERS = (1e-8, 1e-6, 1e-4)
-"""Relative to s^2: what is added to the diagonal of a matrix that rounding has left singular, in turn."""
+"""Relative to the prior variance. It keeps deviations positive at observed points when noise is tiny."""
 
 
-class ExactRBF(Model):
-    """Posterior of b problems with n observations each.
+class AverageReward(Mean):
+    """The average reward of each problem, (b,), plus another prior ``mean``."""
 
-    ``U`` (b, n, d), ``y`` (b, n), ``lengthscale`` (b, 1) or (b, d), ``mean`` (b,) the prior mean; all
-    float64. ``scale`` is s^2 and ``noise`` lambda.
+    def __init__(self, average: Tensor, mean: Mean):
+        super().__init__()
+        self.mean = mean
+        self.register_buffer("average", average)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mean(x) + self.average.unsqueeze(-1)
+
+
+class FixedNoiseGP(SingleTaskGP):
+    """A ``SingleTaskGP`` of known noise whose posterior is cheap where only marginals are wanted.
+
+    For q = 1 the posterior takes one Cholesky factor and the diagonal of the variance. For q > 1 it is
+    GPyTorch's. ``kernel`` and ``mean`` have no batch shape: all problems share their parameters.
+
+    Args:
+        U: Points, (b, n, d) or (n, d) float64.
+        y: Rewards, (b, n) or (n,) float64.
+        kernel: Prior covariance, any GPyTorch kernel.
+        mean: Prior mean, any GPyTorch mean.
+        noise: Variance of the noise in ``y``.
     """
 
-    num_outputs = 1
+    def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
+        with settings.min_fixed_noise(double_value=0.0):  # GPyTorch would raise 1e-16, the released value
+            super().__init__(
+                U,
+                y.unsqueeze(-1),
+                torch.full_like(y, noise).unsqueeze(-1),
+                covar_module=kernel,
+                mean_module=mean,
+                outcome_transform=None,
+            )
+        self.noise = noise
+        self.eval()
 
-    def __init__(
-        self, U: Tensor, y: Tensor, *, lengthscale: Tensor, mean: Tensor, scale: float, noise: float
-    ):
-        super().__init__()
-        self.U, self.y = U, y
-        self.lengthscale, self.mean, self.scale, self.noise = lengthscale, mean, scale, noise
-        self._scaled = U / lengthscale.unsqueeze(-2)
-        K = self.kernel(self._scaled, self._scaled) + noise * torch.eye(U.shape[-2], dtype=U.dtype)
-        self.cholesky = factor(K, scale)  # (b, n, n), of K + lambda I
-        residual = (y - mean.unsqueeze(-1)).unsqueeze(-1)
-        self.whitened = torch.linalg.solve_triangular(self.cholesky, residual, upper=False)  # L^-1 (y - m)
+    def train(self, mode: bool = True) -> FixedNoiseGP:
+        self.__dict__.pop("_conditioned", None)  # the parameters may be about to change
+        return super().train(mode)
 
-    @property
-    def batch_shape(self) -> torch.Size:
-        return self.U.shape[:-2]
+    def conditioned(self) -> tuple[Tensor, Tensor]:
+        """The Cholesky factor L of K + noise, (b, n, n), and L^-1 (y - mean), (b, n, 1)."""
+        cached = self.__dict__.get("_conditioned")
+        if cached is None or cached[0] is not self.train_targets:  # set_train_data may replace them
+            U = self.train_inputs[0]
+            L = cholesky(self.covar_module(U).to_dense() + torch.diag_embed(self.likelihood.noise))
+            residual = (self.train_targets - self.mean_module(U)).unsqueeze(-1)
+            cached = (self.train_targets, L, torch.linalg.solve_triangular(L, residual, upper=False))
+            self.__dict__["_conditioned"] = cached
+        return cached[1], cached[2]
 
-    def kernel(self, a: Tensor, b: Tensor | Around, b_norms: Tensor | None = None) -> Tensor:
-        """(..., n, N) covariances of points already divided by the lengthscale.
-
-        ``b_norms`` (..., N): :func:`half_norms` of ``b`` where the caller has them already.
-        """
-        norms = half_norms(b) if b_norms is None else b_norms
-        exponent = products(a, b).sub_(norms.unsqueeze(-2)).sub_(half_norms(a).unsqueeze(-1))
-        return exponent.clamp_(max=0.0).add_(math.log(self.scale)).exp_()
-
-    def scaled(self, X: Tensor | Around) -> Tensor | Around:
-        """``X`` (N, d) or (b, N, d) over the lengthscale; stays (N, d) where all problems share one."""
-        if self.shares_lengthscale:
-            return X / self.lengthscale[0]
-        if isinstance(X, Around):
-            X = X.written()
-        return X / self.lengthscale.unsqueeze(-2)
-
-    @property
-    def shares_lengthscale(self) -> bool:
-        return self.lengthscale.stride(0) == 0 or len(self.lengthscale) == 1
-
-    def whiten(self, X: Tensor | Around, norms: Tensor | None = None) -> Tensor:
-        """(b, n, N): L^-1 k(U, X) for points ``X`` from :meth:`scaled`, ``norms`` as in :meth:`kernel`."""
-        return torch.linalg.solve_triangular(self.cholesky, self.kernel(self._scaled, X, norms), upper=False)
+    def whiten(self, X: Tensor) -> Tensor:
+        """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) where all problems share them, else (b, N, d)."""
+        U = self.train_inputs[0]
+        if X.ndim == 2:  # one kernel call for all problems
+            K = self.covar_module(U.reshape(-1, U.shape[-1]), X).to_dense().reshape(*U.shape[:-1], len(X))
+        else:
+            K = self.covar_module(U, X).to_dense()
+        return torch.linalg.solve_triangular(self.conditioned()[0], K, upper=False)
 
     def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Posterior means and variances (b, N) at ``X`` (N, d) or (b, N, d)."""
-        V = self.whiten(self.scaled(X))
-        mean = self.mean.unsqueeze(-1) + (self.whitened.transpose(-1, -2) @ V).squeeze(-2)
-        variance = self.scale - V.square().sum(-2)
-        return mean, variance.clamp_min(self.scale * VARIANCE_FLOOR)
-
-    @property
-    def information_gain(self) -> Tensor:
-        """(b,): gamma = log det(I + K / lambda) / 2 at the observed points (paper, Adaptive EI)."""
-        n = self.U.shape[-2]
-        logdet = self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return logdet - 0.5 * n * math.log(self.noise)
-
-    def select(self, problem: int) -> ExactRBF:
-        """The model of one problem alone, with no batch dimension of its own kept (b = 1)."""
-        one = slice(problem, problem + 1)
-        return self._like(self.U[one], self.y[one], self.lengthscale[one], self.mean[one])
-
-    def believe(self, X: Tensor, y: Tensor) -> ExactRBF:
-        """Condition on values ``y`` (b, q) at ``X`` (b, q, d), the prior mean kept."""
-        return self._like(
-            torch.cat([self.U, X], dim=-2), torch.cat([self.y, y], dim=-1), self.lengthscale, self.mean
-        )
-
-    def _like(self, U: Tensor, y: Tensor, lengthscale: Tensor, mean: Tensor) -> ExactRBF:
-        return ExactRBF(U, y, lengthscale=lengthscale, mean=mean, scale=self.scale, noise=self.noise)
+        """Posterior means and variances, (b, N) each, at ``X`` (N, d) or (b, N, d)."""
+        V = self.whiten(X)
+        prior = self.covar_module(X, diag=True)
+        mean = self.mean_module(X) + (self.conditioned()[1].mT @ V).squeeze(-2)
+        return mean, torch.maximum(prior - V.square().sum(-2), VARIANCE_FLOOR * prior)
 
     def posterior(
         self,
@@ -113,49 +100,65 @@ class ExactRBF(Model):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: Any = None,
-    ) -> GPyTorchPosterior:
-        """Joint posterior over the q points of ``X`` (batch_shape x b x q x d), as BoTorch asks for it.
-
-        A missing problem dimension is broadcast. For q = 1 nothing but the variance is computed.
-        """
-        if X.ndim == 2:
-            X = X.unsqueeze(0)
-        q = X.shape[-2]
-        scaled = X / self.lengthscale.unsqueeze(-2)  # (..., b, q, d)
-        V = self._whiten_batch(scaled)
-        mean = self.mean.unsqueeze(-1) + (self.whitened.transpose(-1, -2) @ V).squeeze(-2)
-        if q == 1:
-            variance = (self.scale - V.square().sum(-2)).clamp_min(self.scale * VARIANCE_FLOOR)
-            covariance = variance.unsqueeze(-1)
+    ) -> Posterior:
+        """As BoTorch's; ``X`` (batch x q x d), batch ending in b or 1 where there are b problems."""
+        if X.shape[-2] != 1 or observation_noise is not False:
+            return super().posterior(X, output_indices, observation_noise, posterior_transform)
+        self.eval()
+        shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+        if self.batch_shape and X.ndim > 2 and X.shape[-3] > 1:  # points of each problem's own
+            points = (
+                X.expand(*shape, *X.shape[-2:]).reshape(-1, *self.batch_shape, X.shape[-1]).transpose(0, 1)
+            )
         else:
-            covariance = self.kernel(scaled, scaled) - V.transpose(-1, -2) @ V
-        if observation_noise is not False:
-            added = self.noise if observation_noise is True else observation_noise
-            covariance = covariance + torch.as_tensor(added, dtype=X.dtype) * torch.eye(q, dtype=X.dtype)
-        posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+            points = X.reshape(-1, X.shape[-1])
+        mean, variance = (part.movedim(-1, 0).reshape(shape) for part in self.marginals(points))
+        normal = MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1)))
+        posterior = GPyTorchPosterior(normal)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
-    def _whiten_batch(self, scaled: Tensor) -> Tensor:
-        """(..., b, n, q): L^-1 k(U, X) with leading batch dimensions folded into one long solve."""
-        shape, (n, q) = scaled.shape[:-2], (self.U.shape[-2], scaled.shape[-2])
-        b = self.U.shape[0]
-        points = scaled.expand(*shape[:-1], b, q, -1).reshape(-1, b, q, scaled.shape[-1])
-        flat = points.transpose(0, 1).reshape(b, -1, scaled.shape[-1])  # (b, batch * q, d)
-        V = self.whiten(flat).reshape(b, n, -1, q).permute(2, 0, 1, 3)
-        return V.reshape(*shape[:-1], b, n, q)
+    def get_fantasy_model(self, inputs: Any, targets: Tensor, **kwargs: Any) -> FixedNoiseGP:
+        """As GPyTorch's, also where only marginals were asked for before."""
+        if self.prediction_strategy is None:
+            self(*self.train_inputs)
+        self.__dict__.pop("_conditioned", None)  # GPyTorch copies the model; a graph cannot be copied
+        return super().get_fantasy_model(inputs, targets, **kwargs)
+
+    def fantasise(self, X: Tensor) -> tuple[FixedNoiseGP, Tensor]:
+        """Condition on each problem's point of ``X`` (b, d) having come out at its posterior mean.
+
+        Returns:
+            The new model, and those means (b,).
+        """
+        X = X.unsqueeze(-2)
+        believed, _ = self.marginals(X)
+        U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, believed], dim=-1)
+        gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
+        return gp, believed.squeeze(-1)
 
 
-def factor(K: Tensor, scale: float) -> Tensor:
-    """(b, n, n): the Cholesky factors of ``K`` (b, n, n); a matrix that has none gets the first of the
-    :data:`JITTERS` that helps it, whatever the others need."""
-    L, failed = torch.linalg.cholesky_ex(K)
-    added = torch.zeros(len(K), 1, 1, dtype=K.dtype)
-    for jitter in JITTERS:
-        if not failed.any():
-            break
-        added = torch.where(failed[:, None, None] > 0, jitter * scale, added)
-        L, failed = torch.linalg.cholesky_ex(K + added * torch.eye(K.shape[-1], dtype=K.dtype))
-    if failed.any():
-        raise UserError("surrogate.noise: expected enough of it to fit points that lie close together, got a "
-                        "singular covariance; raise it")  # fmt: skip
-    return L
+def cholesky(K: Tensor) -> Tensor:
+    """Cholesky factors of ``K`` (b, n, n); a matrix that rounding left singular gets some jitter.
+
+    Raises:
+        UserError: If the largest jitter does not help.
+    """
+    try:
+        return psd_safe_cholesky(K)
+    except NotPSDError as error:
+        raise UserError(
+            "surrogate.noise: expected enough of it to fit points that lie close together, got a singular "
+            "covariance; raise it"
+        ) from error
+
+
+def information_gain(model: Model) -> Tensor:
+    """gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
+
+    Args:
+        model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between points.
+    """
+    U = model.train_inputs[0]
+    noise = model.likelihood.noise.expand(U.shape[:-1])  # one for all points, or one each
+    L = cholesky(model.covar_module(U).to_dense() + torch.diag_embed(noise))
+    return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)

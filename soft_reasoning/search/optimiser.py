@@ -6,25 +6,29 @@ points that it would get alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Protocol
+from functools import lru_cache, partial
+from inspect import signature
+from typing import Any, Protocol
 
 import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.search.acquisition import Acquisition, AdaptiveEI, expected_improvement
-from soft_reasoning.search.batch import Batch, FarthestFirst, TopK
-from soft_reasoning.search.generation import Generation, NormalCandidates, sobol_normal
-from soft_reasoning.search.marginals import Marginals
-from soft_reasoning.search.surrogate import FixedRBF, Surrogate
+from soft_reasoning.checks import choice, whole
+from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, expected_improvement
+from soft_reasoning.search.batch import Batch, KrigingBeliever
+from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, sobol_normal
+from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import UserError, generator_for
 
+ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
-CHUNK_NUMBERS = 2**20
-"""Float64 numbers that the largest tensor of a chunk of problems may hold (8 MB)."""
+CHUNK_NUMBERS = 2**22
+"""Float64 numbers that the largest tensor of a chunk of problems may hold (32 MB)."""
 
 ROUNDS_KEPT = 8
 """Candidate points of a round serve all problems; of so many rounds they are kept (2 MB each)."""
@@ -35,11 +39,11 @@ class Proposal:
     """The next round of one problem.
 
     ``points`` (k, d) float64; ``mean`` and ``sd`` (k,) their posterior before the round; ``acquisition``
-    (k,) their values when chosen (of an exploring round, distances); ``incumbent`` the value to improve on.
-    ``diagnostics`` holds plain floats, among them ``acquisition_spread``, the largest minus the smallest
-    value among all candidate points, and ``expected_improvement``, how far the round's rewards, noise
-    included, are expected to rise above the incumbent, on average. Random search leaves all but the points
-    empty.
+    (k,) their values when chosen; ``incumbent`` the value to improve on. ``decided`` is the share of the
+    points that the acquisition function chose: not those whose candidate points all had the same value, nor
+    random ones. ``diagnostics`` holds plain floats, among them ``expected_improvement``: how far the round's
+    rewards, noise included, are expected to rise above the incumbent, on average. Random search leaves all
+    but the points empty.
     """
 
     points: Tensor
@@ -47,25 +51,37 @@ class Proposal:
     sd: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     acquisition: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     incumbent: float = float("nan")
+    decided: float = 0.0
     diagnostics: dict[str, float] = field(default_factory=dict)
 
 
 class Optimiser(Protocol):
+    """Chooses the points of every round."""
+
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        """(k, dim) float64: the first round."""
+        """The first round, (k, dim) float64."""
         ...
 
     def propose(
         self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
-        """A proposal of ``k`` points for each of b problems, from ``U`` (b, n, d) and rewards ``y`` (b, n).
+        """The next ``k`` points of each of b problems.
 
-        ``keys`` are the problems' ids. Raises ValueError for values that are not finite.
+        Args:
+            U: Points seen, (b, n, d).
+            y: Their rewards, (b, n).
+            k: Points of a round.
+            seed: The run's seed.
+            round: Number of the round, from 1.
+            keys: The problems' ids.
+
+        Raises:
+            ValueError: If shapes do not fit or a value is not finite.
         """
         ...
 
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        """(b, n): the surrogate's posterior mean at the points themselves."""
+        """The surrogate's posterior mean at the points themselves, (b, n)."""
         ...
 
 
@@ -80,114 +96,127 @@ def _checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) ->
     return U.double(), y.double()
 
 
-def _spread(values: Tensor) -> Tensor:
-    """(b,) standard deviations of the rows, one by one: a batched sum rounds differently for each b."""
-    return torch.stack([row.std() for row in values])
+def _normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(k, dim, dtype=torch.float64, generator=generator)
+
+
+def _seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
+    """(b, n): posterior means at the points observed."""
+    if surrogate.fits:
+        problems = zip(U.split(1), y.split(1), strict=True)
+        return torch.cat([surrogate.fit(*one).marginals(one[0])[0] for one in problems])
+    return surrogate.fit(U, y).marginals(U)[0]
 
 
 class BayesianOptimiser:
     """Fit a surrogate, score candidate points by an acquisition function, choose a batch of them.
 
-    ``incumbent`` is the value to improve on: the best posterior mean at the points evaluated, or the
-    best reward ``observed`` (SPEC 14).
+    Args:
+        surrogate: The Gaussian process.
+        acquisition: A class of analytic acquisition functions, its own arguments bound (``_partial_: true``
+            in YAML). It is called with ``model`` and, where it takes that, ``best_f``.
+        candidate_points: The discrete set that the function is maximised over.
+        batch: How k points are chosen from it.
+        incumbent: What is to be improved on: the best ``posterior_mean`` at the points evaluated, or the best
+            reward ``observed`` (the paper).
 
-    While the posterior means at the points seen differ by less than ``contrast`` (units of the reward),
-    nothing stands out that is worth staying near, and a round's points are, of ``generation.count`` normal
-    ones, the farthest from all seen.
+    Raises:
+        UserError: For a value out of its range, or an acquisition function that does not work.
     """
 
     def __init__(
         self,
         surrogate: Surrogate | None = None,
-        acquisition: Acquisition | None = None,
-        generation: Generation | None = None,
+        acquisition: Callable[..., AcquisitionFunction] = ADAPTIVE_EI,
+        candidate_points: CandidatePoints | None = None,
         batch: Batch | None = None,
         incumbent: str = "posterior_mean",
-        contrast: float = 0.0,
     ):
-        self.surrogate = surrogate or FixedRBF()
-        self.acquisition = acquisition or AdaptiveEI()
-        self.generation = generation or NormalCandidates()
-        self.batch = batch or TopK()
-        if self.generation.climbs and self.acquisition.redraw:
-            raise UserError("generation=gradient: expected an acquisition function with a gradient, got one "
-                            "that draws at random; use another generation")  # fmt: skip
+        self.surrogate = surrogate or Surrogate()
+        self.acquisition = acquisition
+        self.candidate_points = candidate_points or LocalCandidates()
+        self.batch = batch or KrigingBeliever()
         self.incumbent = choice("search.incumbent", incumbent, INCUMBENTS)
-        self.contrast = real("search.contrast", contrast, least=0.0)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
-
-    def _draw(self, explores: bool, dim: int, seed: int, round: int) -> Tensor:
-        generation = NormalCandidates(self.generation.count) if explores else self.generation
-        return generation.draw(dim, generator_for(seed, "candidates", round))
+        self._try_acquisition()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("search.candidates", k, least=1)
-        whole("generation.count", self.generation.count, least=k)  # a round's points are distinct
-        return torch.randn(k, dim, dtype=torch.float64, generator=generator)
+        whole("candidate_points.count", self.candidate_points.count, least=k)  # a round's points are distinct
+        return _normal(k, dim, generator)
 
     @torch.no_grad()
     def propose(
         self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
-        size = max(1, CHUNK_NUMBERS // (self.generation.count * (U.shape[1] + k)))
+        size = max(1, CHUNK_NUMBERS // (self.candidate_points.count * max(U.shape[2], U.shape[1] + k)))
+        if self.surrogate.fits:
+            size = 1  # each problem has parameters of its own
+        draws = self._draws(U.shape[-1], seed, round)
+        streams = (generator_for(seed, key, "lengths", round) for key in keys)
+        lengths = torch.stack([_normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
         proposals = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
-            proposals += self._chunk(U[part], y[part], k, seed, round, keys[part])
+            proposals += self._chunk(U[part], y[part], draws, lengths[part])
         return proposals
 
+    @torch.no_grad()
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        U, y = _checked(U, y, 1)
-        return self.surrogate.fit(U, y).marginals(U)[0]
+        return _seen_means(self.surrogate, *_checked(U, y, 1))
 
-    def _chunk(
-        self, U: Tensor, y: Tensor, k: int, seed: int, round: int, keys: Sequence[str]
-    ) -> list[Proposal]:
-        model = self.surrogate.fit(U, y)
-        seen, _ = model.marginals(U)
-        explores = (seen.amax(-1) - seen.amin(-1) < self.contrast).tolist()
-        if len(set(explores)) > 1:
-            halves = ([i for i, this in enumerate(explores) if this == which] for which in (False, True))
-            parts = [
-                (rows, self._chunk(U[rows], y[rows], k, seed, round, [keys[i] for i in rows]))
-                for rows in halves
-            ]
-            by_row = {i: proposal for rows, part in parts for i, proposal in zip(rows, part, strict=True)}
-            return [by_row[i] for i in range(len(U))]
-        worth = y if self.incumbent == "observed" else seen
+    def _draw(self, dim: int, seed: int, round: int) -> Tensor:
+        return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))
+
+    def _acquire(self, model: Model, best_f: Tensor) -> AcquisitionFunction:
+        given: dict[str, Any] = {"best_f": best_f} if self._takes_best else {}
+        return self.acquisition(model=model, **given)
+
+    def _try_acquisition(self) -> None:
+        """Build the acquisition function once, on one observation."""
+        one = torch.zeros(1, 1, 1, dtype=torch.float64)
+        try:
+            self._takes_best = "best_f" in signature(self.acquisition).parameters
+            with torch.no_grad():
+                function = self._acquire(Surrogate().fit(one, one[0]), one[0])
+                if not torch.isfinite(function(one + 1)).all():
+                    raise ValueError("its values are not finite")
+        except UserError:
+            raise
+        except Exception as error:  # whatever BoTorch raises
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            named = getattr(self.acquisition, "func", self.acquisition)
+            raise UserError(
+                "acquisition: expected an analytic acquisition function of BoTorch with all arguments of its "
+                f"own, got {getattr(named, '__name__', repr(named))} ({reason})"
+            ) from error
+
+    def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:
+        # 1. The model, and what is to be improved on.
+        gp = self.surrogate.fit(U, y)
+        worth = y if self.incumbent == "observed" else gp.marginals(U)[0]
         incumbent, best = worth.max(-1)
-        X = self._draws(explores[0], U.shape[-1], seed, round)
-        batch: Batch = FarthestFirst()
-        if not explores[0]:
-            X = self.generation.place(X, model, best, incumbent, self.acquisition)
-            batch = self.batch
-        streams = [generator_for(seed, key, "acquisition", round) for key in keys]
-        before = Marginals(model, X, incumbent, streams, generator_for(seed, "acquisition", round))
-        mean, sd = before.mean, before.sd
-        index, value, pool = batch.choose(self.acquisition, before, k)
-        points, chosen_mean, chosen_sd = before.at(index), mean.gather(-1, index), sd.gather(-1, index)
+        # 2. The round's points, chosen among the candidate points.
+        X = self.candidate_points.place(draws, gp, best, lengths)
+        points, value, decided = self.batch.choose(self._acquire, gp, X, incumbent, lengths.shape[1])
+        # 3. What was expected of them.
+        mean, variance = gp.marginals(points)
+        noisy, sd = (variance + self.surrogate.noise).sqrt(), variance.sqrt()
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
         columns = {
-            "gamma": model.information_gain,
-            "mean_spread": _spread(mean),
-            "sd_average": sd.mean(-1),
-            "sd_spread": _spread(sd),
-            "acquisition_spread": pool.amax(-1) - pool.amin(-1),
-            "expected_improvement": expected_improvement(
-                chosen_mean, (chosen_sd.square() + model.noise).sqrt(), incumbent.unsqueeze(-1)
-            ).mean(-1),
-            "incumbent_distance": (points - centre).square().sum(-1).sqrt().mean(-1),
-            "lengthscale": model.lengthscale.mean(-1),
-            "explores": torch.tensor(explores),
+            "gamma": information_gain(gp),
+            "expected_improvement": expected_improvement(mean, noisy, incumbent.unsqueeze(-1)).mean(-1),
+            "incumbent_distance": (points - centre).norm(dim=-1).mean(-1),
         }
         return [
             Proposal(
                 points[i],
-                chosen_mean[i],
-                chosen_sd[i],
+                mean[i],
+                sd[i],
                 value[i],
                 float(incumbent[i]),
+                float(decided[i].double().mean()),
                 {name: float(column[i]) for name, column in columns.items()},
             )
             for i in range(len(U))
@@ -203,7 +232,7 @@ class RandomOptimiser:
     independent = True
 
     def __init__(self, surrogate: Surrogate | None = None):
-        self.surrogate = surrogate or FixedRBF()
+        self.surrogate = surrogate or Surrogate()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return self._draw(whole("search.candidates", k, least=1), dim, generator)
@@ -215,12 +244,12 @@ class RandomOptimiser:
         streams = [generator_for(seed, key, "random", round) for key in keys]
         return [Proposal(self._draw(k, U.shape[-1], stream)) for stream in streams]
 
+    @torch.no_grad()
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        U, y = _checked(U, y, 1)
-        return self.surrogate.fit(U, y).marginals(U)[0]
+        return _seen_means(self.surrogate, *_checked(U, y, 1))
 
     def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return torch.randn(k, dim, dtype=torch.float64, generator=generator)
+        return _normal(k, dim, generator)
 
 
 class SobolOptimiser(RandomOptimiser):

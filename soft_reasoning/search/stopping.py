@@ -13,7 +13,7 @@ class Stopping:
     """Limits of one problem's search.
 
     ``rounds`` counts proposals after the first round. ``agreement`` stops once the verifier agrees with
-    more than half of a round's candidates; ``improvement`` (the released rule, SPEC 15.14) once a round's
+    more than half of a round's candidates; ``improvement`` (the public code) once a round's
     best minus the best before it is below ``threshold``; ``difference`` (the paper, Setting the Convergence
     Threshold) once two successive rounds' best rewards differ by less.
     ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound. A bound of time is

@@ -1,125 +1,124 @@
-"""Surrogates: how a Gaussian process is fitted to a problem's rewards.
-
-A surrogate is what is configured; ``fit`` returns an :class:`~soft_reasoning.search.model.ExactRBF` for a
-batch of problems. With u ~ N(0, I_d) squared distances are about 2 d, so a lengthscale of 1 leaves no
-correlation at d = 50 (2e-22) while sqrt(d) leaves exp(-1): it is what lets the search learn (SPEC 13, 16).
-"""
+"""How a Gaussian process is fitted to a problem's rewards: kernel, mean, noise, and what is learnt."""
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from copy import deepcopy
 
 import torch
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.means import Mean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, switch, whole
-from soft_reasoning.search.model import ExactRBF
+from soft_reasoning.checks import choice, real, switch
+from soft_reasoning.search.model import AverageReward, FixedNoiseGP
+from soft_reasoning.types import UserError
 
-MEANS = ("centred", "zero", "constant")
 SCALINGS = ("sqrt_d", "absolute")
+FITS = ("none", "map")
 
 
-class Surrogate(Protocol):
-    """Fits observations ``U`` (b, n, d) and rewards ``y`` (b, n), both float64."""
+class Surrogate:
+    """An exact GP with fixed noise over the rewards of a problem.
 
-    def fit(self, U: Tensor, y: Tensor) -> ExactRBF: ...
+    With u ~ N(0, I_d), squared distances are about 2 d. A lengthscale of 1 leaves no correlation at d = 50
+    (2e-22); one of sqrt(d) leaves exp(-1), and the search can learn.
 
+    Args:
+        kernel: A GPyTorch kernel. It is copied; ARD and priors are its own matter.
+        mean: A GPyTorch mean, of the rewards less their average where ``centred``.
+        lengthscale: Of every part of the kernel that has one; None leaves the kernel's own.
+        scaling: Whether ``lengthscale`` is in units of ``sqrt_d`` or ``absolute``.
+        noise: Variance of a reward's noise, lambda.
+        variance: Prior variance: the kernel is wrapped in a ``ScaleKernel``. None leaves it as it is.
+        centred: Whether the average reward of a problem is subtracted first. A zero mean under rewards that
+            are all positive draws the search back to where it has been.
+        fit: ``none`` keeps all parameters. ``map`` fits the kernel's and the mean's to each problem by its
+            marginal likelihood and priors, ``variance`` and ``noise`` excepted. A lengthscale without a prior
+            gets that of Hvarfner et al. (2024), LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), its median moved by
+            sqrt(12): our points are N(0, I), theirs fill [0, 1]^d.
 
-class FixedRBF:
-    """RBF kernel with nothing to fit: lengthscale, noise variance and prior variance are given.
-
-    ``lengthscale`` is in units of sqrt(d) or absolute. The prior mean is the average reward
-    (``centred``), 0, or the generalised-least-squares ``constant``; a zero mean under rewards that are
-    all positive draws the search back to where it has been (SPEC 14).
+    Raises:
+        UserError: For a value out of its range.
     """
 
     def __init__(
         self,
-        lengthscale: float = 1.0,
+        kernel: Kernel | None = None,
+        mean: Mean | None = None,
+        lengthscale: float | None = 3.0,
         scaling: str = "sqrt_d",
-        noise: float = 0.05,
-        mean: str = "centred",
-        variance: float = 1.0,
+        noise: float = 0.3,
+        variance: float | None = 0.25,
+        centred: bool = True,
+        fit: str = "none",
     ):
-        self.lengthscale = real("surrogate.lengthscale", lengthscale, above=0.0)
+        self.kernel = _of_gpytorch("surrogate.kernel", kernel or RBFKernel(), Kernel)
+        self.mean = _of_gpytorch("surrogate.mean", mean or ZeroMean(), Mean)
+        self.lengthscale = (
+            None if lengthscale is None else real("surrogate.lengthscale", lengthscale, above=0.0)
+        )
         self.scaling = choice("surrogate.scaling", scaling, SCALINGS)
         self.noise = real("surrogate.noise", noise, above=0.0)
-        self.mean = choice("surrogate.mean", mean, MEANS)
-        self.variance = real("surrogate.variance", variance, above=0.0)
+        self.variance = None if variance is None else real("surrogate.variance", variance, above=0.0)
+        self.centred = switch("surrogate.centred", centred)
+        self.fits = choice("surrogate.fit", fit, FITS) == "map"
 
-    def fit(self, U: Tensor, y: Tensor) -> ExactRBF:
-        b, _, d = U.shape
-        length = self.lengthscale * (math.sqrt(d) if self.scaling == "sqrt_d" else 1.0)
-        lengthscale = torch.tensor([[length]], dtype=torch.float64).expand(b, 1)
-        return fitted(U, y, lengthscale, self.mean, self.variance, self.noise)
+    def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
+        """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
 
-
-def fitted(U: Tensor, y: Tensor, lengthscale: Tensor, mean: str, variance: float, noise: float) -> ExactRBF:
-    """The model with the prior mean that ``mean`` names."""
-    average = y.mean(-1) if mean == "centred" else torch.zeros_like(y[:, 0])
-    model = ExactRBF(U, y, lengthscale=lengthscale, mean=average, scale=variance, noise=noise)
-    if mean != "constant":
-        return model
-    ones = torch.linalg.solve_triangular(model.cholesky, torch.ones_like(y).unsqueeze(-1), upper=False)
-    constant = (ones * model.whitened).sum((-2, -1)) / ones.square().sum((-2, -1))  # 1'K^-1 y / 1'K^-1 1
-    return ExactRBF(U, y, lengthscale=lengthscale, mean=constant, scale=variance, noise=noise)
-
-
-class MAPRBF:
-    """RBF kernel whose lengthscale maximises the marginal likelihood times a log-normal prior.
-
-    The prior is Hvarfner et al.'s, LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), stated there for inputs in
-    [0, 1]^d; ours are N(0, I), sqrt(12) times as wide, so its location moves by ln sqrt(12). ``noise`` and
-    ``variance`` are given, in the units of the rewards. ``ard`` fits one lengthscale a dimension.
-    """
-
-    def __init__(self, ard: bool = False, noise: float = 0.05, mean: str = "centred", variance: float = 1.0):
-        self.ard = switch("surrogate.ard", ard)
-        self.noise = real("surrogate.noise", noise, above=0.0)
-        self.mean = choice("surrogate.mean", mean, MEANS)
-        self.variance = real("surrogate.variance", variance, above=0.0)
-
-    def fit(self, U: Tensor, y: Tensor) -> ExactRBF:
-        lengthscale = self._refine(U, y, self._search(U, y))
-        if self.ard:
-            lengthscale = self._gradient(U, y, lengthscale)
-        return fitted(U, y, lengthscale.exp(), self.mean, self.variance, self.noise)
-
-    def log_posterior(self, U: Tensor, y: Tensor, log_lengthscale: Tensor) -> Tensor:
-        """(b,): log marginal likelihood plus log prior density at ``log_lengthscale`` (b, 1) or (b, d)."""
-        model = fitted(U, y, log_lengthscale.exp(), self.mean, self.variance, self.noise)
-        fit = -0.5 * model.whitened.square().sum((-2, -1))
-        volume = model.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        centre = math.sqrt(2) + 0.5 * math.log(U.shape[-1]) + 0.5 * math.log(12)
-        prior = -((log_lengthscale - centre) ** 2) / 6 - log_lengthscale  # LogNormal(centre, sqrt 3)
-        return fit - volume + prior.sum(-1)
-
-    def _search(self, U: Tensor, y: Tensor) -> Tensor:
-        """(b, 1): the best of 33 shared lengthscales, 0.1 to 10 sqrt(d); a grid, so that a problem's fit
-        does not depend on the others in its batch."""
-        half = 0.5 * math.log(U.shape[-1])
-        grid = torch.linspace(half - math.log(10), half + math.log(10), 33, dtype=torch.float64)
-        return self._best(U, y, grid.expand(len(U), -1))
-
-    def _refine(self, U: Tensor, y: Tensor, start: Tensor) -> Tensor:
-        step = 2 * math.log(10) / 32
-        for width in (step, step / 8, step / 64):
-            offsets = torch.linspace(-width, width, 17, dtype=torch.float64)
-            start = self._best(U, y, start + offsets)
-        return start
-
-    def _best(self, U: Tensor, y: Tensor, grid: Tensor) -> Tensor:
-        values = torch.stack([self.log_posterior(U, y, g.unsqueeze(-1)) for g in grid.unbind(-1)], dim=-1)
-        return grid.gather(-1, values.argmax(-1, keepdim=True))
-
-    def _gradient(self, U: Tensor, y: Tensor, start: Tensor, steps: int = 60) -> Tensor:
-        """(b, d): Adam on every dimension's log lengthscale; elementwise, so problems stay independent."""
-        log = start.expand(-1, U.shape[-1]).clone().requires_grad_()
-        adam = torch.optim.Adam([log], lr=0.05)
-        for _ in range(whole("steps", steps, least=1)):
-            adam.zero_grad()
+        Raises:
+            ValueError: If parameters are to be fitted and there are several problems: each gets its own.
+            UserError: If the kernel does not take points of d dimensions.
+        """
+        if self.fits and y.ndim > 1 and len(y) > 1:
+            raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
+        kernel = self._kernel(U.shape[-1])
+        mean = deepcopy(self.mean).double()
+        if self.centred:
+            mean = AverageReward(y.mean(-1), mean)
+        try:
+            gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
+            gp.conditioned()
+        except RuntimeError as error:  # GPyTorch's, of shapes
+            raise UserError(
+                f"surrogate.kernel: expected one of points with {U.shape[-1]} dimensions (embedding.dim x "
+                f"method.scope), got {_first_line(error)}"
+            ) from error
+        if self.fits:
             with torch.enable_grad():
-                (-self.log_posterior(U, y, log).sum()).backward()
-            adam.step()
-        return log.detach()
+                fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(gp.likelihood, gp).train())
+            gp.eval()
+        return gp
+
+    def _kernel(self, dim: int) -> Kernel:
+        kernel = deepcopy(self.kernel).double()
+        for part in kernel.modules():
+            if not getattr(part, "has_lengthscale", False):
+                continue
+            if self.lengthscale is not None:
+                unit = math.sqrt(dim) if self.scaling == "sqrt_d" else 1.0
+                part.lengthscale = torch.tensor(self.lengthscale * unit, dtype=torch.float64)
+            if self.fits and not hasattr(part, "lengthscale_prior"):
+                prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(12 * dim), math.sqrt(3))
+                part.register_prior("lengthscale_prior", prior, "lengthscale")
+        if self.variance is not None:
+            kernel = ScaleKernel(kernel).double()
+            kernel.outputscale = torch.tensor(self.variance, dtype=torch.float64)
+            kernel.raw_outputscale.requires_grad_(False)
+        return kernel
+
+
+def _of_gpytorch(name: str, value: object, kind: type) -> object:
+    if not isinstance(value, kind):
+        raise UserError(
+            f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name one by _target_"
+        )
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

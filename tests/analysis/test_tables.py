@@ -1,11 +1,23 @@
-"""Tables, numbers in words, and the combined table of a sweep."""
+"""Tables in their four forms, numbers in words, and what tells several runs apart."""
 
-import json
+import csv
+import shutil
+import subprocess
 
 import pytest
 
 from soft_reasoning.analysis.settings import differing, flatten, result_keys
-from soft_reasoning.analysis.tables import Table, combine, count, duration, number, over_seeds, percent, share
+from soft_reasoning.analysis.tables import (
+    Table,
+    best,
+    count,
+    duration,
+    number,
+    over_seeds,
+    percent,
+    save,
+    share,
+)
 
 
 def test_text_and_markdown():
@@ -48,43 +60,48 @@ def test_flat_keys():
     assert set(result_keys(config)) == {"a.b", "a.c", "a.e"}
 
 
-def run(tmp_path, name, config, accuracy):
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps({"config": config}))
-    results = {
-        "exact_match": accuracy,
-        "exact_match_stderr": 0.05,
-        "coverage": 0.9,
-        "coverage_stderr": 0.03,
-        "rounds": {"mean": 2.5},
-        "tokens": {"total": {"generated": 1000}},
-        "seconds": {"total": 61.0},
-    }
-    (folder / "results.json").write_text(json.dumps(results))
-    return folder
+SPECIAL = Table(
+    ["method_1", "accuracy %"],
+    [["a & b_$5", "50.0 ± 1.2"], ["c{}~^\\#<|", "1,234"]],
+    rules=[1],
+    bold=[(0, 1)],
+)
 
 
-def test_a_sweep_has_a_row_a_setting_and_averages_seeds(tmp_path, capsys):
-    runs = [
-        run(tmp_path, f"{dim}-{seed}",
-            {"seed": seed, "embedding": {"dim": dim}, "method": {"embedding": {"dim": dim}}, "limit": dim},
-            0.5 + dim / 100 + seed / 10)
-        for dim in (5, 10) for seed in (0, 1)
-    ]  # fmt: skip
-    table = combine(runs, tmp_path)
-    assert table.columns[:2] == ["embedding.dim", "runs"]
-    assert table.rows[0] == ["5", "2", "60.0 ± 7.1", "90.0 ± 0.0", "2.50", "1,000", "1 min 01 s"]
-    assert [row[0] for row in table.rows] == ["5", "10"]
-    assert table.text() in capsys.readouterr().out
-    assert (tmp_path / "sweep.md").read_text().startswith(table.markdown())
-    assert [one["seed"] for one in json.loads((tmp_path / "sweep.json").read_text())] == [0, 1, 0, 1]
+def test_csv_has_a_column_for_errors_and_no_commas_in_numbers():
+    first, second, third = csv.reader(SPECIAL.csv().splitlines())
+    assert first == ["method_1", "accuracy %", "accuracy % ±"]
+    assert second == ["a & b_$5", "50.0", "1.2"] and third[1:] == ["1234", ""]
 
 
-def test_a_sweep_of_one_setting_still_has_a_table(tmp_path):
-    table = combine([run(tmp_path, "only", {"seed": 0}, 0.5)])
-    assert table.rows == [["1", "50.0 ± 5.0", "90.0 ± 3.0", "2.50", "1,000", "1 min 01 s"]]
-    assert table.text().splitlines()[0].startswith("runs")
+def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
+    lines = SPECIAL.tex().splitlines()
+    assert lines[:3] == [r"\begin{tabular}{lr}", r"\toprule", r"method\_1 & accuracy \% \\"]
+    assert lines[4] == r"a \& b\_\$5 & \textbf{50.0}$_{\pm1.2}$ \\" and lines[5] == r"\midrule"
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_latex_compiles(tmp_path):
+    save(SPECIAL, tmp_path, "table")
+    begin = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "main.tex").write_text(begin + r"\input{table}\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_bold_and_rules_show():
+    assert "| **50.0 ± 1.2** |" in SPECIAL.markdown()
+    assert SPECIAL.text().splitlines()[1] == SPECIAL.text().splitlines()[3]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([1, 3, 3], [1, 2]), ([2, 2], []), ([1], []), ([None, 1, None, 2], [3])]
+)
+def test_where_the_best_stand(values, expected):
+    assert best(values) == expected
+    assert best([None if v is None else -v for v in values], highest=False) == expected
 
 
 def test_settings_that_tell_runs_apart_without_their_echoes():
@@ -116,3 +133,15 @@ def test_a_part_that_only_some_have_is_named_where_nothing_else_tells_runs_apart
         {"acquisition": "UCB", "acquisition.beta": 1},
         {"acquisition": "UCB", "acquisition.beta": 5},
     ]
+
+
+def test_what_follows_from_a_data_set_or_a_model_is_not_named():
+    def config(name, model, shots=0):
+        prompt = {"wording": {"head": f"{name}, $"}, "layout": "completion"}
+        dataset = {"name": name, "hub": {"id": f"hub/{name}"}, "shots": shots}
+        return {"model": {"path": model}, "engine": {"path": model}, "prompt": prompt, "dataset": dataset}
+
+    configs = [config(n, m) for n in ("a", "b") for m in ("x", "y")]
+    assert differing(configs)[1] == {"dataset.name": "a", "model.path": "y"}
+    told = [config("a", "x"), config("a", "x", 8), config("b", "x"), config("b", "x", 8)]
+    assert differing(told)[1] == {"dataset.name": "a", "dataset.shots": 8}

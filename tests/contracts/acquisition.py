@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import torch
 
-from soft_reasoning.search.marginals import Marginals
-from soft_reasoning.search.surrogate import FixedRBF
-from soft_reasoning.types import generator_for
+from soft_reasoning.search import Surrogate
+from tests.contracts.surrogate import data, points
 
 
-def data(problems=3, n=10, d=8, seed=0):
-    """U (b, n, d), y (b, n)."""
-    generator = generator_for(seed, "test data")
-    U = torch.randn(problems, n, d, dtype=torch.float64, generator=generator)
-    return U, torch.rand(problems, n, dtype=torch.float64, generator=generator)
-
-
-def marginals(part=slice(None), points=200):
-    """Fresh marginals of the problems in ``part``, with the streams that each has alone."""
+def model_and_best(part=slice(None)):
+    """The model of some problems and the value (b, 1) that each is to improve on."""
     U, y = data()
-    model = FixedRBF().fit(U[part], y[part])
-    X = torch.randn(points, 8, dtype=torch.float64, generator=generator_for(0, "test points"))
-    streams = [generator_for(0, str(i), "acquisition") for i in range(len(U))][part]
-    incumbent = model.marginals(model.U)[0].amax(-1)
-    return Marginals(model, X, incumbent, streams, generator_for(0, "acquisition"))
+    model = Surrogate().fit(U[part], y[part])
+    return model, model.marginals(model.train_inputs[0])[0].amax(-1, keepdim=True)
 
 
-def returns_a_finite_value_for_every_point(acquisition):
-    values = acquisition(marginals())
-    assert values.shape == (3, 200) and values.dtype == torch.float64
-    assert torch.isfinite(values).all()
-    assert (values.std(-1) > 0).all()
+def values(make, part=slice(None), rise=0.0):
+    """(points, problems); ``rise`` is added to every reward, and so to every mean."""
+    model, best = model_and_best(part)
+    return make(model, best - rise)(points(200)[:, None, None, :])
 
 
-def a_problem_alone_gets_the_values_it_gets_in_a_batch(acquisition):
-    together = acquisition(marginals())
+def returns_a_finite_value_for_every_point(make):
+    found = values(make)
+    assert found.shape == (200, 3) and found.dtype == torch.float64
+    assert torch.isfinite(found).all() and (found.std(0) > 0).all()
+
+
+def a_problem_alone_gets_the_values_it_gets_in_a_batch(make):
+    together = values(make)
     for i in range(3):
-        alone = acquisition(marginals(slice(i, i + 1)))
-        torch.testing.assert_close(alone[0], together[i], rtol=0, atol=1e-9)
+        alone = values(make, slice(i, i + 1))
+        torch.testing.assert_close(alone[:, 0], together[:, i], rtol=0, atol=1e-9)
 
 
-def a_higher_mean_is_never_worse(acquisition):
-    seen = marginals()
-    before = acquisition(seen)
-    seen.mean = seen.mean + 0.3
-    assert (acquisition(seen) >= before).all()
+def a_higher_mean_is_never_worse(make):
+    assert (values(make, rise=0.3) >= values(make)).all()
+
+
+def is_differentiable(make):
+    model, best = model_and_best(slice(0, 1))
+    X = points(4)[:, None, None, :].requires_grad_()
+    assert torch.autograd.gradcheck(lambda X: make(model, best)(X), X, atol=1e-6)

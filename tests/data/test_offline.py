@@ -25,7 +25,8 @@ for name in sys.argv[1:]:
 @pytest.fixture
 def home(tmp_path):
     """A cache as a download of openai/gsm8k leaves it, filled from local rows."""
-    datasets = pytest.importorskip("datasets", reason="the data extra is not installed")
+    import datasets
+
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     datasets.load_dataset("json", data_files={"test": str(file)}, cache_dir=str(tmp_path / "made"))

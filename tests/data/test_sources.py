@@ -37,8 +37,7 @@ def test_every_layout_gives_the_same_rows(tmp_path):
 
 
 def test_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the data extra is not installed")
-    from pyarrow import Table
+    from pyarrow import Table, parquet
 
     parquet.write_table(Table.from_pylist(DOCS), tmp_path / "rows.parquet")
     assert docs(str(tmp_path / "rows.parquet")) == DOCS

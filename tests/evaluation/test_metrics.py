@@ -155,3 +155,17 @@ def test_a_record_gives_its_problem_and_numbers_back():
 def test_a_finished_run_can_be_graded_by_another_grader():
     record = record_of(Problem("p", "q", "3"), Result("3.4", (Candidate("", "3.4", 0),)), GRADER)
     assert grade(record, GRADER).correct is False and grade(record, Grader(absolute=0.5)).correct is True
+
+
+def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_decided():
+    candidates = tuple(
+        Candidate("", "3", r, u=u)
+        for r, u in ((0, (3.0, 4.0)), (0, (0.0, 1.0)), (1, (2.0, 0.0)), (2, (6.0, 8.0)))
+    )
+    trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
+    problem = Problem("p", "How many?", "3")
+    found = grade(record_of(problem, Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([found, row("3", "3", [["3"]], name="q")])
+    assert [one["length"] for one in m["by_round"]] == [3.0, 2.0, 10.0]
+    assert m["decided"] == pytest.approx(0.7)
+    assert summarise([row("3", "3", [["3"]])])["decided"] is None

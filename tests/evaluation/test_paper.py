@@ -182,7 +182,8 @@ def test_five_seeds_of_an_experiment(tmp_path, monkeypatch, capsys):
     program.main()
     assert "53.0 ± 0.0" in capsys.readouterr().out
     (sweep,) = tmp_path.glob("runs/sweep-*/sweep.md")
-    assert sweep.read_text(encoding="utf-8").splitlines()[2].startswith("| 5 |")
+    first = sweep.read_text(encoding="utf-8").splitlines()[4]
+    assert first.startswith("| accuracy % | cot | 0.0 ± 0.0 | 53.0 ± 0.0 |")
     reports = [path.read_text(encoding="utf-8") for path in tmp_path.glob("runs/sweep-*/*/report.md")]
     assert len(reports) == 5
     assert all("## Beside the paper" in text and "53.0 ± 0.0" in text for text in reports)

@@ -54,6 +54,11 @@ def test_the_report_shows_tables_and_its_plots(tmp_path):
         assert part in text
     for name in ("accuracy_by_round.png", "reward_by_round.png", "tokens.png"):
         assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
+        assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+    saved = {path.name for path in (tmp_path / "tables").iterdir()}
+    for name in ("headline", "extraction", "rounds", "verifier", "tokens", "time", "made_with"):
+        assert {f"{name}.csv", f"{name}.tex"} <= saved
+    assert "accuracy %,60.0,11.2" in (tmp_path / "tables" / "headline.csv").read_text()
 
 
 def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
@@ -100,6 +105,10 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     for table in (quality, cost):
         assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
     assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
+    assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,10.5,")
+    for name in ("comparison", "comparison_cost"):
+        assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
+    assert r"\textbf{80.0}$_{\pm9.2}$" in (tmp_path / "comparison.tex").read_text()
     assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
 

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from soft_reasoning.search.marginals import Marginals
 
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVerifier, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduler import drive
-from soft_reasoning.search.marginals import Marginals
 from soft_reasoning.types import Candidate, Problem, generator_for
 from tests.rewards.test_verifiers import CANDIDATES, run
 

@@ -1,4 +1,4 @@
-"""Acquisition functions: the contract, Monte Carlo, BoTorch's closed forms, limits and extremes."""
+"""Acquisition functions: the contract, Monte Carlo, limits, extremes, BoTorch's models and optimisers."""
 
 from __future__ import annotations
 
@@ -6,53 +6,55 @@ import itertools
 import math
 import warnings
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
 from botorch.acquisition import analytic
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from hydra.utils import instantiate
 
+from soft_reasoning.config import compose_config
+from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate
 from soft_reasoning.search.acquisition import (
-    EI,
-    PI,
-    UCB,
-    AdaptiveEI,
-    LogEI,
-    Thompson,
+    PrintedAdaptiveEI,
+    ReleasedEI,
     adaptive_factor,
     expected_improvement,
+    printed_improvement,
 )
-from soft_reasoning.search.botorch_acquisition import BoTorch
-from soft_reasoning.search.literal import PrintedAdaptiveEI, ReleasedEI, printed_improvement
-from soft_reasoning.search.marginals import Marginals
-from soft_reasoning.search.surrogate import FixedRBF
-from soft_reasoning.types import UserError, generator_for
+from soft_reasoning.search.model import information_gain
+from soft_reasoning.types import UserError
 from tests.contracts import acquisition as contract
+from tests.contracts.surrogate import data, points
 
 warnings.filterwarnings("ignore", module="botorch")
-OURS = [AdaptiveEI(), EI(), LogEI(), PI(), UCB(), Thompson(), BoTorch(analytic.LogExpectedImprovement)]
-LITERAL = [PrintedAdaptiveEI(), ReleasedEI()]
+IMPROVING = {
+    "adaptive_ei": NoiseAdaptiveExpectedImprovement,
+    "ei": analytic.ExpectedImprovement,
+    "log_ei": analytic.LogExpectedImprovement,
+    "pi": analytic.LogProbabilityOfImprovement,
+    "ucb": lambda model, best: analytic.UpperConfidenceBound(model, beta=2.0),
+}
+ALL = {**IMPROVING, "printed": PrintedAdaptiveEI, "released": ReleasedEI}
 
 
-def name(acquisition):
-    return type(acquisition).__name__
-
-
-@pytest.mark.parametrize("acquisition", OURS + LITERAL, ids=name)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
     "check",
     [
         contract.returns_a_finite_value_for_every_point,
         contract.a_problem_alone_gets_the_values_it_gets_in_a_batch,
+        contract.is_differentiable,
     ],
 )
-def test_contract(acquisition, check):
-    check(acquisition)
+def test_contract(name, check):
+    check(ALL[name])
 
 
-@pytest.mark.parametrize("acquisition", [AdaptiveEI(), EI(), LogEI(), PI(), UCB()], ids=name)
-def test_monotone_in_the_mean(acquisition):
-    contract.a_higher_mean_is_never_worse(acquisition)
+@pytest.mark.parametrize("name", ["adaptive_ei", "ei", "log_ei", "pi"])
+def test_monotone_in_the_mean(name):
+    contract.a_higher_mean_is_never_worse(IMPROVING[name])
 
 
 def tensor(value):
@@ -77,45 +79,52 @@ def test_printed_formula_is_right_for_losses_and_wrong_for_gains():
     assert printed == pytest.approx([0.018, 0.131], abs=5e-4)
 
 
-@pytest.mark.parametrize(
-    "ours, theirs",
-    [
-        (EI(), BoTorch(analytic.ExpectedImprovement)),
-        (LogEI(), BoTorch(analytic.LogExpectedImprovement)),
-        (PI(), BoTorch(analytic.LogProbabilityOfImprovement)),
-        (UCB(2.0), BoTorch(partial(analytic.UpperConfidenceBound, beta=2.0))),
-    ],
-    ids=["ei", "log_ei", "pi", "ucb"],
-)
-def test_agrees_with_botorch(ours, theirs):
-    torch.testing.assert_close(ours(contract.marginals()), theirs(contract.marginals()), rtol=0, atol=1e-9)
+def test_adaptive_is_expected_improvement_with_wider_deviations():
+    model, best = contract.model_and_best()
+    mean, variance = model.marginals(points(200))
+    omega = adaptive_factor(information_gain(model), 0.3).unsqueeze(-1)
+    expected = expected_improvement(mean, omega * variance.sqrt(), best)
+    values = NoiseAdaptiveExpectedImprovement(model, best, delta=0.3)(points(200)[:, None, None, :])
+    torch.testing.assert_close(values.T, expected, rtol=0, atol=1e-12)
 
 
 def test_adaptive_tends_to_plain():
     """omega = 1 leaves EI: the information gain vanishes with large lambda, ln(1 / delta) with delta -> 1.
     Either alone leaves a larger omega, so larger values."""
-    U, y = contract.data()
-    X = torch.randn(50, U.shape[-1], dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    U, y = data()
+    X, best = points()[:, None, None, :], y.amax(-1, keepdim=True)
     values = {}
     for noise in (0.1, 1e9):
-        seen = Marginals(FixedRBF(noise=noise).fit(U, y), X, y.amax(-1))
+        model = Surrogate(noise=noise).fit(U, y)
         for delta in (0.1, 1 - 1e-12):
-            values[noise, delta] = AdaptiveEI(delta)(seen)
-        values[noise] = EI()(seen)
+            values[noise, delta] = NoiseAdaptiveExpectedImprovement(model, best, delta)(X)
+        values[noise] = analytic.ExpectedImprovement(model, best)(X)
     torch.testing.assert_close(values[1e9, 1 - 1e-12], values[1e9], rtol=1e-6, atol=1e-12)
     assert (values[1e9, 0.1] > values[1e9]).all() and (values[0.1, 1 - 1e-12] > values[0.1]).all()
 
 
 def test_information_gain_and_omega():
-    U, y = contract.data()
-    model = FixedRBF(noise=0.1).fit(U, y)
+    U, y = data()
+    model = Surrogate(lengthscale=1.0, noise=0.1, variance=1.0).fit(U, y)
     K = torch.exp(-0.5 * torch.cdist(U, U).square() / 8)
     expected = 0.5 * torch.logdet(torch.eye(10, dtype=torch.float64) + K / 0.1)
-    torch.testing.assert_close(model.information_gain, expected, rtol=0, atol=1e-9)
-    # SPEC 14: uncorrelated points, lambda = 0.1: gamma 5.99 and omega 3.05 at n = 5
-    gamma = FixedRBF(1.0, "absolute", 0.1).fit(100 * U[:, :5], y[:, :5]).information_gain
-    assert gamma[0].item() == pytest.approx(5.99, abs=0.01)
-    assert adaptive_factor(gamma, 0.1)[0].item() == pytest.approx(3.05, abs=0.005)
+    torch.testing.assert_close(information_gain(model), expected, rtol=0, atol=1e-9)
+    # uncorrelated points, lambda = 0.1: gamma = n ln(11) / 2
+    model = Surrogate(lengthscale=1.0, scaling="absolute", noise=0.1, variance=1.0).fit(
+        100 * U[:, :5], y[:, :5]
+    )
+    assert information_gain(model)[0].item() == pytest.approx(2.5 * math.log(11), abs=1e-6)
+    assert adaptive_factor(information_gain(model), 0.1)[0].item() == pytest.approx(3.05, abs=0.005)
+
+
+@pytest.mark.parametrize("noise", ["inferred", "given"])
+def test_information_gain_of_a_plain_botorch_model(noise):
+    U, y = data(problems=1)
+    U, y = U[0], y[0].unsqueeze(-1)
+    model = SingleTaskGP(U, y, torch.full_like(y, 0.1) if noise == "given" else None, outcome_transform=None)
+    K = model.covar_module(U).to_dense() / model.likelihood.noise.mean()
+    expected = 0.5 * torch.logdet(torch.eye(len(U), dtype=torch.float64) + K)
+    torch.testing.assert_close(information_gain(model), expected, rtol=0, atol=1e-9)
 
 
 def test_finite_over_sixty_orders_of_magnitude():
@@ -126,71 +135,36 @@ def test_finite_over_sixty_orders_of_magnitude():
             assert torch.isfinite(value) and value >= max(mean - best, 0.0) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("acquisition", [AdaptiveEI(), EI(), LogEI(), PI(), UCB(), *LITERAL], ids=name)
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_extreme_marginals_do_not_break_a_function(acquisition, scale):
-    seen = contract.marginals()
-    seen.mean = seen.mean * scale
-    assert torch.isfinite(acquisition(seen)).all()
-    seen.incumbent = seen.incumbent + scale
-    assert torch.isfinite(acquisition(seen)).all()
+def test_in_botorch_s_optimisers_with_a_botorch_model():
+    """Minimising the negated function gives the point that maximising it gives."""
+    X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = -(X - 0.3).square().sum(-1, keepdim=True)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    found = []
+    for sign, best in ((1, y.max()), (-1, -y.max())):
+        model = SingleTaskGP(X, sign * y, torch.full_like(y, 1e-4))
+        function = NoiseAdaptiveExpectedImprovement(model, best, maximize=sign == 1)
+        point, value = optimize_acqf(
+            function, bounds, q=1, num_restarts=4, raw_samples=32, options={"seed": 0}
+        )
+        discrete, _ = optimize_acqf_discrete(function, q=1, choices=torch.cat([X, point.detach()]))
+        assert torch.equal(discrete, point.detach()) and value > 0
+        found.append(point)
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("acquisition", [AdaptiveEI(), EI(), LogEI(), PI(), UCB(), *LITERAL], ids=name)
-@pytest.mark.parametrize("gain", [-1e30, -1.0, -1e-30, 0.0, 1e-30, 1.0, 1e30])
-@pytest.mark.parametrize("sd", [1e-30, 1e-6, 1.0, 1e6, 1e30])
-def test_extreme_deviations_do_not_break_a_function(acquisition, gain, sd):
-    seen = SimpleNamespace(
-        mean=tensor([[gain]]), sd=tensor([[sd]]), incumbent=tensor([0.0]), gamma=tensor([3.0])
-    )
-    assert torch.isfinite(acquisition(seen)).all()
-
-
-def test_thompson_draws_have_the_posterior_moments():
-    seen = contract.marginals(slice(0, 1), points=5)
-    acquisition = Thompson(features=2000)
-    draws = []
-    for i in range(400):
-        seen.shared.manual_seed(i)
-        draws.append(acquisition(seen)[0])
-    draws = torch.stack(draws)
-    assert (draws.mean(0) - seen.mean[0]).abs().max() < 5 * seen.sd.max() / math.sqrt(400)
-    torch.testing.assert_close(draws.std(0), seen.sd[0], rtol=0.15, atol=0)
-
-
-def test_thompson_draws_of_observed_points_keep_the_posterior_s_deviation():
-    """Where much noise was observed, the draw's own is most of it."""
-    U, y = contract.data(problems=1)
-    streams = [generator_for(0, "draws")]
-    seen = Marginals(FixedRBF(noise=1.0).fit(U, y), U[0], y.amax(-1), streams, generator_for(0, "features"))
-    acquisition = Thompson(features=2000)
-    draws = torch.cat([acquisition(seen) for _ in range(400)])
-    torch.testing.assert_close(draws.std(0), seen.sd[0], rtol=0.15, atol=0)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        analytic.UpperConfidenceBound,  # without its beta
-        analytic.NoisyExpectedImprovement,
-        partial(analytic.UpperConfidenceBound, beta="abc"),
-        partial(analytic.UpperConfidenceBound, beta=-1.0),
-        None,
-    ],
-)
-def test_a_function_of_botorch_that_does_not_work_is_refused_when_built(make):
-    with pytest.raises(
-        UserError, match="acquisition.make: expected an analytic acquisition function"
-    ) as error:
-        BoTorch(make)
-    assert "\n" not in str(error.value)
+def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
+    for name, kind in {
+        "adaptive_ei": NoiseAdaptiveExpectedImprovement, "ei": analytic.ExpectedImprovement,
+        "log_ei": analytic.LogExpectedImprovement, "pi": analytic.LogProbabilityOfImprovement,
+        "ucb": analytic.UpperConfidenceBound,
+    }.items():  # fmt: skip
+        made = instantiate(compose_config([f"acquisition={name}"]).acquisition)
+        assert isinstance(made, partial) and made.func is kind
 
 
 def test_bad_values():
+    model, best = contract.model_and_best()
     for delta in (0, 1, -0.1, 1.5, float("nan"), "0.1"):
         with pytest.raises(UserError, match="acquisition.delta: expected a finite number above 0 below 1"):
-            AdaptiveEI(delta)
-    with pytest.raises(UserError, match="acquisition.beta"):
-        UCB(-1.0)
-    with pytest.raises(UserError, match="acquisition.features"):
-        Thompson(0)
+            NoiseAdaptiveExpectedImprovement(model, best, delta)

@@ -1,4 +1,4 @@
-"""Surrogates: the contract, BoTorch's SingleTaskGP, prior means, fitted lengthscales, bad values."""
+"""Surrogates: the contract over kernels and means, BoTorch's SingleTaskGP, fitted parameters, bad values."""
 
 from __future__ import annotations
 
@@ -7,131 +7,159 @@ import math
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import RBFKernel
-from gpytorch.means import ZeroMean
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
+from gpytorch.means import LinearMean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import GammaPrior
+from hydra.utils import instantiate
 
-from soft_reasoning.search.acquisition import EI
-from soft_reasoning.search.marginals import Marginals
-from soft_reasoning.search.model import factor
-from soft_reasoning.search.surrogate import MAPRBF, FixedRBF, fitted
+from soft_reasoning.config import compose_config
+from soft_reasoning.search import Surrogate
+from soft_reasoning.search.model import cholesky
 from soft_reasoning.types import UserError
 from tests.contracts import surrogate as contract
-from tests.contracts.acquisition import data
+from tests.contracts.surrogate import data, points
 
-ALL = [
-    FixedRBF(),
-    FixedRBF(0.5, "absolute", 0.1, "zero", 2.0),
-    FixedRBF(mean="constant"),
-    MAPRBF(),
-    MAPRBF(ard=True),
-]
+ALL = {
+    "default": Surrogate(),
+    "zero mean": Surrogate(lengthscale=0.5, scaling="absolute", variance=2.0, centred=False),
+    "matern": Surrogate(MaternKernel(nu=1.5)),
+    "rational quadratic": Surrogate(RQKernel(), variance=None),
+    "sum": Surrogate(RBFKernel() + ScaleKernel(LinearKernel())),
+    "ard": Surrogate(RBFKernel(ard_num_dims=8)),
+    "linear mean": Surrogate(mean=LinearMean(8)),
+    "map": Surrogate(fit="map"),
+    "map ard matern": Surrogate(MaternKernel(ard_num_dims=8), fit="map"),
+}
 
 
-def points(n=300, d=8):
-    return torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-
-
-@pytest.mark.parametrize("surrogate", ALL, ids=range(len(ALL)))
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
     "check",
     [
+        contract.is_a_botorch_model_over_a_gpytorch_exact_gp,
         contract.batch_equals_single,
-        contract.posterior_agrees_with_marginals,
-        contract.observing_lowers_the_variance,
+        contract.shared_points_are_points_of_each_problem_s_own,
+        contract.marginals_agree_with_gpytorch,
+        contract.a_fantasy_is_a_model_with_the_point_added,
         contract.constant_rewards_are_fitted,
     ],
 )
-def test_contract(surrogate, check):
-    check(surrogate)
-
-
-def single_task_gp(U, y, noise, lengthscale):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = lengthscale
-    gp = SingleTaskGP(
-        U,
-        y.unsqueeze(-1),
-        train_Yvar=torch.full_like(y, noise).unsqueeze(-1),
-        covar_module=kernel,
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    return gp.eval()
+def test_contract(name, check):
+    check(ALL[name])
 
 
 @pytest.mark.parametrize("noise", [1e-3, 0.05])
 def test_agrees_with_single_task_gp(noise):
     U, y = data(n=15, d=50)
     X = points(300, 50)
-    model = FixedRBF(noise=noise).fit(U, y)
-    mean, variance = model.marginals(X)
+    mean, variance = Surrogate(lengthscale=1.0, noise=noise, variance=1.0).fit(U, y).marginals(X)
     for i in range(len(U)):
-        average = y[i].mean()
-        theirs = single_task_gp(U[i], y[i] - average, noise, math.sqrt(50)).posterior(X)
-        torch.testing.assert_close(mean[i], theirs.mean.detach().squeeze(-1) + average, rtol=0, atol=1e-9)
+        kernel = RBFKernel().double()
+        kernel.lengthscale = math.sqrt(50)
+        rewards = (y[i] - y[i].mean()).unsqueeze(-1)
+        theirs = SingleTaskGP(
+            U[i], rewards, torch.full_like(rewards, noise), covar_module=kernel, mean_module=ZeroMean(),
+            outcome_transform=None,
+        ).posterior(X)  # fmt: skip
+        torch.testing.assert_close(mean[i], theirs.mean.detach().squeeze(-1) + y[i].mean(), rtol=0, atol=1e-9)
         torch.testing.assert_close(variance[i], theirs.variance.detach().squeeze(-1), rtol=0, atol=1e-9)
-        joint = model.select(i).posterior(X[:5].unsqueeze(0)).covariance_matrix[0]
-        expected = single_task_gp(U[i], y[i] - average, noise, math.sqrt(50)).posterior(X[:5])
-        torch.testing.assert_close(joint, expected.covariance_matrix.detach(), rtol=0, atol=1e-9)
 
 
-def test_believing_a_point_is_refitting_with_it():
+def test_the_lengthscale_is_that_of_every_part_of_the_kernel():
     U, y = data()
-    X = points()
-    model = FixedRBF().fit(U, y)
-    seen = Marginals(model, X, model.marginals(U)[0].amax(-1))
-    for index in (torch.tensor([3, 50, 299]), torch.tensor([7, 3, 3])):
-        seen.believe(index)
-    mean, variance = seen.model.marginals(X)
-    assert seen.model.U.shape[1] == 12
-    torch.testing.assert_close(seen.mean, mean, rtol=0, atol=1e-9)
-    torch.testing.assert_close(seen.sd.square(), variance, rtol=0, atol=1e-9)
+    kernel = Surrogate(RBFKernel() + MaternKernel(), lengthscale=3.0).fit(U, y).covar_module
+    parts = [part for part in kernel.modules() if getattr(part, "has_lengthscale", False)]
+    assert [part.lengthscale.item() for part in parts] == pytest.approx([3 * math.sqrt(8)] * 2)
+    own = RBFKernel()
+    own.lengthscale = 0.7
+    assert Surrogate(own, lengthscale=None, variance=None).fit(
+        U, y
+    ).covar_module.lengthscale.item() == pytest.approx(0.7)
 
 
-def test_prior_means():
+def test_far_from_all_data_the_prior_is_left():
     U, y = data()
-    far = 1e3 * points(1)
-    for kind, expected in (("zero", 0 * y[:, 0]), ("centred", y.mean(-1))):
-        mean, variance = FixedRBF(mean=kind, variance=1.5).fit(U, y).marginals(far)
+    for centred, expected in ((False, 0 * y[:, 0]), (True, y.mean(-1))):
+        mean, variance = Surrogate(centred=centred, variance=1.5).fit(U, y).marginals(1e3 * points(1))
         torch.testing.assert_close(mean[:, 0], expected)
         assert variance.min().item() == pytest.approx(1.5)
-    K = torch.exp(-0.5 * torch.cdist(U, U).square() / 8) + 0.05 * torch.eye(10).double()
-    weight = torch.linalg.solve(K, torch.ones(3, 10, 1).double()).squeeze(-1)
-    constant = (weight * y).sum(-1) / weight.sum(-1)
-    torch.testing.assert_close(FixedRBF(mean="constant").fit(U, y).mean, constant, rtol=0, atol=1e-9)
 
 
-def test_map_lengthscale_is_a_maximum_of_the_posterior():
-    U, y = data()
-    for surrogate in (MAPRBF(), MAPRBF(noise=0.2)):
-        log = surrogate.fit(U, y).lengthscale.log()
-        top = surrogate.log_posterior(U, y, log)
-        for step in (-0.5, -0.05, 0.05, 0.5):
-            assert (surrogate.log_posterior(U, y, log + step) <= top + 1e-6).all()
+def test_map_is_a_maximum_of_the_marginal_likelihood_and_the_prior():
+    U, y = data(problems=1)
+    model = Surrogate(fit="map").fit(U, y)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    kernel = model.covar_module.base_kernel
+    top, raw = None, kernel.raw_lengthscale.detach().clone()
+    for step in (0.0, -0.5, -0.05, 0.05, 0.5):
+        kernel.raw_lengthscale.data = raw + step
+        model.train()
+        value = mll(model(*model.train_inputs), model.train_targets).item()
+        top = value if top is None else top
+        assert value <= top + 1e-6
+    assert model.covar_module.outputscale.item() == pytest.approx(0.25), "the variance is given"
+
+
+def test_map_uses_a_prior_of_the_kernel_s_own():
+    U, y = data(problems=1)
+    short = Surrogate(RBFKernel(lengthscale_prior=GammaPrior(1e4, 1e4)), fit="map").fit(U, y)
+    assert short.covar_module.base_kernel.lengthscale.item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_map_tells_smooth_from_rough():
     U, _ = data(problems=1, n=40)
-    smooth = U[..., 0] * 0.3
     rough = torch.randn(1, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    assert MAPRBF().fit(U, smooth).lengthscale > 1.5 * MAPRBF().fit(U, rough).lengthscale
+    smooth, rough = (
+        Surrogate(fit="map").fit(U, y).covar_module.base_kernel.lengthscale for y in (U[..., 0] * 0.3, rough)
+    )
+    assert smooth > 1.5 * rough
 
 
 def test_ard_finds_the_dimension_that_matters():
     U, _ = data(problems=1, n=40)
-    lengthscale = MAPRBF(ard=True).fit(U, torch.sin(2 * U[..., 0])).lengthscale[0]
+    fitted = Surrogate(RBFKernel(ard_num_dims=8), fit="map").fit(U, torch.sin(2 * U[..., 0]))
+    lengthscale = fitted.covar_module.base_kernel.lengthscale[0]
     assert lengthscale.argmin() == 0 and lengthscale[0] < 0.5 * lengthscale[1:].median()
 
 
-def test_gradients_pass_through_the_posterior():
+def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     U, y = data(problems=1)
-    model = FixedRBF(variance=2.0).fit(U, y)
-    X = points(4).requires_grad_()
+    model = Surrogate().fit(U, y)
+    before = model.marginals(points())[0]
+    model.train()
+    model.covar_module.outputscale = 1.0
+    model.eval()
+    torch.testing.assert_close(
+        model.marginals(points())[0], Surrogate(variance=1.0).fit(U, y).marginals(points())[0]
+    )
+    assert (model.marginals(points())[0] - before).abs().max() > 0.01
 
-    def value(X):
-        return EI()(Marginals(model, X, y.amax(-1)))
 
-    assert torch.autograd.gradcheck(value, X, atol=1e-6)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["surrogate.kernel._target_=gpytorch.kernels.MaternKernel", "+surrogate.kernel.nu=0.5"],
+        ["surrogate.kernel._target_=gpytorch.kernels.RQKernel", "surrogate.fit=map"],
+        ["surrogate.kernel._target_=gpytorch.kernels.AdditiveKernel",
+         "+surrogate.kernel._args_=[{_target_: gpytorch.kernels.RBFKernel}, "
+         "{_target_: gpytorch.kernels.LinearKernel}]"],
+        ["+surrogate.kernel.ard_num_dims=8", "surrogate=map"],
+        ["+surrogate.kernel.lengthscale_prior={_target_: gpytorch.priors.GammaPrior, concentration: 3, "
+         "rate: 1}",
+         "surrogate.fit=map"],
+        ["surrogate=map_ard", "embedding.dim=4", "method.scope=2"],
+        ["surrogate.mean._target_=gpytorch.means.ConstantMean", "surrogate.fit=map"],
+    ],
+    ids=lambda overrides: overrides[0].rpartition("=")[2],
+)  # fmt: skip
+def test_any_kernel_and_mean_from_the_command_line(overrides):
+    surrogate = instantiate(compose_config(overrides).surrogate, _convert_="all")
+    U, y = data(problems=1)
+    mean, variance = surrogate.fit(U, y).marginals(points())
+    default = Surrogate().fit(U, y).marginals(points())
+    assert torch.isfinite(mean).all() and (variance > 0).all()
+    assert max((mean - default[0]).abs().max(), (variance - default[1]).abs().max()) > 1e-6
 
 
 def test_bad_values():
@@ -140,44 +168,34 @@ def test_bad_values():
         ({"noise": 0.0}, "surrogate.noise"),
         ({"noise": -1.0}, "surrogate.noise"),
         ({"scaling": "log"}, "sqrt_d, absolute"),
-        ({"mean": "median"}, "centred, zero, constant"),
         ({"variance": float("nan")}, "surrogate.variance"),
+        ({"centred": "no"}, "surrogate.centred: expected true or false"),
+        ({"fit": "mle"}, "none, map"),
+        ({"kernel": ZeroMean()}, "surrogate.kernel: expected a kernel of GPyTorch, got ZeroMean"),
+        ({"mean": RBFKernel()}, "surrogate.mean: expected a mean of GPyTorch"),
     ):
         with pytest.raises(UserError, match=word):
-            FixedRBF(**kwargs)
-    with pytest.raises(UserError, match="surrogate.noise"):
-        MAPRBF(noise=0)
-    with pytest.raises(UserError, match="surrogate.ard: expected true or false"):
-        MAPRBF(ard="no")
+            Surrogate(**kwargs)
+    with pytest.raises(
+        UserError, match="surrogate.kernel: expected one of points with 8 dimensions"
+    ) as error:
+        Surrogate(RBFKernel(ard_num_dims=3)).fit(*data())
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="expected one problem"):
+        Surrogate(fit="map").fit(*data())
 
 
+@pytest.mark.filterwarnings("ignore:A not p.d.")
 def test_a_nearly_singular_problem_is_fitted_and_changes_no_other():
     """Points twice over, and noise that rounding swallows: a bare factorisation fails."""
     U, y = data(problems=3)
     U, y = torch.cat([U, U], dim=1), torch.cat([y, y], dim=1)
     U[2] += 0.1 * points(20)
-    surrogate = FixedRBF(noise=1e-18)
+    surrogate = Surrogate(noise=1e-18)
     together = surrogate.fit(U, y)
     for i in range(3):
         alone = surrogate.fit(U[i : i + 1], y[i : i + 1])
-        assert torch.equal(together.cholesky[i], alone.cholesky[0])
-    K = together.kernel(together._scaled, together._scaled)[2] + 1e-18 * torch.eye(20).double()
-    assert torch.equal(together.cholesky[2], torch.linalg.cholesky(K)), "what needs nothing gets nothing"
+        assert torch.equal(together.conditioned()[0][i], alone.conditioned()[0][0])
     torch.testing.assert_close(together.marginals(U)[0], y, rtol=0, atol=1e-3)
     with pytest.raises(UserError, match="surrogate.noise: .* raise it"):
-        factor(-torch.eye(3, dtype=torch.float64)[None], 1.0)
-
-
-@pytest.mark.parametrize("mean", ["centred", "zero", "constant"])
-def test_map_judges_the_model_that_it_returns(mean):
-    """The likelihood that chooses a lengthscale is that of the fitted model, in the units of the rewards."""
-    U, y = data()
-    surrogate = MAPRBF(noise=0.1, mean=mean, variance=0.25)
-    log = torch.full((len(U), 1), 1.3, dtype=torch.float64)
-    model = fitted(U, y, log.exp(), mean, 0.25, 0.1)
-    covariance = model.kernel(model._scaled, model._scaled) + 0.1 * torch.eye(y.shape[1], dtype=torch.float64)
-    likelihood = torch.distributions.MultivariateNormal(model.mean.unsqueeze(-1).expand_as(y), covariance)
-    prior = torch.distributions.LogNormal(math.sqrt(2) + 0.5 * math.log(12 * U.shape[-1]), math.sqrt(3))
-    expected = likelihood.log_prob(y) + prior.log_prob(log.exp()).sum(-1)
-    constant = surrogate.log_posterior(U, y, log) - expected
-    torch.testing.assert_close(constant, constant[:1].expand_as(constant), rtol=0, atol=1e-9)
+        cholesky(-torch.eye(3, dtype=torch.float64)[None])

@@ -19,6 +19,7 @@ from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_fre
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.neurons import ShowsNeurons
 from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Prompt, Request, UserError
@@ -31,7 +32,7 @@ CPU_BYTES = 2**31
 of what is free."""
 
 
-class HuggingFaceEngine:
+class HuggingFaceEngine(ShowsNeurons):
     """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers. Its methods may be called from
     several threads; they take turns.
 
@@ -184,6 +185,15 @@ class HuggingFaceEngine:
             held = torch.cuda.max_memory_allocated(self._device)
             peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
         return peaks
+
+    @property
+    def held_bytes(self) -> dict[str, int]:
+        """Bytes held now, as ``peak_bytes`` counts them."""
+        held = {"kv": self._runner.held_kv_bytes}
+        if self._device.type == "cuda":
+            used = torch.cuda.memory_allocated(self._device)
+            held["activations"] = max(0, used - self._loaded_bytes - held["kv"])
+        return held
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""

@@ -100,6 +100,11 @@ class ModelRunner:
         return max(self._earlier_peak, self.blocks.peak * self._pool.block_bytes)
 
     @property
+    def held_kv_bytes(self) -> int:
+        """Bytes of keys and values held now, cached ones included."""
+        return self.blocks.held * self._pool.block_bytes
+
+    @property
     def held_tokens(self) -> int:
         """Positions that the sequences in work hold or will need."""
         return self.blocks.committed * BLOCK

@@ -37,6 +37,7 @@ class PlainRunner:
         self.max_tokens = max_tokens
         self._rows: list[Sequence] = []
         self._cache: dict[str, Any] = {}
+        self.held_kv_bytes = 0
         self._position = 0
 
     def begin_run(self) -> None:
@@ -113,4 +114,5 @@ class PlainRunner:
         tensors = [x for layer in layers for x in vars(layer).values() if isinstance(x, Tensor)]
         held = sum(x.numel() * x.element_size() for x in tensors)
         self.position_bytes = max(self.position_bytes, held / (rows * self._position))
+        self.held_kv_bytes = held
         self.peak_kv_bytes = max(self.peak_kv_bytes, held)

@@ -80,8 +80,8 @@ class VLLMEngine:
         ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``, ``quantization``, ...
 
     ``model`` is the model without its weights, which shows how much a run computes. There is no
-    ``peak_bytes``: vLLM reserves its share of the memory when it starts and does not tell how much of it was
-    in use; how many bytes a block of its cache takes is another for every kind of model.
+    ``peak_bytes`` or ``held_bytes``: vLLM reserves its share of the memory when it starts and does not tell
+    how much of it was in use; how many bytes a block of its cache takes is another for every kind of model.
 
     Example:
         >>> engine = VLLMEngine("demo")

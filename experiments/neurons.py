@@ -1,0 +1,405 @@
+"""Neurons that go with right answers: python experiments/neurons.py [--questions 20] [overrides]
+
+    python experiments/neurons.py --out runs/neurons
+    python experiments/neurons.py --preset paper +experiment=paper_neurons --out runs/neurons
+
+Completions of single questions by self-consistency, Soft Reasoning and its random control; activation rates
+by layer, key neurons and their rate by round, and what masking them does. Key neurons are chosen as the paper
+does (on all completions) and on one half, to be judged on the other. Figures, tables, neurons.md and
+neurons.json go to --out. The bundled model and its test problems unless the configuration says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from soft_reasoning.analysis import neuron_plots, plots
+from soft_reasoning.analysis.neurons import (
+    Activity,
+    Sample,
+    halves,
+    key_neurons,
+    layer_rates,
+    mean_rate,
+    random_neurons,
+    record,
+)
+from soft_reasoning.analysis.tables import Table, save
+from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.context import Context
+from soft_reasoning.engines.base import NeuronActivations
+from soft_reasoning.engines.neurons import Neurons
+from soft_reasoning.evaluation.files import write_text
+from soft_reasoning.evaluation.statistics import paired_bootstrap
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Completion, Generate, Problem, Request, Result, UserError, seed_for
+
+SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
+PILOT = 20
+MIXED = (0.2, 0.8)
+"""A question is taken where so large a share of the pilot's completions is right."""
+MASKS = ("none", "key", "random", "random by layer", "key, one half", "random by layer, one half")
+PAPER = {"none": "62.14", "key": "13.27", "random": "41.89"}
+NOTES = """\
+Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
+percent and points. The questions are those with both right and wrong answers among completions that are
+not used again. A position counts whose input is one of the first five answer tokens; soft tokens do not. "One
+half": chosen on one half of self-consistency's completions, judged on the other half or on new completions;
+all else is chosen and judged on the same completions, as in the paper. Masked completions are new ones. The
+control draws points at random, in as many rounds."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A method whose candidates' requests and completions are kept, by problem id."""
+
+    method: Any
+    seen: dict[str, list[tuple[Request, Completion]]] = field(default_factory=dict)
+    name: str = "watched"
+
+    def solve(self, problem, context):
+        steps, answer = self.method.solve(problem, context), None
+        while True:
+            try:
+                wish = steps.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = yield wish
+            if isinstance(wish, Generate):
+                pairs = zip(wish.requests, answer, strict=True)
+                kept = [(r, c) for r, c in pairs if r.role == "candidate"]
+                self.seen.setdefault(problem.id, []).extend(kept)
+
+
+def samples_of(
+    problems: Sequence[Problem], method: Any, context: Context, *, copies: int = 1
+) -> dict[str, list[Sample]]:
+    """Every candidate of ``method`` on each problem, of ``copies`` searches that draw their own points."""
+    again = [
+        Problem(f"{p.id} #{i}" if copies > 1 else p.id, p.question, p.gold, p.answer_type)
+        for p in problems for i in range(copies)
+    ]  # fmt: skip
+    watched = Watched(method)
+    results = {p.id: result for p, result in drive(again, watched, context)}
+    found: dict[str, list[Sample]] = {p.id: [] for p in problems}
+    for i, copy in enumerate(again):
+        found[problems[i // copies].id] += _samples(copy, results[copy.id], watched.seen[copy.id], context)
+    return found
+
+
+def _samples(
+    problem: Problem, result: Result, seen: Sequence[tuple[Request, Completion]], context: Context
+) -> list[Sample]:
+    return [
+        Sample(
+            request.prompt_ids, completion.token_ids, bool(context.grader.correct(candidate.answer, problem)),
+            request.soft, request.position, candidate.round,
+        )
+        for candidate, (request, completion) in zip(result.candidates, seen, strict=True)
+        if completion.token_ids
+    ]  # fmt: skip
+
+
+def choose(pilot: Mapping[str, Sequence[Sample]], problems: Sequence[Problem], count: int) -> list[Problem]:
+    """The first ``count`` problems whose completions are neither nearly all right nor nearly all wrong."""
+    share = {name: sum(s.right for s in some) / max(1, len(some)) for name, some in pilot.items()}
+    mixed = [p for p in problems if MIXED[0] <= share[p.id] <= MIXED[1]]
+    if not mixed:
+        raise UserError(
+            f"expected questions with right and wrong answers, found none among {len(problems)}; raise limit"
+        )
+    return mixed[:count]
+
+
+@torch.inference_mode()
+def regenerate(
+    neurons: Neurons, sample: Sample, problem: Problem, context: Context, *, count: int, limit: int, seed: int
+) -> float:
+    """The share of ``count`` new completions of ``sample``'s prompt that is right, at temperature 0.8."""
+    tokenizer, model = context.engine.tokenizer, neurons.model
+    prompt = torch.tensor([sample.prompt], device=model.device).repeat(count, 1)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        tokens = model.generate(
+            input_ids=prompt, attention_mask=torch.ones_like(prompt), do_sample=True, temperature=0.8,
+            top_k=50, top_p=1.0, max_new_tokens=limit, eos_token_id=sorted(context.engine.eos_ids),
+            pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
+        )  # fmt: skip
+    right = 0
+    for row in tokens[:, prompt.shape[1] :].tolist():
+        text = tokenizer.decode(row, skip_special_tokens=True)
+        for stop in context.prompts.stop:
+            text = text.partition(stop)[0]
+        answer = context.grader.extract(text, problem.answer_type)
+        right += bool(context.grader.correct(answer, problem))
+    return right / count
+
+
+def analyse(
+    problem: Problem, by_source: Mapping[str, Sequence[Sample]], neurons: Neurons, context: Context,
+    args: argparse.Namespace, limit: int,
+) -> dict[str, Any]:  # fmt: skip
+    """All figures of one question."""
+    activity = {s: record(some, neurons, context.engine.embed) for s, some in by_source.items()}
+    sampled, seed = activity[SC], context.seed
+    first, second = halves(sampled, seed=seed, name=problem.id)
+    keys, half = key_neurons(sampled), key_neurons(sampled[first])
+    matched = random_neurons(keys, by_layer=True, seed=seed, name=problem.id)
+    masks = {
+        "none": torch.zeros_like(keys),
+        "key": keys,
+        "random": random_neurons(keys, by_layer=False, seed=seed, name=problem.id),
+        "random by layer": matched,
+        "key, one half": half,
+        MASKS[5]: random_neurons(half, by_layer=True, seed=seed, name=f"{problem.id} half"),
+    }
+    accuracy = {}
+    for name in MASKS:
+        with neurons.masked(masks[name]):
+            accuracy[name] = regenerate(
+                neurons, by_source[SC][0], problem, context, count=args.masked, limit=limit,
+                seed=seed_for(seed, problem.id, "masked"),
+            )  # fmt: skip
+    return {
+        "problem": problem.id,
+        "keys": int(keys.sum()),
+        "right": {s: float(a.right.float().mean()) for s, a in activity.items()},
+        "rate": {s: mean_rate(a) for s, a in activity.items()},
+        "layers": {
+            f"{s} {kind}": layer_rates(a[a.right == kind]).tolist()
+            for s, a in activity.items() for kind in (True, False) if bool((a.right == kind).any())
+        },
+        "keys by round": {s: _by_round(activity[s], keys) for s in (SR, CONTROL)},
+        "matched by round": {s: _by_round(activity[s], matched) for s in (SR, CONTROL)},
+        "key layers by round": {
+            s: [layer_rates(activity[s][activity[s].round == r], keys).tolist() for r in _rounds(activity[s])]
+            for s in (SR, CONTROL)
+        },
+        "right by round": {
+            s: [float(activity[s].right[activity[s].round == r].float().mean()) for r in _rounds(activity[s])]
+            for s in (SR, CONTROL)
+        },
+        "gap": {
+            "same completions": _gap(sampled, keys),
+            "the half that chose": _gap(sampled[first], half),
+            "the other half": _gap(sampled[second], half),
+        },
+        "masked": accuracy,
+    }  # fmt: skip
+
+
+def _rounds(activity: Activity) -> list[int]:
+    return sorted(set(activity.round.tolist()))
+
+
+def _by_round(activity: Activity, among: torch.Tensor) -> list[float]:
+    return [mean_rate(activity[activity.round == r], among) for r in _rounds(activity)]
+
+
+def _gap(activity: Activity, among: torch.Tensor) -> float:
+    """Rate of right answers less that of wrong ones."""
+    return mean_rate(activity[activity.right], among) - mean_rate(activity[~activity.right], among)
+
+
+def interval(values: Sequence[float]) -> str:
+    """Percent: the mean and its interval over questions."""
+    known = [v for v in values if not math.isnan(v)]
+    if not known:
+        return "-"
+    found = paired_bootstrap(known, [0.0] * len(known))
+    return f"{100 * found.difference:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
+
+
+def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+    """Every table, by the name of its file."""
+    base = [row["rate"][SC] for row in rows]
+    rates = [
+        [s, interval([row["rate"][s] for row in rows]),
+         "-" if s == SC else interval([row["rate"][s] - b for row, b in zip(rows, base, strict=True)]),
+         interval([row["right"][s] for row in rows])]
+        for s in (SC, SR, CONTROL)
+    ]  # fmt: skip
+    shown = ("key", "random by layer", "right")
+    columns = ["round", *(f"{s}: {what}" for s in (SR, CONTROL) for what in shown)]
+    rounds = []
+    for r in range(max(len(row["keys by round"][SR]) for row in rows)):
+        cells = [
+            interval([row[name][s][r] for row in rows if r < len(row[name][s])])
+            for s in (SR, CONTROL)
+            for name in ("keys by round", "matched by round", "right by round")
+        ]
+        rounds.append(["initial" if r == 0 else str(r), *cells])
+    rise = [
+        interval([row[name][s][-1] - row[name][s][0] for row in rows])
+        for s in (SR, CONTROL)
+        for name in ("keys by round", "matched by round", "right by round")
+    ]
+    rounds.append(["last less initial", *rise])
+    gaps = [[name, interval([row["gap"][name] for row in rows])] for name in rows[0]["gap"]]
+    masked = [
+        [name, interval([row["masked"][name] for row in rows]),
+         "-" if name == "none" else interval([row["masked"][name] - row["masked"]["none"] for row in rows]),
+         PAPER.get(name, "-")]
+        for name in MASKS
+    ]  # fmt: skip
+    for name, other in (("key", "random"), ("key", "random by layer"), (MASKS[4], MASKS[5])):
+        less = [row["masked"][name] - row["masked"][other] for row in rows]
+        paper = f"{float(PAPER[name]) - float(PAPER[other]):.2f}" if other in PAPER else "-"
+        masked.append([f"{name} less {other}", interval(less), "-", paper])
+    return {
+        "claims": claims(rows),
+        "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
+        "activation_iterative": Table(columns, rounds),
+        "key_neurons": Table(["key neurons judged on", "rate in right less wrong answers"], gaps),
+        "masking": Table(["masked", "accuracy %", "less none", "paper"], masked),
+    }
+
+
+def claims(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Each claim of the paper, and what the control or the other half says of it, with its verdict: yes or no
+    where the whole interval is on one side of zero."""
+
+    def rise(row: Mapping[str, Any], source: str) -> float:
+        return row["keys by round"][source][-1] - row["keys by round"][source][0]
+
+    def drop(name: str, other: str) -> list[float]:
+        return [row["masked"][other] - row["masked"][name] for row in rows]
+
+    found = {
+        "Soft Reasoning activates more neurons than self-consistency": [
+            row["rate"][SR] - row["rate"][SC] for row in rows
+        ],
+        "... more than its random control": [row["rate"][SR] - row["rate"][CONTROL] for row in rows],
+        "key neurons are active more often in the last round than at first": [rise(row, SR) for row in rows],
+        "... and rise more than in the random control": [rise(row, SR) - rise(row, CONTROL) for row in rows],
+        "masking key neurons hurts more than random ones": drop("key", "random"),
+        "... than as many in the same layers": drop("key", "random by layer"),
+        "... where one half of the completions chose them": drop(MASKS[4], MASKS[5]),
+    }
+    lines = []
+    for claim, values in found.items():
+        known = paired_bootstrap(values, [0.0] * len(values))
+        holds = "yes" if known.low > 0 else "no" if known.high < 0 else "undecided"
+        lines.append([claim, interval(values), holds])
+    return Table(["claim", "points", "here"], lines)
+
+
+TITLES = {
+    "claims": "The paper's claims here",
+    "activation_rate": "Activation rate (the paper: Soft Reasoning 3 to 4 % above self-consistency)",
+    "activation_iterative": "Key neurons by round (the paper: rising)",
+    "key_neurons": "Does the choice carry over to completions that did not choose?",
+    "masking": "Masking while regenerating",
+}
+
+
+def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
+    """Tables, figures and neurons.md in ``out``; returns the text."""
+    out.mkdir(parents=True, exist_ok=True)
+    keys = sum(row["keys"] for row in rows) / len(rows)
+    parts = ["# Neurons", f"`{command}`", f"{len(rows)} questions, {keys:.0f} key neurons each on average."]
+    for name, table in tables_of(rows).items():
+        save(table, out, name)
+        parts += [f"## {TITLES[name]}", table.markdown()]
+        if name.startswith("activation") and plots.available():
+            _draw(rows, out, name)
+            parts.append(f"![{name}]({name}.png)")
+    text = "\n\n".join([*parts, NOTES]) + "\n"
+    write_text(out / "neurons.md", text)
+    write_text(out / "neurons.json", json.dumps(list(rows), indent=1) + "\n")
+    return text
+
+
+def _draw(rows: Sequence[Mapping[str, Any]], out: Path, name: str) -> None:
+    if name == "activation_rate":
+        lines = {
+            (s, kind): _mean([r["layers"][f"{s} {kind}"] for r in rows if f"{s} {kind}" in r["layers"]])
+            for s in (SC, SR, CONTROL) for kind in (True, False)
+        }  # fmt: skip
+        known = {pair: line for pair, line in lines.items() if line}
+        neuron_plots.activation_rates(known, out / f"{name}.png")
+        return
+    by_round = {s: zip(*(row["key layers by round"][s] for row in rows), strict=False) for s in (SR, CONTROL)}
+    rounds = {s: [_mean(list(group)) for group in groups] for s, groups in by_round.items()}
+    neuron_plots.key_rates(rounds, out / f"{name}.png")
+
+
+def _mean(lines: Sequence[Sequence[float]]) -> list[float]:
+    """Layer by layer, over the questions that have key neurons there."""
+    return torch.tensor([list(line) for line in lines]).nanmean(dim=0).tolist() if lines else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=200, help="completions of a question from each source")
+    parser.add_argument("--masked", type=int, default=40, help="completions of a question under each mask")
+    parser.add_argument("--preset", default="default", help="of Soft Reasoning: default, paper, released")
+    parser.add_argument("--out", type=Path, default=Path("runs/neurons"))
+    parser.add_argument("overrides", nargs="*", help="configuration, as on the command line of a run")
+    args = parser.parse_args()
+    try:
+        run(args)
+    except UserError as error:
+        parser.error(str(error))
+
+
+def run(args: argparse.Namespace) -> None:
+    began = time.perf_counter()
+    given = [o for o in args.overrides if o.partition("=")[0] in ("limit", "+experiment")]
+    base = args.overrides if given else ["limit=100", *args.overrides]
+    search = [*base, f"preset={args.preset}", "search.stopping.rule=none"]
+    config = compose_config([*base, "method=self_consistency", f"method.samples={PILOT}"])
+    engine, dataset = build_engine(config), build_dataset(config)
+    if not isinstance(engine, NeuronActivations):
+        raise UserError(
+            f"expected an engine that shows neurons, got {type(engine).__name__}; use engine=hf"
+        )
+    with engine.neurons():  # a model without gates is refused before any work
+        pass
+    context = build_context(config, engine, dataset.exemplars(config.seed))
+    problems = dataset.problems(config.seed)
+    chosen = choose(samples_of(problems, build_method(config), context), problems, args.questions)
+    took = time.perf_counter() - began
+    print(f"{len(chosen)} of {len(problems)} questions taken ({took:.0f} s)", flush=True)
+    searched = compose_config([*search, f"method={SR}"])
+    copies = math.ceil(args.samples / (searched.search.candidates * (1 + searched.search.rounds)))
+    seed = f"seed={config.seed + 1}"
+    sampled = compose_config([*base, f"method={SC}", f"method.samples={args.samples}", seed])
+    other = Context(engine, context.prompts, context.grader, sampled.seed)  # its own draws, not the pilot's
+    control = compose_config([*search, f"method={CONTROL}", "verifier=none"])
+    by_source = {
+        SC: samples_of(chosen, build_method(sampled), other),
+        SR: samples_of(chosen, build_method(searched), context, copies=copies),
+        CONTROL: samples_of(chosen, build_method(control), context, copies=copies),
+    }
+    print(f"completions written ({time.perf_counter() - began:.0f} s)", flush=True)
+    rows = []
+    with engine.neurons() as neurons:
+        for problem in chosen:
+            own = {source: found[problem.id] for source, found in by_source.items()}
+            if len({s.right for s in own[SC]}) < 2:
+                print(f"{problem.id}: left out, its completions are all right or all wrong", flush=True)
+                continue
+            rows.append(analyse(problem, own, neurons, context, args, config.max_new_tokens))
+    if not rows:
+        raise UserError("expected questions with right and wrong answers, found none; raise limit")
+    words = ["--questions", str(args.questions), "--samples", str(args.samples), "--masked", str(args.masked)]
+    more = ["--preset", args.preset] if args.preset != "default" else []
+    command = " ".join(["python experiments/neurons.py", *words, *more, *args.overrides])
+    print(write(rows, args.out, command))
+    print(f"{args.out / 'neurons.md'}  ({time.perf_counter() - began:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""The runs of a sweep grouped by model, shots, setting and data set: what tables and plots are made of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.analysis.settings import NAMES, differing, flatten, is_draw
+from soft_reasoning.evaluation.files import RESULTS, read_json, read_manifest
+from soft_reasoning.evaluation.paper import DATASETS, MODELS, Figure, figures, model_of
+
+SHOTS = "dataset.shots"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting on one data set by one model: its runs, one per draw.
+
+    ``setting`` holds the values that tell it from the sweep's other settings, without model, data set, shots
+    and draws; ``position`` is the place of its label in ``methods=[...]``.
+    """
+
+    model: str
+    dataset: str
+    shots: int
+    setting: Mapping[str, Any]
+    method: str
+    position: int
+    folders: tuple[Path, ...]
+    configs: tuple[Mapping[str, Any], ...]
+    results: tuple[Mapping[str, Any], ...]
+    engine: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What a table's row is called."""
+        return row_label(self.setting) or self.method
+
+    def each(self, *path: str) -> list[float]:
+        """The value at ``path`` of every run's results, without those that have none."""
+        found = []
+        for run in self.results:
+            value: Any = run
+            for name in path:
+                value = value.get(name) if isinstance(value, Mapping) else None
+            if value is not None:
+                found.append(float(value))
+        return found
+
+    def mean(self, *path: str) -> float | None:
+        """The mean over runs of the value at ``path``; None where no run has one."""
+        values = self.each(*path)
+        return statistics.fmean(values) if values else None
+
+    def error(self, name: str) -> float | None:
+        """Standard deviation of a share over draws; for a single run its standard error."""
+        values = self.each(name)
+        if len(values) > 1:
+            return statistics.stdev(values)
+        return self.results[0].get(f"{name}_stderr")
+
+    def figure(self, metric: str) -> Figure | None:
+        """The paper's figure of ``metric`` for this cell."""
+        return next((one for one in figures(self.configs[0]) if one.metric == metric), None)
+
+
+def read_cells(folders: Sequence[Path]) -> list[Cell]:
+    """The cells of finished runs, in the order of a table: model, shots, data set, setting by value.
+
+    Raises UserError for a folder that holds no finished run.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    results = [read_json(folder / RESULTS) for folder in folders]
+    configs = [manifest["config"] for manifest in manifests]
+    models = _model_names([_at(config, "model.path") for config in configs])
+    groups: dict[str, list[int]] = {}
+    settings = [_own(setting) for setting in differing(configs)]
+    for i, config in enumerate(configs):
+        key = repr((models[i], _at(config, "dataset.name"), _shots(config), settings[i]))
+        groups.setdefault(key, []).append(i)
+    cells = [
+        Cell(
+            model=models[first],
+            dataset=str(_at(configs[first], "dataset.name")),
+            shots=_shots(configs[first]),
+            setting=settings[first],
+            method=str(_at(configs[first], "method.name")),
+            position=_position(configs[first]),
+            folders=tuple(folders[i] for i in indices),
+            configs=tuple(configs[i] for i in indices),
+            results=tuple(results[i] for i in indices),
+            engine=(manifests[first].get("model") or {}).get("engine"),
+        )
+        for first, *rest in groups.values()
+        for indices in [[first, *rest]]
+    ]
+    return sorted(cells, key=_order)
+
+
+def row_label(setting: Mapping[str, Any]) -> str:
+    """A setting in words: a label or a method's name by itself, other values as key=value."""
+    parts = [
+        str(value) if key in ("label", "method.name") else f"{key}={value}"
+        for key, value in setting.items()
+        if value is not None
+    ]
+    return " ".join(parts)
+
+
+def datasets_of(cells: Sequence[Cell]) -> list[str]:
+    """The data sets of ``cells``, the paper's first and in its order."""
+    return sorted({cell.dataset for cell in cells}, key=lambda name: (_place(name, DATASETS), name))
+
+
+def spreads(cells: Sequence[Cell]) -> bool:
+    """Whether the cells differ in model, data set or shots."""
+    return len({(cell.model, cell.dataset, cell.shots) for cell in cells}) > 1
+
+
+def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
+    """The cells of each model, data set and shots: those that can be compared problem by problem."""
+    groups: dict[tuple[str, str, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.model, cell.dataset, cell.shots), []).append(cell)
+    return groups
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    return flatten(config).get(key)
+
+
+def _shots(config: Mapping[str, Any]) -> int:
+    """A data set without the key, such as the bundled one, shows no exemplars."""
+    return int(_at(config, SHOTS) or 0)
+
+
+def _own(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """``setting`` without what a cell tells otherwise."""
+    return {
+        key: value
+        for key, value in setting.items()
+        if key not in (*NAMES, SHOTS, "dataset") and not is_draw(key)
+    }
+
+
+def _model_names(paths: Sequence[Any]) -> list[str]:
+    """The last part of each model's path; the whole path where two models share it."""
+    short = {path: str(path).rstrip("/").rpartition("/")[2] for path in set(paths)}
+    names = list(short.values())
+    return [short[path] if names.count(short[path]) == 1 else str(path) for path in paths]
+
+
+def _position(config: Mapping[str, Any]) -> int:
+    label = str(config.get("label"))
+    entries = [" ".join([one] if isinstance(one, str) else one) for one in config.get("methods") or ()]
+    if label in entries:
+        return entries.index(label)
+    near = (i for i, entry in enumerate(entries) if entry.startswith(label))  # an equal budget hides samples
+    return next(near, len(entries))
+
+
+def _order(cell: Cell) -> tuple[Any, ...]:
+    model = _place(model_of(str(_at(cell.configs[0], "model.path"))), MODELS)
+    values = tuple(_value_order(value) for value in cell.setting.values())
+    dataset = _place(cell.dataset, DATASETS)
+    return model, cell.model, cell.shots, dataset, cell.dataset, cell.position, values
+
+
+def _place(name: str | None, known: Mapping[str, Any]) -> int:
+    order = list(known)
+    return order.index(name) if name in order else len(order)
+
+
+def _value_order(value: Any) -> tuple[int, float, str]:
+    """Sorts nothing, then numbers by value, then texts."""
+    if value is None:
+        return 0, 0.0, ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 1, float(value), ""
+    return 2, 0.0, str(value)

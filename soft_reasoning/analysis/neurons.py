@@ -1,0 +1,168 @@
+"""Which feed-forward neurons go with right answers (the paper's Appendix "Additional Details on Neuron
+Activation Analysis").
+
+Everything here is arithmetic on recorded gates; the criterion is that of Tang et al. 2024 (LAPE): a neuron is
+active where its gate exceeds zero. Acts are means over the first five answer tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.engines.neurons import Neurons
+from soft_reasoning.types import UserError, generator_for
+
+TOKENS = 5
+"""Answer tokens whose activations count."""
+MOST_FREQUENT, LARGEST_DIFFERENCE = 0.25, 0.20
+"""Key neurons: of the most frequently active ones those with the largest difference."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One completion: ``prompt`` ids with ``soft`` (m, D) inserted at ``position`` (None: no soft tokens),
+    the ``tokens`` of its answer, its ``round`` of the search, and whether it is ``right``."""
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    right: bool
+    soft: Tensor | None = None
+    position: int | None = None
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Of n samples: how often each neuron is active (n, layers, width), its mean activation, who is ``right``
+    (n,) and the ``round`` (n,) of each."""
+
+    rate: Tensor
+    value: Tensor
+    right: Tensor
+    round: Tensor
+
+    def __getitem__(self, which: Tensor) -> Activity:
+        """The samples of an index or a mask."""
+        return Activity(self.rate[which], self.value[which], self.right[which], self.round[which])
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+
+def record(samples: Sequence[Sample], neurons: Neurons, embed: Any, *, batch: int = 32) -> Activity:
+    """The activity of ``samples``: one pass each over its prompt and its first five tokens.
+
+    Only positions whose input is one of these tokens count; a soft token is none of them. ``embed`` gives
+    (len(ids), D) embeddings as the model's lookup returns them.
+
+    Raises UserError for a sample without tokens.
+    """
+    if any(not sample.tokens for sample in samples):
+        raise UserError("expected completions of a token or more, got an empty one; choose another question")
+    weight = next(neurons.model.parameters())
+    activate = _activation(neurons.model)
+    rates, values = [], []
+    for start in range(0, len(samples), batch):
+        some = samples[start : start + batch]
+        rows = [_inputs(sample, embed) for sample in some]
+        longest = max(map(len, rows))
+        inputs = torch.zeros(len(rows), longest, rows[0].shape[1])
+        mask = torch.zeros(len(rows), longest, dtype=torch.long)
+        for i, row in enumerate(rows):
+            inputs[i, : len(row)], mask[i, : len(row)] = row, 1
+        gates = neurons.record(inputs.to(weight), mask.to(weight.device))
+        for i, (sample, row) in enumerate(zip(some, rows, strict=True)):
+            count = min(TOKENS, len(sample.tokens))
+            own = gates[:, i, len(row) - count : len(row)]
+            rates.append((own > 0).float().mean(dim=1))
+            values.append(activate(own).mean(dim=1))
+    return Activity(
+        torch.stack(rates),
+        torch.stack(values),
+        torch.tensor([sample.right for sample in samples]),
+        torch.tensor([sample.round for sample in samples]),
+    )
+
+
+def key_neurons(activity: Activity) -> Tensor:
+    """(layers, width) true for the key neurons: of the 25 % most frequently active, all layers pooled, the
+    20 % whose activation is larger by most in right answers than in wrong ones, positive differences alone.
+
+    Raises UserError where all samples are right or all are wrong.
+    """
+    right = activity.right
+    if right.all() or not right.any():
+        raise UserError("expected right and wrong completions, got one kind; choose another question")
+    frequency = activity.rate.mean(dim=0).flatten()
+    difference = (activity.value[right].mean(dim=0) - activity.value[~right].mean(dim=0)).flatten()
+    frequent = frequency.topk(round(MOST_FREQUENT * frequency.numel())).indices
+    count = round(LARGEST_DIFFERENCE * len(frequent))
+    chosen = frequent[difference[frequent].topk(count).indices]
+    keys = torch.zeros(frequency.numel(), dtype=torch.bool)
+    keys[chosen[difference[chosen] > 0]] = True
+    return keys.view(activity.rate.shape[1:])
+
+
+def random_neurons(keys: Tensor, *, by_layer: bool, seed: int, name: str) -> Tensor:
+    """As many neurons as ``keys`` (layers, width), none of them key, at random: anywhere, or as many in each
+    layer."""
+    generator = generator_for(seed, name, "random neurons", by_layer)
+    chosen = torch.zeros_like(keys)
+    parts = range(len(keys)) if by_layer else [slice(None)]
+    for part in parts:
+        free, count = (~keys[part]).flatten().nonzero().flatten(), int(keys[part].sum())
+        drawn = free[torch.randperm(len(free), generator=generator)[:count]]
+        flat = chosen[part].flatten()
+        flat[drawn] = True
+        chosen[part] = flat.view_as(chosen[part])
+    return chosen
+
+
+def halves(activity: Activity, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
+    """Indices of two random halves of the samples, right and wrong ones parted equally."""
+    generator = generator_for(seed, name, "halves")
+    first, second = [], []
+    for kind in (activity.right, ~activity.right):
+        places = kind.nonzero().flatten()
+        places = places[torch.randperm(len(places), generator=generator)]
+        first.append(places[::2])
+        second.append(places[1::2])
+    return torch.cat(first), torch.cat(second)
+
+
+def layer_rates(activity: Activity, among: Tensor | None = None) -> Tensor:
+    """(layers,) activation rate, mean over samples, tokens and neurons (``among`` them; NaN in a layer
+    without any)."""
+    rate = activity.rate.mean(dim=0)
+    if among is None:
+        return rate.mean(dim=1)
+    return torch.stack([row[chosen].mean() for row, chosen in zip(rate, among, strict=True)])
+
+
+def mean_rate(activity: Activity, among: Tensor | None = None) -> float:
+    """Activation rate over all neurons, or ``among`` those alone."""
+    rate = activity.rate.mean(dim=0)
+    return float(rate.mean() if among is None else rate[among].mean())
+
+
+def _inputs(sample: Sample, embed: Any) -> Tensor:
+    """(length, D): prompt, soft tokens in their place, and the first answer tokens."""
+    answer = sample.tokens[:TOKENS]
+    rows = embed([*sample.prompt, *answer])
+    if sample.soft is None:
+        return rows
+    at = len(sample.prompt) if sample.position is None else sample.position
+    return torch.cat([rows[:at], sample.soft.to(rows), rows[at:]])
+
+
+def _activation(model: Any) -> Any:
+    """The model's own activation function."""
+    from transformers.activations import ACT2FN
+
+    config = model.config.get_text_config()
+    return ACT2FN[getattr(config, "hidden_act", None) or config.hidden_activation]

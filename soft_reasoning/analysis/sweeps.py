@@ -1,0 +1,224 @@
+"""The tables of a sweep: one row per setting, or the paper's layout over models, shots and data sets."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.analysis.cells import Cell, datasets_of
+from soft_reasoning.analysis.tables import (
+    ERROR,
+    MISSING,
+    Table,
+    best,
+    count,
+    duration,
+    number,
+    over_seeds,
+    percent,
+)
+from soft_reasoning.evaluation.paper import DATASETS, Figure
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A share that tables show: where it stands in results.json, and what the paper's figures call it."""
+
+    name: str
+    path: tuple[str, ...]
+    figure: str
+
+
+ACCURACY = Metric("accuracy", ("exact_match",), "accuracy")
+COVERAGE = Metric("coverage", ("coverage",), "coverage")
+VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"), "verifier_accuracy")
+SHARES = (ACCURACY, COVERAGE)
+MOST_ROUNDS = 4
+"""Rounds of proposals that the paper's termination table lists."""
+
+NOTE = "Mean ± standard deviation over draws (seeds); for a single run, ± its standard error."
+PAPER_NOTE = (
+    "paper: its figure, mean ± standard deviation over five seeds on 200 problems. difference: ours less the "
+    "paper's, in points."
+)
+FAKE_NOTE = (
+    "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
+)
+
+
+def settings_table(cells: Sequence[Cell]) -> Table:
+    """One row per setting of a sweep on the same problems by the same model."""
+    keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
+    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "generated tokens", "time"]
+    rows = [
+        [
+            *(str(cell.setting.get(key)) for key in keys),
+            str(len(cell.results)),
+            *(_share(cell, metric) for metric in SHARES),
+            number(cell.mean("rounds", "mean")),
+            count(cell.mean("tokens", "total", "generated")),
+            duration(cell.mean("seconds", "total")),
+        ]
+        for cell in cells
+    ]
+    bold = [
+        (i, len(keys) + 1 + j)
+        for j, metric in enumerate(SHARES)
+        for i in best([cell.mean(*metric.path) for cell in cells])
+    ]
+    return Table(columns, rows, labels=len(keys), bold=bold)
+
+
+def grid_table(cells: Sequence[Cell]) -> Table:
+    """The paper's layout: a block per model, metric and shots, a row per setting, a column per data set.
+
+    Where the paper has a figure for a cell, it and the difference have columns of their own beside it.
+    """
+    datasets = datasets_of(cells)
+    compared = {cell.dataset for cell in cells if any(cell.figure(m.figure) for m in metrics_of(cells))}
+    head = _heads(cells, "metric", "method")
+    columns = [*head, *(name for dataset in datasets for name in _columns(dataset, dataset in compared))]
+    rows: list[list[str]] = []
+    rules: list[int] = []
+    bold: list[tuple[int, int]] = []
+    for metric, block in _blocks(cells):
+        first = len(rows)
+        if first:
+            rules.append(first)
+        labels = list(dict.fromkeys(cell.label for cell in block))
+        for label in labels:
+            told = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
+            rows.append([(told | {"method": label})[name] for name in head])
+        place = len(head)
+        for dataset in datasets:
+            by_label = {cell.label: cell for cell in block if cell.dataset == dataset}
+            column = [by_label.get(label) for label in labels]
+            for i, cell in enumerate(column):
+                rows[first + i] += _entry(cell, metric, dataset in compared)
+            means = [None if cell is None else cell.mean(*metric.path) for cell in column]
+            bold += [(first + i, place) for i in best(means)]
+            place += 3 if dataset in compared else 1
+    return Table(columns, rows, labels=len(head), rules=rules, bold=bold)
+
+
+def rounds_table(cells: Sequence[Cell]) -> Table | None:
+    """The share of problems whose search ended after each round of proposals (the paper's Table
+    "llama-coverage"); None where no method has a stopping rule. The first row of a block are problems that
+    ended on their first candidates, without a proposal."""
+    searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
+    if not searched:
+        return None
+    datasets = datasets_of(searched)
+    compared = {cell.dataset for cell in searched if cell.figure("ended_after_1")}
+    head = _heads(searched, "method", "ended after")
+    columns = [*head, *(name for dataset in datasets for name in _columns(dataset, dataset in compared))]
+    rows: list[list[str]] = []
+    rules: list[int] = []
+    groups: dict[tuple[str, int, str], dict[str, Cell]] = {}
+    for cell in searched:
+        groups.setdefault((cell.model, cell.shots, cell.label), {})[cell.dataset] = cell
+    for (model, shots, label), by_dataset in groups.items():
+        if rows:
+            rules.append(len(rows))
+        most = max(MOST_ROUNDS, *(_last_round(cell) - 1 for cell in by_dataset.values()))
+        for n in range(most + 1):
+            ended = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
+            told = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
+            row = [told[name] for name in head]
+            for dataset in datasets:
+                row += _ended(by_dataset.get(dataset), n, dataset in compared)
+            rows.append(row)
+    return Table(columns, rows, labels=len(head), rules=rules)
+
+
+def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
+    """Accuracy and coverage; in a sweep over verifiers their own accuracy as well."""
+    verifiers = {str((cell.configs[0].get("verifier") or {}).get("name")) for cell in cells}
+    return (*SHARES, VERDICTS) if len(verifiers) > 1 else SHARES
+
+
+def has_figures(cells: Sequence[Cell]) -> bool:
+    """Whether the paper has a figure for any cell."""
+    return any(cell.figure(metric.figure) for cell in cells for metric in metrics_of(cells))
+
+
+def notes_of(cells: Sequence[Cell]) -> list[str]:
+    """What a reader of the tables must know."""
+    notes = [NOTE]
+    if has_figures(cells):
+        notes.append(PAPER_NOTE)
+    if any(cell.engine == "FakeEngine" for cell in cells):
+        notes.append(FAKE_NOTE)
+    return notes
+
+
+def shown_name(dataset: str) -> str:
+    """What the paper calls a data set, else its own name."""
+    return DATASETS.get(dataset, dataset)
+
+
+def difference(ours: float | None, figure: Figure | None) -> str:
+    """A share less the paper's percentage, in points."""
+    return MISSING if ours is None or figure is None else f"{100 * ours - float(figure.value):+.1f}"
+
+
+def paper_cell(figure: Figure | None) -> str:
+    """The paper's figure as it stands in a table."""
+    if figure is None:
+        return MISSING
+    return f"{figure.value}{ERROR}{figure.std}" if figure.std else figure.value
+
+
+def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
+    """The first columns: model and shots where there are several, and ``own``, the last of them last."""
+    several = {
+        "model": len({cell.model for cell in cells}) > 1,
+        "shots": len({cell.shots for cell in cells}) > 1,
+    }
+    order = ["model", *own[:-1], "shots", own[-1]] if "metric" in own else ["model", "shots", *own]
+    return [name for name in order if several.get(name, True)]
+
+
+def _columns(dataset: str, compared: bool) -> list[str]:
+    name = shown_name(dataset)
+    return [name, f"{name} paper", f"{name} difference"] if compared else [name]
+
+
+def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
+    """(metric, cells of one model and number of shots), metrics that no run has left out."""
+    for model in dict.fromkeys(cell.model for cell in cells):
+        for metric in metrics_of(cells):
+            for shots in dict.fromkeys(cell.shots for cell in cells if cell.model == model):
+                block = [cell for cell in cells if (cell.model, cell.shots) == (model, shots)]
+                if any(cell.each(*metric.path) for cell in block):
+                    yield metric, sorted(block, key=lambda cell: cell.position)
+
+
+def _entry(cell: Cell | None, metric: Metric, compared: bool) -> list[str]:
+    ours = MISSING if cell is None else _share(cell, metric)
+    if not compared:
+        return [ours]
+    figure = None if cell is None else cell.figure(metric.figure)
+    mean = None if cell is None else cell.mean(*metric.path)
+    return [ours, paper_cell(figure), difference(mean, figure)]
+
+
+def _share(cell: Cell, metric: Metric) -> str:
+    return over_seeds(cell.each(*metric.path), cell.results[0].get(f"{metric.path[-1]}_stderr"))
+
+
+def _last_round(cell: Cell) -> int:
+    return max(int(n) for run in cell.results for n in run["rounds"]["share_ended_after"])
+
+
+def _ended(cell: Cell | None, n: int, compared: bool) -> list[str]:
+    """The share that ended after ``n`` rounds of proposals: after n + 1 rounds of candidates."""
+    if cell is None:
+        return [MISSING] * (3 if compared else 1)
+    shares = [run["rounds"]["share_ended_after"].get(str(n + 1), 0.0) for run in cell.results]
+    ours = over_seeds(shares) if len(shares) > 1 else percent(shares[0])
+    if not compared:
+        return [ours]
+    figure = cell.figure(f"ended_after_{n}")
+    return [ours, paper_cell(figure), difference(statistics.fmean(shares), figure)]

@@ -1,0 +1,49 @@
+r"""Answers: taken out of free text, compared, voted on, graded.
+
+An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
+``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
+
+How a text is read (``extraction=flexible``), in this order:
+
+1. The text ends where the model goes on to another question (``statements``).
+2. The last statement that can be read is the answer. A statement follows "Answer:", ``####`` or "the answer
+   is", stands in ``\boxed{}``, or corrects an earlier one ("Wait, ..."). "The answer is" and ``####`` must be
+   followed by an answer at once; otherwise they come after all other statements.
+3. Without a statement, a text that declines to answer has none; any other is read from its end.
+
+One file per answer type says how a statement of that type is read; ``prose`` says which number of a sentence
+is meant, ``number_words`` and ``numerals`` what spellings mean. ``extraction=strict`` reads the rest of the
+line after the first "Answer:" alone. ``lm_eval`` and ``math_verify`` hold graders that read as
+lm-evaluation-harness and Math-Verify do, to the letter.
+
+>>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
+'18'
+>>> equal("18.0", "18", "number"), vote(["7", "18", None, "18.0"], "number")
+(True, '18')
+"""
+
+from soft_reasoning.answers.grading import (
+    ANSWER_TYPES,
+    MODES,
+    AnswerGrader,
+    Grader,
+    equal,
+    extract,
+    locate,
+    vote,
+)
+from soft_reasoning.answers.lm_eval import LmEvalGrader
+from soft_reasoning.answers.math_verify import MathVerifyGrader
+
+__all__ = [
+    "ANSWER_TYPES",
+    "MODES",
+    "AnswerGrader",
+    "Grader",
+    "LmEvalGrader",
+    "MathVerifyGrader",
+    "equal",
+    "extract",
+    "locate",
+    "vote",
+]

@@ -1,0 +1,124 @@
+"""Reading the letter of a choice.
+
+1. Letters that are denied ("not A", "A is false", "rather than A", "eliminating A and B") are out.
+2. "A and B" as a whole statement is no choice.
+3. A conclusion ("so B", "but C", "leaves C") counts before what precedes it, unless the statement opens with
+   its letter; otherwise the first letter counts.
+4. An unmarked text gives the last letter that it chooses ("(B)", "B is correct", "I would choose option D"),
+   else the only letter of its last sentence, else the letter that it opens with ("B) Paris").
+"""
+
+from __future__ import annotations
+
+import re
+
+from soft_reasoning.answers.boolean import first_line
+from soft_reasoning.answers.patterns import any_of, last_match
+from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.rewriting import Rewriter
+
+_LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
+_EXCEPT = any_of(
+    "[Nn]ot, [Nn]either, [Rr]ather than, [Ii]nstead of, [Ee]liminating, [Ee]xcluding, [Rr]uling out"
+)
+_OUT = re.compile(
+    rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:options?\s)?{_LETTERS}(?![A-Za-z])"
+    rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
+    r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
+)
+_SEVERAL = re.compile(
+    r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
+    r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
+)
+_RIGHT_WORDS = any_of("correct, right, best, true, one, answer, choice")
+_RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does|fits|matches)\b)"
+_CHOICE = re.compile(
+    r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
+    r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"
+    rf"|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z](?![A-Za-z'’])|[AI]{_RIGHT})",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answer\sis)\b")
+_CHOOSING = any_of(
+    "choose, pick, select, go with, choice, option, letter, solution, must be, has to be, leaves, so, "
+    "therefore, thus, "
+    "hence, only"
+)
+_CHOSEN = re.compile(
+    r"\(([A-Z])\)"
+    rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
+    rf"|\b(?i:{_CHOOSING}),?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?"
+    r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
+    r"|\b[Oo]nly\s([A-Z])\s[a-z]"
+    r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
+    r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
+)
+_ALONE = re.compile(r"(?<![\w'’])([B-H]|A(?=\W{0,2}$|[.,:;)]))(?![\w'’])")
+_FIRST = re.compile(r"\W*(?:([A-Z])[).:]|([a-h])[).])\s")
+_PLAIN = Rewriter(
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`_\"“”{}\\]", ""), (_OUT, "~")
+)
+
+
+class ChoiceReader:
+    """Reads choices; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        start, stop = first_line(statement)
+        line = _PLAIN(statement[start:stop])
+        if _SEVERAL.match(line):
+            return Found(None)
+        found = _letter(line)
+        if found and re.search(r"\w", line[: found.start()]):
+            for conclusion in _CONCLUSION.finditer(line):
+                found = _letter(line, conclusion.end()) or found
+        return None if found is None else _found(found, start, stop)
+
+    def opens(self, statement: str) -> bool:
+        start, stop = first_line(statement)
+        if not re.search("[A-Za-z]", statement[start:stop]):
+            return False
+        line = _PLAIN(statement[start:stop])
+        found = _letter(line)
+        return found is not None and not re.search(r"\w{2}", line[: found.start()].replace("option", ""))
+
+    def close(self, text: str) -> Found | None:
+        offset = max(0, len(text) - 2000)
+        plain = _PLAIN(text[offset:])
+        last = last_match(_CHOSEN, plain)
+        if last is None and len(plain.split()) == 1:
+            last = _letter(plain)
+        last = last or _only_letter(plain)
+        if last is not None:
+            return _found(last, offset, len(text))
+        head = min(len(text), 200)
+        first = _FIRST.match(_PLAIN(text[:head]))
+        return None if first is None else _found(first, 0, head)
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        return _canonical(a) == _canonical(b)
+
+
+def _canonical(answer: str) -> str:
+    found = ChoiceReader().read(answer)
+    return found.answer if found and found.answer else answer.strip()
+
+
+def _letter(line: str, begin: int = 0) -> re.Match[str] | None:
+    for found in _CHOICE.finditer(line, begin):
+        if not found["bare"] or found["bare"].isupper():
+            return found
+    return None
+
+
+def _only_letter(plain: str) -> re.Match[str] | None:
+    """The letter of the last sentence, where it names no other."""
+    sentence_end = len(plain.rstrip(" \n.!"))
+    begin = max(plain.rfind(". ", 0, sentence_end), plain.rfind("\n", 0, sentence_end)) + 1
+    letters = list(_ALONE.finditer(plain, begin))
+    return letters[0] if len({letter[1] for letter in letters}) == 1 else None
+
+
+def _found(match: re.Match[str], offset: int, stop: int) -> Found:
+    group = next(i for i, text in enumerate(match.groups(), start=1) if text)
+    return Found(match[group].upper(), *match.span(group), _PLAIN, offset, stop)

@@ -1,0 +1,262 @@
+"""Reading, comparing and voting on answers of every type: pure functions, and a grader of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from soft_reasoning.answers.boolean import BooleanReader
+from soft_reasoning.answers.choice import ChoiceReader
+from soft_reasoning.answers.latex import LatexReader
+from soft_reasoning.answers.number import NumberReader
+from soft_reasoning.answers.reader import Found, Reader
+from soft_reasoning.answers.refusal import REFUSAL
+from soft_reasoning.answers.statements import WINDOW, last_box, statements
+from soft_reasoning.answers.text import TextReader
+from soft_reasoning.types import Problem, UserError
+
+READERS: dict[str, Reader] = {
+    "number": NumberReader(),
+    "boolean": BooleanReader(),
+    "choice": ChoiceReader(),
+    "latex": LatexReader(),
+    "text": TextReader(),
+}
+ANSWER_TYPES = tuple(READERS)
+MODES = ("flexible", "strict")
+
+_STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
+_WORD = re.compile(r"\w")
+_WEAK = 20
+"""How many statements without an answer right behind their mark are tried; more of them are a loop."""
+
+
+class AnswerGrader(Protocol):
+    """How a run reads, compares and votes on answers."""
+
+    @property
+    def name(self) -> str:
+        """What records and reports call the way that answers are read."""
+        ...
+
+    def supports(self, answer_type: str) -> bool:
+        """Whether answers of this type can be read."""
+        ...
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        """The answer that ``text`` gives, or None."""
+        ...
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        """``(start, end)`` of that answer in ``text``, or None."""
+        ...
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        """Whether two answers are the same; False where either is None."""
+        ...
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        """The answer of the largest total weight (each 1 by default), or None."""
+        ...
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
+        ...
+
+
+def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
+    """The answer that ``text`` states, canonical, or None.
+
+    Args:
+        text: what a model wrote.
+        answer_type: one of ``ANSWER_TYPES``.
+        mode: ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else;
+            ``flexible`` takes the last statement of any form, else how the text closes (see the package's
+            docstring for the rules).
+
+    Raises:
+        UserError: for an unknown answer type or mode.
+    """
+    found = _checked(text, answer_type, mode)
+    return None if found is None else found[0].answer
+
+
+def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int, int] | None:
+    """``(start, end)``: where the answer that :func:`extract` gives stands in ``text``; None without one.
+
+    It is the number, verdict, letter or phrase that was read, without the words around it.
+
+    >>> text = "10 / 4 eggs. Answer: 10/4 = $2.50 each"
+    >>> text[slice(*locate(text, "number"))]
+    '2.50'
+    """
+    found = _checked(text, answer_type, mode)
+    if found is None or found[0].answer is None:
+        return None
+    read, offset, stop = found
+    start, end = read.place(text[offset:stop])
+    return offset + start, offset + end
+
+
+@lru_cache(maxsize=4096)  # a problem's votes and grades compare the same few answers over and over
+def equal(
+    a: str | None, b: str | None, answer_type: str, *, absolute: float = 1e-3, relative: float = 1e-6
+) -> bool:
+    """Whether two answers are the same; symmetric, reflexive, and False where either is None.
+
+    Numbers agree within ``absolute`` or within ``relative`` times the larger magnitude (either suffices);
+    LaTeX by value, by text, or symbolically in a worker process (:mod:`soft_reasoning.answers.algebra`).
+    """
+    reader = _reader(answer_type)
+    if a is None or b is None:
+        return False
+    return a == b or reader.equal(a, b, absolute, relative)
+
+
+def vote(
+    answers: Sequence[str | None],
+    answer_type: str,
+    weights: Sequence[float] | None = None,
+    *,
+    absolute: float = 1e-3,
+    relative: float = 1e-6,
+) -> str | None:
+    """The answer of the largest total weight (each 1 by default) under :func:`equal`; a tie goes to the
+    earliest. None is no vote. An answer joins the first group whose earliest member it equals.
+
+    Raises ValueError where ``weights`` and ``answers`` differ in length.
+    """
+    return vote_by(
+        lambda a, b: equal(a, b, answer_type, absolute=absolute, relative=relative), answers, weights
+    )
+
+
+def vote_by(
+    same: Callable[[str, str], bool], answers: Sequence[str | None], weights: Sequence[float] | None
+) -> str | None:
+    """:func:`vote` with ``same`` for :func:`equal`."""
+    weights = [1.0] * len(answers) if weights is None else weights
+    if len(weights) != len(answers):
+        raise ValueError(f"expected {len(answers)} weights, one per answer, got {len(weights)}")
+    totals: dict[str, float] = {}
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer is None:
+            continue
+        group = next((known for known in totals if same(known, answer)), answer)
+        totals[group] = totals.get(group, 0.0) + weight
+    return max(totals, key=totals.__getitem__) if totals else None
+
+
+@dataclass(frozen=True)
+class Grader:
+    """This package's own grader: tolerances of :func:`equal`, mode of :func:`extract`.
+
+    The public code's tolerances are ``Grader(absolute=0.01, relative=0)``.
+    """
+
+    absolute: float = 1e-3
+    relative: float = 1e-6
+    extraction: str = "flexible"
+
+    def __post_init__(self) -> None:
+        _check(self.extraction, MODES, "extraction")
+        for name in ("absolute", "relative"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and math.isfinite(value) and value >= 0):
+                raise UserError(f"grader.{name}: expected a finite number >= 0, got {value}; try 1e-3")
+
+    @property
+    def name(self) -> str:
+        return self.extraction
+
+    def supports(self, answer_type: str) -> bool:
+        return answer_type in ANSWER_TYPES
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        return extract(text, answer_type, mode=self.extraction)
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        return locate(text, answer_type, mode=self.extraction)
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        return vote(answers, answer_type, weights, absolute=self.absolute, relative=self.relative)
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
+        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
+
+
+def _check(value: str, known: tuple[str, ...], what: str) -> None:
+    if value not in known:
+        raise UserError(f"unknown {what} '{value}'; use one of {', '.join(known)}")
+
+
+def _reader(answer_type: str) -> Reader:
+    _check(answer_type, ANSWER_TYPES, "answer type")
+    return READERS[answer_type]
+
+
+Place = tuple[Found, int, int]
+"""What was read, and ``text[start:end]`` that it was read from."""
+
+
+def _checked(text: str, answer_type: str, mode: str) -> Place | None:
+    reader = _reader(answer_type)
+    _check(mode, MODES, "extraction")
+    return _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
+
+
+def _strictly(text: str, reader: Reader) -> Place | None:
+    line = _STRICT.search(text)
+    if line is None:
+        return None
+    start, end = line.start(1), min(line.end(1), line.start(1) + WINDOW)
+    if box := last_box(text[start:end]):
+        start, end = start + box[0], start + box[1]
+    found = reader.read(text[start:end])
+    return None if found is None else (found, start, end)
+
+
+@lru_cache(maxsize=1024)  # candidates of a problem are often alike, and each is read by several parts
+def _flexibly(text: str, answer_type: str) -> Place | None:
+    """What the last statement that can be read says, else how the text closes."""
+    reader = READERS[answer_type]
+    stated, own_end = statements(text)
+    weak: list[tuple[int, int]] = []
+    for i, one in enumerate(stated):
+        statement = text[one.start : one.end]
+        if not _WORD.search(statement):
+            continue
+        if one.kind == "correction":
+            corrects = any(earlier.kind != "correction" for earlier in stated[i + 1 :])
+            found = reader.close(statement) if corrects else None
+            found = None if found is None or found.answer is None else found
+        elif one.kind in ("hashes", "phrase") and not reader.opens(statement):
+            if len(weak) < _WEAK:
+                weak.append((one.start, one.end))
+            continue
+        else:
+            found = reader.read(statement)
+        if found is not None:
+            return found, one.start, one.end
+    for start, end in weak:
+        found = reader.read(text[start:end])
+        if found is not None and found.answer is not None:
+            return found, start, end
+    text = text[:own_end]
+    if REFUSAL.search(text.rstrip()[-WINDOW:].rpartition("\n")[2]):
+        return None
+    found = reader.close(text)
+    return None if found is None else (found, 0, len(text))

@@ -1,0 +1,62 @@
+r"""Reading formulas: what stands between the first ``$``, ``\(`` or ``\[`` of a statement, else its first
+sentence; an unmarked text closes on its last ``$...$``. Compared by value, by text, or symbolically."""
+
+from __future__ import annotations
+
+import re
+
+from soft_reasoning.answers import algebra
+from soft_reasoning.answers.boolean import first_line
+from soft_reasoning.answers.number import close_enough
+from soft_reasoning.answers.numerals import whole_value
+from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.refusal import REFUSAL
+from soft_reasoning.answers.statements import WINDOW
+
+_MATHS = re.compile(r"\$\$?([^$\n]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]")
+_SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
+_LAST_MATHS = re.compile(r"\$([^$]+)\$")
+
+
+class LatexReader:
+    """Reads formulas; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        start, stop = first_line(statement)
+        line = statement[start:stop]
+        if maths := _MATHS.search(line):
+            group = next(i for i, text in enumerate(maths.groups(), start=1) if text)
+            begin, end = maths.span(group)
+        else:
+            sentence_end = _SENTENCE_END.search(line)
+            begin, end = 0, sentence_end.start() if sentence_end else len(line)
+        return _bare(line, begin, end, start, stop)
+
+    def opens(self, statement: str) -> bool:
+        return False
+
+    def close(self, text: str) -> Found | None:
+        offset = max(0, len(text) - WINDOW)
+        found = _LAST_MATHS.findall(text[offset:])
+        if not found:
+            return None
+        begin = text.rindex(f"${found[-1]}$") + 1
+        return _bare(text, begin, begin + len(found[-1]), 0, len(text))
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        x, y = whole_value(a), whole_value(b)
+        if x is not None and y is not None:
+            return close_enough(x, y, absolute, relative)
+        return algebra.equivalent(a, b)
+
+
+def _bare(line: str, begin: int, end: int, start: int, stop: int) -> Found | None:
+    """``line[begin:end]`` without dollars and spaces around it."""
+    piece = line[begin:end]
+    begin += len(piece) - len(piece.lstrip(" \t\n$"))
+    answer = piece.strip(" \t\n$")
+    if not answer:
+        return None
+    if REFUSAL.search(answer):
+        return Found(None)
+    return Found(answer, begin, begin + len(answer), offset=start, stop=stop)

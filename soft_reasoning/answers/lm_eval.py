@@ -1,0 +1,81 @@
+"""lm-evaluation-harness' reading of GSM8K (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0), to the letter.
+
+A filter takes a piece of the text by a regular expression, and ``exact_match`` compares it with the reference
+after both lost commas, dollars, what precedes ``#### `` and a final full stop. The harness stops generation
+at "Question:", "</s>" and "<|im_end|>"; a grader sees texts that were stopped already and cuts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.answers.grading import vote_by
+from soft_reasoning.answers.patterns import last_match
+from soft_reasoning.types import Problem, UserError
+
+_FIRST_AFTER_HASHES = re.compile(r"#### (\-?[0-9\.\,]+)")
+_ANY_NUMBER = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
+_FINAL_STOP = re.compile(r"\.$")
+NAMES = {"strict-match": "lm_eval_strict", "flexible-extract": "lm_eval_flexible"}
+
+
+@dataclass(frozen=True)
+class LmEvalGrader:
+    """Reads and compares numbers as lm-evaluation-harness does for GSM8K.
+
+    Args:
+        filter: ``strict-match`` takes what follows the first ``#### ``, ``flexible-extract`` the last number.
+
+    Raises:
+        UserError: for another filter, and where another type of answer than a number is read.
+    """
+
+    filter: str
+
+    def __post_init__(self) -> None:
+        if self.filter not in NAMES:
+            raise UserError(f"grader.filter: expected one of {', '.join(NAMES)}, got {self.filter}")
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.filter]
+
+    def supports(self, answer_type: str) -> bool:
+        return answer_type == "number"
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        """What the filter takes, as it stands in the text; None where the harness says ``[invalid]``."""
+        place = self.locate(text, answer_type)
+        return None if place is None else text[slice(*place)]
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        if not self.supports(answer_type):
+            raise UserError(
+                f"grader={self.name} reads numbers, got answers of type {answer_type}; use grader=default"
+            )
+        if self.filter == "strict-match":
+            found = _FIRST_AFTER_HASHES.search(text)
+            return None if found is None else found.span(1)
+        last = last_match(_ANY_NUMBER, text)
+        return None if last is None else last.span()
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        return a is not None and b is not None and normalised(a) == normalised(b)
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
+        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
+
+
+def normalised(text: str) -> str:
+    """What ``exact_match`` compares: ``regexes_to_ignore`` of the task removed in order, in lower case."""
+    text = text.replace(",", "").replace("$", "")
+    text = text.rpartition("#### ")[2]  # (?s).*####\x20 removed, in linear time
+    return _FINAL_STOP.sub("", text).lower()

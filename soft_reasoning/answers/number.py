@@ -1,0 +1,170 @@
+"""Reading numbers.
+
+A statement gives its first sentence's number (``prose`` says which). Where the first sentence does not open
+with its number, the statement may be a derivation: if any of its sentences computes or concludes something,
+the last one counts, up to an explanation or the end of the paragraph. A first sentence that computes
+something is followed as long as later ones on its line compute on with its result. Number words count where
+there are no digits. An unmarked text gives the number of its last sentence that holds one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+
+from soft_reasoning.answers import number_words, prose
+from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
+from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.refusal import REFUSAL
+from soft_reasoning.answers.statements import WINDOW
+
+_WORD = re.compile(r"\w")
+_LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
+_ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
+_DIGIT = re.compile(r"\d")
+_LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
+_EXPLANATION = re.compile(
+    r"[\W_]*(?:Explanation|Because|(?:This|That)(?:\sis|['’]s)\s(?:because|since|why)|To\ssee|Note|Reason|The\sreason"
+    r"|Check|Proof|Verif|Here|Why|I\shope|Let\sme|We\s(?:get\sthis|can\scheck|know\sthis)|Recall|Remember)",
+)
+_DERIVATION = re.compile(r"[\W_]*(?:First|Let\b|Let['’]s|To\s|Step|We\s|Start|Given|Here)")
+_SO = re.compile(r"[\W_]*(?:So|Thus|Therefore|Hence|In\stotal|Altogether|Finally|Now)\b")
+
+
+class NumberReader:
+    """Reads numbers; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        line_end = statement.find("\n", len(statement) - len(statement.lstrip()))
+        if line_end >= 0 and not prose.begins_list(statement.lstrip()):
+            if found := self._opening(statement, line_end):
+                return found
+        text = clean(statement)
+        if (chosen := _stated(text)) or not _DIGIT.search(text):
+            return _placed(chosen, statement)
+        return Found(None)  # "H2O": what else the text holds is not the answer
+
+    def opens(self, statement: str) -> bool:
+        line = statement.lstrip().partition("\n")[0][:WINDOW]
+        line = clean(line) if _DIGIT.search(line, 0, 80) else line
+        begin = prose.unlabelled(line)
+        number = next(find(line[begin:]), None)
+        if number is not None:
+            return prose.opens(line[begin:], [number])
+        words = number_words.find(line)
+        return words is not None and not _WORD.search(line, 0, words[1])
+
+    def close(self, text: str) -> Found | None:
+        last = _LAST_DIGIT.match(text)
+        if last is None:
+            return _placed(_in_words(clean(text[-WINDOW:])), text, max(0, len(text) - WINDOW))
+        start, stop = max(text.rfind("\n", 0, last.end()) + 1, last.end() - WINDOW), last.end() + WINDOW
+        line_end = text.find("\n", last.end())
+        stop = min(stop, line_end if line_end >= 0 else len(text))
+        tail = clean(text[stop:][:WINDOW])
+        if _SO.match(tail.lstrip()) and (words := _in_words(tail)):
+            return _placed(words, text, stop)
+        piece = clean(text[start:stop])
+        chosen: Choice | None = None
+        for begin, end in prose.sentences(piece):
+            chosen = _meant(piece, begin, end) or chosen
+        return _placed(chosen, text, start, stop)
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        x, y = whole_value(a), whole_value(b)
+        if x is None or y is None:
+            return a.strip() == b.strip()
+        return close_enough(x, y, absolute, relative)
+
+    def _opening(self, statement: str, line_end: int) -> Found | None:
+        """What the first line gives where nothing behind it matters: it opens with a plain number."""
+        line = clean(statement[:line_end])
+        begin = prose.unlabelled(line)
+        numbers = list(find(line[begin:]))
+        if not prose.opens(line[begin:], numbers) or prose.is_expression(line[begin:], numbers):
+            return None
+        return _placed(_stated(line), statement, 0, line_end)
+
+
+Choice = tuple[Fraction | None, int, int]
+"""A value (None: one that cannot be computed) and where it stands."""
+
+
+def close_enough(x: Fraction, y: Fraction, absolute: float, relative: float) -> bool:
+    """Whether two values differ by at most ``absolute``, or ``relative`` times the larger magnitude."""
+    if x == y:
+        return True
+    return abs(x - y) <= max(Fraction(str(absolute)), Fraction(str(relative)) * max(abs(x), abs(y)))
+
+
+def _placed(chosen: Choice | None, text: str, offset: int = 0, stop: int | None = None) -> Found | None:
+    if chosen is None:
+        return None
+    value, start, end = chosen
+    answer = None if value is None else canonical(value)
+    return Found(answer, start, end, clean, offset, len(text) if stop is None else stop)
+
+
+def _stated(text: str) -> Choice | None:
+    """What a cleaned statement gives."""
+    spans = iter(prose.sentences(text, at_line_start=False))
+    for begin, end in spans:
+        sentence = text[begin:end]
+        refusal = REFUSAL.search(sentence)
+        if refusal:
+            end = begin + refusal.start()
+        words = number_words.find(sentence) if _LETTER_FIRST.match(sentence) else None
+        if words and not _WORD.search(sentence, 0, words[1]) and _ALONE.match(sentence, words[2]):
+            return words[0], begin + words[1], begin + words[2]
+        if (chosen := _meant(text, begin, end)) or refusal:
+            return _derived(text, begin, end, chosen, spans) if chosen else (None, 0, 0)
+        if words and not _WORD.search(sentence, 0, words[1]):
+            return words[0], begin + words[1], begin + words[2]
+    return _in_words(text)
+
+
+def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[prose.Span]) -> Choice:
+    """What a statement gives whose first sentence with a number, ``text[begin:end]``, gives ``chosen``."""
+    derivation = _DERIVATION.match(text[begin:end]) is not None
+    head = text[begin + prose.unlabelled(text[begin:end]) : end]
+    numbers = list(find(head))
+    expression = prose.is_expression(head, numbers)
+    if prose.opens(head, numbers) and not expression and not derivation:
+        return chosen
+    later: list[prose.Span] = []
+    concludes = derivation or expression or "=" in head
+    for start, stop in rest:
+        sentence = text[start:stop]
+        if _EXPLANATION.match(sentence) or (not derivation and "\n\n" in text[end:start]):
+            break
+        if expression and "\n" not in text[end:start]:
+            if chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0])):
+                chosen = _meant(text, start, stop) or chosen
+        else:
+            expression = False
+            later.append((start, stop))
+            concludes = concludes or prose.concludes(sentence)
+        end = stop
+    if not concludes:  # "She is 27 now. In 3 years she will be 30."
+        return chosen
+    return next((one for span in reversed(later) if (one := _meant(text, *span))), chosen)
+
+
+def _meant(text: str, begin: int, end: int) -> Choice | None:
+    """The number of the sentence ``text[begin:end]``."""
+    sentence = text[begin:end]
+    label = prose.unlabelled(sentence)
+    numbers: list[Number] = list(find(sentence[label:])) if _DIGIT.search(sentence) else []
+    number = prose.meant(sentence[label:], 0, numbers)
+    if number is None:
+        return None
+    return number.value, begin + label + number.digits, begin + label + number.end
+
+
+def _in_words(text: str) -> Choice | None:
+    """The number in words of the last sentence that holds one."""
+    for begin, end in reversed([*prose.sentences(text)]):
+        if words := number_words.find(text[begin:end]):
+            return words[0], begin + words[1], begin + words[2]
+    return None

@@ -1,0 +1,232 @@
+r"""Numbers in running text: bring their spelling to one form, find them, write them one way.
+
+Values are exact (:class:`fractions.Fraction`), so ``1/3``, ``.5``, ``18.``, ``1,234,567``, ``1 000 000``,
+``1 1/2``, ``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7``, ``5 million``, ``$5M`` and ``1.234,50 €``
+are read without rounding.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Context
+from fractions import Fraction
+from functools import lru_cache
+
+from soft_reasoning.answers.rewriting import Rewriter, beyond_ascii, having
+
+MAX_EXPONENT = 400
+"""Powers of ten beyond this, and digit strings longer than this, are not answers and are not computed."""
+
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_PLAIN = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)|\d+)(?:\.\d+)?|(?<![.\d])\.\d+"
+_CURRENCY = r"(?:US\$|[$€£¥₹]|USD|EUR|GBP|Rs\.?)"
+
+
+def _arguments(character: str) -> str:
+    """Two arguments in braces that nest three deep at most, of what ``character`` matches."""
+    inner = rf"\{{(?:{character}|\{{{character}*\}})*\}}"
+    return rf"(?:\s*\{{(?:{character}|{inner})*\}}){{2}}"
+
+
+_UNREAD = r"\\frac(?!" + _arguments(r"[^{}\d]") + ")(?:" + _arguments(r"[^{}]") + ")?"
+"""A fraction of more than two plain numbers has no value; one without digits is no number."""
+
+_NUMBER = re.compile(
+    rf"""(?<![A-Za-z0-9_√])(?<!\\sqrt\{{)(?<!\\sqrt\s)
+    (?:(?P<word>minus|negative)\s+)?
+    (?P<sign>[-+]\s?)?
+    (?P<currency>(?:{_CURRENCY}\s?){{1,3}})?
+    (?P<inner>[-+])?
+    (?P<digits>{_PLAIN})
+    (?:
+        (?:\s?[×x*·⋅]\s?10\s?\^\s?|[eE](?=[-+]?\d+(?![A-Za-z\d])))(?P<exponent>[-+]?\d+)
+      | \^(?P<power>[-+]?\d+)
+      | (?:\s|\sand\s)(?P<top>\d+)\s?/\s?(?P<bottom>\d+)
+      | \s?/\s?(?P<dsign>-)?(?P<divisor>{_PLAIN})
+    )?
+    (?:\s?(?P<scale>{"|".join(_SCALES)})\b|(?P<letter>[kK](?![\w'’])|(?-i:M|B|bn)\b))?
+    (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD}))?
+  | {_UNREAD}""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SPACED = re.compile(
+    r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<=[$€£¥₹])\d{1,3} \d{3}"
+    r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]{0,9}$))(?![\d/])",
+    re.MULTILINE,
+)
+_SPACED_UNIT = re.compile(r"(?:^|(?<=:))[^\w\n]{0,9}\d{1,3} \d{3}(?= [^\W\d_]+[^\w\n]{0,9}$)", re.MULTILINE)
+"""Thousands between spaces. "3 400 m races" are two numbers, so one group alone needs a currency before it or
+the line to itself, a unit apart."""
+
+
+def _with_commas(found: re.Match[str]) -> str:
+    return re.sub(r"(?<=\d)[ .'’_](?=\d)", ",", found.group())
+
+
+def _continental(found: re.Match[str]) -> str:
+    """``1.234,50`` as ``1,234.50``."""
+    return found.group().replace(".", "\0").replace(",", ".").replace("\0", ",")
+
+
+def _compatible(found: re.Match[str]) -> str:
+    plain = unicodedata.normalize("NFKC", found.group())
+    return plain if len(plain) <= 3 else found.group()
+
+
+_LATEX = having("\\")
+clean = Rewriter(
+    (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
+    (r"<<[^<>]{0,200}>>", "", having("<<")),
+    (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
+    (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
+    (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
+    (r"\s?([¼-¾⅐-⅞])", lambda found: " " + unicodedata.normalize("NFKC", found[1]), beyond_ascii),
+    (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-", beyond_ascii),
+    (r"[^\x00-\x7f’]", _compatible, beyond_ascii),
+    (r"⁄", "/", beyond_ascii),
+    # LaTeX and markdown
+    (r"(?<=\d)\{,\}\s?(?=\d{3})", ",", having("{,}")),
+    (r"(?<=\d),?\\[,!;: ]\s?(?=\d{3})", ",", _LATEX),
+    (_SPACED_UNIT, _with_commas),
+    (r"(?<=[-\d])~(?=\d)", " ", having("~")),
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r" \1 ", _LATEX),
+    (r"\\[cdt]frac|\\frac", r"\\frac", _LATEX),
+    (r"\\frac\s?(\d)\s?(\d)", r"\\frac{\1}{\2}", _LATEX),
+    (r"(?<=\d)\s?(?=\\frac)", " ", _LATEX),
+    (r"\\frac\s?\{\s?([-\d.,]+)\s?\}\s?\{\s?([-\d.,]+)\s?\}", r"\1/\2", _LATEX),
+    (r"\\(?:times|cdot)(?![A-Za-z])\s?", "×", _LATEX),
+    (r"\\div", "÷", _LATEX),
+    (r"\\(?:left|right)(?![A-Za-z])|\\[()\[\],!;: ]", " ", _LATEX),
+    (r"\\([$%€£])", r"\1", _LATEX),
+    (r"\\approx", "≈", _LATEX),
+    (r"\^\\circ", "°", _LATEX),
+    (r"(?<=\d)\*\*(?=[-+]?\d)", "^", having("**")),
+    (r"\*\*", "", having("**")),
+    (r"`", "", having("`")),
+    (r"\^\s?\{\s?([-+]?\d+)\s?\}", r"^\1", having("^")),
+    # digits in groups, and the comma as a decimal point
+    (r"(?<![\d.,])\d{1,3}(?:['’]\d{3})+(?![\d'’])", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:_\d{3})+(?![\d_])", _with_commas, having("_")),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?!\d|\.\d{3}\b|,\d)", _with_commas),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d|,\d)", _continental, having(",")),
+    (r"(?<![\d.,])\d+,\d{2}(?=\s?(?:€|EUR\b))|(?<=€)\d+,\d{2}(?![\d,])", _continental, having(",")),
+    (_SPACED, _with_commas),
+)
+r"""The text with typography and LaTeX reduced to what the number grammar knows.
+
+>>> clean("−\\frac{3}{4} ≈ 1\u202f000½")
+'-3/4 ≈ 1,000 1/2'
+"""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number at ``text[start:end]``; ``value`` is None for one that cannot be computed (``5/0``).
+    ``digits`` is where its digits begin, after sign and currency."""
+
+    value: Fraction | None
+    start: int
+    end: int
+    digits: int
+
+
+def find(text: str) -> Iterator[Number]:
+    """Every number of a cleaned ``text``, from left to right; digits inside words (``H2O``) are none."""
+    position = 0
+    while found := _NUMBER.search(text, position):
+        value, end = _value(found)
+        negative = _negative(text, found)
+        if value is not None and negative:
+            value = -value
+        digits = found.start("digits") if found["digits"] else found.start()
+        yield Number(value, found.start(), end, found.start() if negative else digits)
+        position = end
+
+
+def _value(found: re.Match[str]) -> tuple[Fraction | None, int]:
+    """The unsigned value of a match and where it ends (before an improper "mixed" part)."""
+    if not found["digits"]:
+        return None, found.end()
+    digits = found["digits"].replace(",", "")
+    if len(digits) > MAX_EXPONENT or found["irrational"]:
+        return None, found.end()
+    value, end = Fraction(digits), found.end()
+    if found["bottom"]:
+        top, bottom = found["top"], found["bottom"]
+        if max(len(top), len(bottom)) > MAX_EXPONENT:
+            return None, end
+        if "." in digits or 0 < int(bottom) <= int(top):
+            return value, found.end("digits")  # "3 12/4" is two numbers, not a mixed one
+        if int(bottom) == 0:
+            return None, end
+        value += Fraction(int(top), int(bottom))
+    elif found["divisor"]:
+        divisor = found["divisor"].replace(",", "")
+        if len(divisor) > MAX_EXPONENT or not Fraction(divisor):
+            return None, end
+        value /= Fraction(divisor) * (-1 if found["dsign"] else 1)
+    elif exponent := found["exponent"]:
+        if len(exponent) > 5 or abs(int(exponent)) > MAX_EXPONENT:
+            return None, end
+        value *= Fraction(10) ** int(exponent)
+    elif power := found["power"]:
+        if len(power) > 5 or abs(int(power)) * len(digits) > MAX_EXPONENT or (not value and int(power) < 0):
+            return None, end
+        value **= int(power)
+    if letter := found["letter"]:
+        if letter not in "kK" and not found["currency"]:  # "5 M" may be anything
+            return value, found.start("letter")
+        return value * _LETTERS[letter.lower()], end
+    return value * _SCALES.get((found["scale"] or "").lower(), 1), end
+
+
+def _negative(text: str, found: re.Match[str]) -> bool:
+    """Whether the signs of a match make it negative, rather than subtract it or mark a list item."""
+    if found["word"] or found["inner"] == "-":
+        return True
+    sign = found["sign"] or ""
+    if not sign.startswith("-"):
+        return False
+    before = found.start() - 1
+    while before >= 0 and text[before] in " \t":
+        before -= 1
+    last = text[before] if before >= 0 else ""
+    if sign == "-":
+        joined = before == found.start() - 1 and last.isalpha()
+        return not (joined or last.isdigit() or last in (")", "%", "]"))
+    # "= - 5" is negative, and "- 5" that opens the text; "5 cats - 3 cats" is not, nor a later line's "- 5".
+    return last in ":=≈({[$" if last and last != "\n" else not last
+
+
+@lru_cache(maxsize=65536)
+def whole_value(text: str) -> Fraction | None:
+    """The value of a text that is one number and nothing else (currency, %, degrees and brackets apart)."""
+    text = clean(text)
+    numbers = list(find(text))
+    if len(numbers) != 1:
+        return None
+    around = text[: numbers[0].start] + text[numbers[0].end :]
+    return None if around.strip("$%°(){}. \t\n") else numbers[0].value
+
+
+def canonical(value: Fraction) -> str:
+    """Plain decimal text: exact where 30 digits after the point suffice, else 17 significant digits.
+
+    >>> canonical(Fraction("18.0")), canonical(Fraction("-.5")), canonical(Fraction(1, 3))
+    ('18', '-0.5', '0.33333333333333333')
+    """
+    if value.denominator == 1:
+        return str(value.numerator)
+    scaled = value * 10**30
+    if scaled.denominator == 1:
+        digits = f"{abs(scaled.numerator):031d}"
+        text = f"{digits[:-30]}.{digits[-30:]}".rstrip("0")
+        return f"-{text}" if value < 0 else text
+    rounded = Context(prec=17).divide(value.numerator, value.denominator)
+    text = f"{rounded:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

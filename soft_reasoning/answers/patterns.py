@@ -1,0 +1,20 @@
+"""Regular expressions from lists of words, so that the lists stay readable."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+
+def any_of(words: str) -> str:
+    """A group that matches one of ``words``, which are separated by ", "; a space matches any white space.
+
+    >>> any_of("so, in total")
+    '(?:so|in\\\\stotal)'
+    """
+    return f"(?:{'|'.join(word.replace(' ', chr(92) + 's') for word in words.split(', '))})"
+
+
+def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last match of ``pattern`` in ``text``."""
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)

@@ -1,0 +1,261 @@
+"""Which number of a sentence is meant.
+
+1. A label in front ("Option 3:", "1)") is no number of the sentence.
+2. What is denied ("not 9 but 8") is not meant.
+3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence opens
+   with its number.
+4. The result of a sentence's last equation ("36 - 27 = 9") is meant, in whatever clause it stands.
+5. Numbers that set the scene come after all others: those of a clause in front ("In 5 years she will be 27"),
+   and those behind a preposition or a determiner ("The 3 dogs need 12 bowls").
+6. Of a chain of equalities from there, the last plain number ("10 / 4 = 5/2 = 2.5"), up to the clause's end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from soft_reasoning.answers.numerals import Number
+from soft_reasoning.answers.patterns import any_of
+
+Span = tuple[int, int]
+
+_LABELS = any_of("Option, Step, Part, Question, Problem, Case, Choice, Example, Exercise, Item, Answer, Q")
+_LABEL = re.compile(
+    rf"[\s*_\"'(\[]*(?:(?:Sub-?question|{_LABELS})\s?\(?\d{{1,2}}\)?\s?[:.)-]+\s*(?=.*\d)"
+    r"|(?:\(\d{1,2}\)|\d{1,2}\)|1\.)\s+(?=[$€£¥]?\d)"
+    r"|(?:\(?[a-h]\)|#\d{1,2}\s?[:.)])\s*(?=.*\d))"
+)
+_WORD = re.compile(r"\w")
+_ITEM = re.compile(r"[ \t]*(?:[-*•–]|\(?(\d{1,2})[.)])[ \t]+")
+_LIST_FOLLOWS = re.compile(r"\n[ \t]*\(?2[.)]\s")
+_NOT_ITEM = r"(?<!^\d)(?<!\n\d)(?<!\n\d\d)"
+_SENTENCE_END = re.compile(
+    rf"(?:{_NOT_ITEM}[.!?][\"')\]*]{{0,3}}[ \t]+(?=[A-Z\"'(*\[$-]|\d+\s?[-+*x×/÷·=])|\n)\s*"
+)
+_DENIED = re.compile(
+    rf"(?:(?<![\w-])not|n['’]t|\b{any_of('rather than, instead of')})\s"
+    rf"(?:{any_of('have, be, just, exactly, quite, the')}\s)?$",
+    re.I,
+)
+_RESULT_WORDS = any_of("therefore, thus, hence, then")
+_LEAVES = any_of("makes, means, gives, leaves, equals, brings, totals")
+_LEAVING = any_of("meaning, making, leaving, giving, bringing")
+_CONCLUSION = re.compile(
+    rf"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|{_RESULT_WORDS})\b"
+    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|rounds?\s(?:(?:up|down)\s)?to\b"
+    r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
+    r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
+    r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
+    re.I,
+)
+_OPENERS = any_of(
+    "By, by, After, For, With, From, At, On, Of, Out of, Over, Within, During, Given, Since, If, When, "
+    "Because, "
+    "As, Before, To, Between, Per, Every, Instead of, Besides, Without, While, Although, Rather than, "
+    "rather than"
+)
+_OPENER = re.compile(rf"\W*(?:{_OPENERS}|[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b))\b")
+_PREPOSITIONS = any_of(
+    "in, for, from, at, on, by, within, during, per, every, after, before, between, until, than, to, "
+    "out of, each of, "
+    "all of, one of, both of, some of, most of"
+)
+_OWNERS = "his, her, their, its, my, our"
+_DETERMINERS = any_of(f"the, all, these, those, both, {_OWNERS}")
+_OWNER_NAMED = r"(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s"
+_SCENE = re.compile(
+    rf"(?:\b(?:{_PREPOSITIONS}|(?<!left\s)with|of(?=\s{_DETERMINERS}\s))(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
+    rf"|(?:^|\W)(?:{_DETERMINERS}|{_OWNER_NAMED}))"
+    rf"(?:\s{any_of('first, last, next, other, remaining, same, entire, whole, initial, original')})?\s$",
+    re.I,
+)
+_ASIDE = re.compile(rf",\s{any_of('when, while, if, since, because, although')}\s[^,;]{{0,80}},\s")
+_UNITS = any_of("year, day, hour, minute, month, week, point, mile, inch, foot, page, kg, cm")
+_MEASURED = re.compile(rf"-{_UNITS}s?\b")
+_IT_IS = rf"(?:{any_of('it, that, this, he, she, they, we, you, I, answer, total, result')}|[a-z])"
+_ABOUT = any_of(
+    "about, approximately, around, roughly, exactly, only, just, nearly, almost, at least, at most, "
+    "a total of, no, not, "
+    "n['’]t, now, both, either, another, by"
+)
+_APPROACH = re.compile(
+    rf"[\W_]*(?:{_IT_IS}(?:\s(?:is|are|=|equals)|['’]s|\s?=|:)\s?)?(?:{_ABOUT}[\s,:]+)*"
+    r"(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
+    re.I,
+)
+"""What may stand before a number that opens a sentence: "It is about $"."""
+_LONGEST_APPROACH = 60
+_NEAR = 12
+_CLAUSE_END = re.compile(
+    r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
+    rf"|\b{any_of('because, since, so, where, which, but, if, when, after, as, therefore, thus')}\b"
+)
+_CONCLUDES = re.compile(
+    r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally"
+    r"|[Tt]his\s(?:gives|means|leaves|makes))\b"
+)
+_EQUALS = re.compile(r"[=≈≡]+>?")
+_OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
+_GERUND = re.compile(
+    rf"\W*[A-Z][a-z]+ing\s[^.;]{{1,80}}?\s{any_of('gives, yields, equals, is, makes, leaves, brings, means')}"
+    r"\s(?=.{0,40}\d)"
+)
+"""The subject of "Dividing 64 by 8 gives 8"."""
+_SUBJECT = re.compile(
+    r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold)s?|build|is|are)\s(?:\w+\s)?$"
+)
+
+
+def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
+    """The sentences of a cleaned ``text`` that hold a word, without the marks of a list.
+
+    ``at_line_start`` says whether ``text`` begins a line: there "- 5" is an item, elsewhere a number.
+    """
+    start, items = 0, 0
+    for end in [*_SENTENCE_END.finditer(text), None]:
+        stop = len(text) if end is None else end.start() + (end.group()[0] in ".!?")
+        begin = start
+        if (begin == 0 or text[begin - 1] == "\n") and (item := _ITEM.match(text, begin, stop)):
+            count = item[1]
+            if count is None:
+                begin = item.end() if begin or at_line_start else begin
+            elif int(count) == items + 1 and (items or begins_list(text, begin)):
+                items, begin = items + 1, item.end()
+        if _WORD.search(text, begin, stop):
+            yield begin, stop
+        start = len(text) if end is None else end.end()
+
+
+def begins_list(text: str, begin: int = 0) -> bool:
+    """Whether "1." stands at ``begin`` and "2." on a later line."""
+    item = _ITEM.match(text, begin)
+    return item is not None and item[1] == "1" and _LIST_FOLLOWS.search(text, begin) is not None
+
+
+def unlabelled(sentence: str) -> int:
+    """Where a sentence begins behind its label."""
+    label = _LABEL.match(sentence)
+    return label.end() if label else 0
+
+
+def opens(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether the first of the ``numbers`` of a sentence stands at its beginning, or all but there."""
+    return bool(numbers) and _approached(sentence, 0, numbers[0]) and not is_subject(sentence, numbers)
+
+
+def _approached(sentence: str, begin: int, number: Number) -> bool:
+    near = number.start - begin <= _LONGEST_APPROACH
+    return near and _APPROACH.fullmatch(sentence, begin, number.start) is not None
+
+
+def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
+    """The numbers that a sentence does not deny."""
+    return [n for n in numbers if not _DENIED.search(sentence, max(0, n.start - 30), n.start)]
+
+
+def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
+    """The number that ``sentence[begin:]`` gives, of its ``numbers``; None where it gives none."""
+    numbers = affirmed(sentence, numbers)
+    if not numbers:
+        return None
+    if not _approached(sentence, begin, numbers[0]) or is_subject(sentence, numbers):
+        for conclusion in _CONCLUSION.finditer(sentence, begin):
+            behind = [n for n in numbers if n.start >= conclusion.end()]
+            if behind:
+                begin, numbers = conclusion.end(), behind
+        if result := _result(sentence, begin, numbers):
+            return result
+        numbers = _foreground(sentence, begin, numbers)
+    return _end_of_chain(sentence, numbers)
+
+
+def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
+    """The plain number behind the last equals sign, where something is computed before it."""
+    for equals in reversed([*_EQUALS.finditer(sentence, begin)]):
+        behind = next((n for n in numbers if n.start >= equals.start()), None)
+        if behind is not None and behind.start - equals.end() <= _NEAR:
+            plain = not _OPERATOR.match(sentence, behind.end)
+            return behind if plain and _OPERATOR.search(sentence, begin, equals.start()) else None
+    return None
+
+
+def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
+    """The numbers from the first one on that does not merely set the scene."""
+    rest = list(numbers)
+    if gerund := _GERUND.match(sentence, begin):
+        rest = [n for n in rest if n.start >= gerund.end()] or rest
+    if opener := _OPENER.match(sentence, begin):
+        comma = re.compile(r",\s").search(sentence, opener.end())
+        rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
+    if is_subject(sentence, rest):
+        rest = rest[1:]
+    asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
+    front = [
+        i
+        for i, n in enumerate(rest)
+        if not _SCENE.search(sentence, max(0, n.start - 40), n.start)
+        and not _MEASURED.match(sentence, n.end)
+        and not any(start < n.start < end for start, end in asides)
+    ]
+    return rest[front[0] :] if front else rest
+
+
+def is_subject(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether the first of ``numbers`` counts what a sentence says of the second: "6 tickets cost $60"."""
+    if len(numbers) < 2:
+        return False
+    return _SUBJECT.fullmatch(sentence, numbers[0].end, numbers[1].start) is not None
+
+
+def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:
+    """The last plain number of the chain of equalities that begins with the first of ``numbers``."""
+    start, end = numbers[0].start, _clause_end(sentence, numbers)
+    chain: list[tuple[Number, bool]] = []
+    inside = iter([n for n in numbers if n.end <= end])
+    number = next(inside, None)
+    for equals in [*_EQUALS.finditer(sentence, start, end), None]:
+        stop = equals.start() if equals else end
+        first = None
+        while number is not None and number.end <= stop:
+            if first is None and number.start >= start:
+                first = number
+            number = next(inside, None)
+        if first is not None:
+            unread = sentence.startswith("\\frac", first.start)  # its operators stand inside it
+            rest = first.start if unread else first.end
+            chain.append((first, bool(_OPERATOR.search(sentence, rest, stop))))
+        start = equals.end() if equals else end
+    plain = [n for n, expression in chain if not expression]
+    return (plain or [n for n, _ in chain] or numbers)[-1 if plain else 0]
+
+
+def _clause_end(sentence: str, numbers: Sequence[Number]) -> int:
+    rest = list(reversed(numbers))
+    for boundary in _CLAUSE_END.finditer(sentence, numbers[0].end):
+        while rest and rest[-1].end <= boundary.start():
+            rest.pop()
+        if not rest or not rest[-1].start < boundary.start() < rest[-1].end:
+            return boundary.start()
+    return len(sentence)
+
+
+def computes_on(sentence: str, value: str) -> bool:
+    """Whether a sentence computes on with ``value``: it stands left of an equals sign."""
+    equals = _EQUALS.search(sentence)
+    if equals is None:
+        return False
+    computed = sentence[: equals.start()].replace(",", "")
+    return re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", computed) is not None
+
+
+def concludes(sentence: str) -> bool:
+    """Whether a sentence computes something or says that it concludes."""
+    return _CONCLUDES.search(sentence) is not None
+
+
+def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:
+    """Whether a sentence opens with something to compute rather than with a number."""
+    return len(numbers) > 1 and bool(_EQUALS.search(sentence)) and bool(
+        _OPERATOR.search(sentence, numbers[0].digits)
+    )

@@ -1,0 +1,14 @@
+"""Words by which a text declines to answer."""
+
+from __future__ import annotations
+
+import re
+
+REFUSAL = re.compile(
+    r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s{1,3}(?:be\s{1,3})?"
+    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
+    r"|\b(?:do not|don['’]t) know\b|\b(?:not enough|insufficient) (?:information|data|context)\b"
+    r"|\bno way (?:to|of) (?:tell|know|say)\w*"
+    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
+    re.IGNORECASE,
+)

@@ -1,0 +1,50 @@
+"""Average memory of a run: what the engine holds, sampled once a second (as in the paper's Appendix
+"Computational Efficiency")."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+SECONDS = 1.0
+"""Between two samples, as in the paper."""
+
+
+class MemorySampler:
+    """Samples ``engine.held_bytes`` (``engines.base.TellsMemory``) in a thread while the context is open; an
+    engine that does not tell is never asked."""
+
+    def __init__(self, engine: Any, seconds: float = SECONDS) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._totals: dict[str, list[int]] = {}
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> MemorySampler:
+        if hasattr(type(self._engine), "held_bytes"):
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._sample, daemon=True, name="memory")
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def take(self) -> Mapping[str, list[int]]:
+        """[sum of bytes, samples] of every kind since the last call."""
+        with self._lock:
+            totals, self._totals = self._totals, {}
+        return totals
+
+    def _sample(self) -> None:
+        while not self._stop.wait(self._seconds):
+            held = dict(self._engine.held_bytes)
+            with self._lock:
+                for kind, size in held.items():
+                    total = self._totals.setdefault(kind, [0, 0])
+                    total[0] += size
+                    total[1] += 1

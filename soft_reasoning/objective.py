@@ -1,0 +1,146 @@
+"""The reward of one question as a BoTorch test problem, for any optimiser."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import torch
+from botorch.test_functions.base import BaseTestProblem
+from torch import Tensor
+
+from soft_reasoning.api import SoftReasoner
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+
+T = TypeVar("T")
+
+
+class SoftReasoningObjective(BaseTestProblem):
+    """f(u): the reward of the answer that follows the soft token x = z + sigma A u / sqrt(d).
+
+    ``objective(X)`` for X (n, d) completes the question from each point, verifies the n candidates together
+    as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
+    candidates and, for some verifiers, on the rounds before. ``bounds`` are those of a box, [-sqrt 3, sqrt 3]
+    in each dimension, whose uniform points have the variance of N(0, I), where the method starts. Points
+    outside it are evaluated too. No noise is added (``noise_std`` is None).
+
+    Args:
+        reasoner: An open :class:`~soft_reasoning.SoftReasoner` whose method is ``soft_reasoning``.
+        question: The question, in words.
+        gold: Its reference answer. Only :meth:`correct` and an ``oracle`` verifier read it.
+
+    Attributes:
+        dim: d, dimensions of the search, for all soft tokens together.
+        candidates: Every :class:`~soft_reasoning.types.Candidate` so far, in the order of evaluation.
+        usage: Tokens and sequences so far, by role.
+
+    Raises:
+        UserError: If the reasoner's method has no search, or the question is none or too long.
+
+    Example:
+        >>> with SoftReasoner.from_pretrained("demo") as reasoner:
+        ...     objective = SoftReasoningObjective(reasoner, "Sam has 8 cards. Sam gets 10. How many ...?")
+        ...     rewards = objective(torch.randn(5, objective.dim, dtype=torch.float64))
+        ...     print(objective.answer, objective.best.text)
+    """
+
+    _is_minimization_by_default = False
+    _check_grad_at_opt = False
+
+    def __init__(self, reasoner: SoftReasoner, question: str, gold: str | None = None):
+        if not isinstance(reasoner.method, SoftReasoning):
+            raise UserError(
+                "SoftReasoningObjective: expected a reasoner with method=soft_reasoning, got "
+                f"method={reasoner.method.name}"
+            )
+        self._method, self._context = reasoner.method, reasoner.context
+        self._problem = reasoner.problem(question, gold)
+        self._verdicts: list[Verdict] = []
+        self.candidates: list[Candidate] = []
+        self.usage: dict[str, Usage] = {}
+        self._box = self._run(self._method.open(self._problem, self._context))
+        self.dim = self._box.subspace.dim
+        self.continuous_inds = list(range(self.dim))
+        self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
+        super().__init__()
+
+    def evaluate_true(self, X: Tensor) -> Tensor:
+        """Rewards, shape (batch,), of points ``X`` (batch x d), one round whatever its shape.
+
+        Raises:
+            ValueError: If the points have another dimension or are not finite.
+        """
+        if X.shape[-1] != self.dim or not torch.isfinite(X).all():
+            raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
+        points = X.detach().double().cpu().reshape(-1, self.dim)
+        found, verdict = self._run(
+            self._method.evaluate(self._box, points, tuple(self._verdicts), self._context)
+        )
+        self._verdicts.append(verdict)
+        self.candidates += found
+        return torch.tensor([c.reward for c in found], dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return self.evaluate_true(X)
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate of the highest reward; the earliest of several.
+
+        Raises:
+            UserError: Before the first evaluation.
+        """
+        self._needs_candidates()
+        return max(self.candidates, key=lambda candidate: candidate.reward)
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer by the method's rule, from all candidates and verdicts so far.
+
+        Raises:
+            UserError: Before the first evaluation.
+        """
+        self._needs_candidates()
+        return self._method.choose(self._box, self.candidates, self._verdicts, self._context)
+
+    def correct(self, answer: str | None) -> bool:
+        """Whether ``answer`` equals the reference answer.
+
+        Raises:
+            UserError: If no reference answer was given.
+        """
+        if self._problem.gold is None:
+            raise UserError(
+                "correct: expected a reference answer, got none; give SoftReasoningObjective gold="
+            )
+        return bool(self._context.grader.correct(answer, self._problem))
+
+    def _needs_candidates(self) -> None:
+        if not self.candidates:
+            raise UserError("expected evaluated points, got none; call the objective first")
+
+    def _run(self, steps: Steps[T]) -> T:
+        """What ``steps`` returns once the engine has answered all it yields."""
+        once = _Once(steps)
+        for _, result in drive([self._problem], once, self._context):
+            for role, usage in result.usage.items():
+                self.usage[role] = self.usage.get(role, Usage()) + usage
+        return once.value
+
+
+class _Once:
+    """A method that only passes on the steps of another generator and keeps what that returns."""
+
+    name = "objective"
+
+    def __init__(self, steps: Steps[T]):
+        self._steps = steps
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        self.value = yield from self._steps
+        return Result(None, ())

@@ -1,0 +1,138 @@
+"""Candidate points: the discrete set over which an acquisition function is maximised.
+
+``draw`` makes one set of random numbers a round, which all problems share. ``place`` turns it into points,
+(N, d) where all problems share them and (b, N, d) where they depend on what a problem has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.search.model import FixedNoiseGP
+from soft_reasoning.types import UserError
+
+
+class CandidatePoints(Protocol):
+    """Where the candidate points of a round come from."""
+
+    count: int
+    """Points of a round, N."""
+
+    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
+        """Random numbers (N, dim) float64 of one round."""
+        ...
+
+    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+        """Points, (N, d), (b, N, d), or (b, k, M, d) where each of a round's k picks has M of its own.
+
+        Args:
+            draws: From :meth:`draw`.
+            gp: The model of b problems.
+            best: (b,) index of the incumbent among the points observed.
+            lengths: (b, k), those of N(0, I), one for each of a round's picks.
+        """
+        ...
+
+
+class NormalCandidates:
+    """``count`` points u ~ N(0, I), as in the first round (paper, Optimising EI)."""
+
+    def __init__(self, count: int = 5000):
+        self.count = whole("candidate_points.count", count, least=1)
+
+    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
+
+    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+        return draws
+
+
+class UniformCandidates(NormalCandidates):
+    """u ~ U[0, 1]^d as in the public code: one orthant only."""
+
+    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
+        return torch.rand(self.count, dim, dtype=torch.float64, generator=generator)
+
+
+class SobolCandidates(NormalCandidates):
+    """A scrambled Sobol sequence through the normal quantile function."""
+
+    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
+        return sobol_normal(self.count, dim, generator)
+
+
+def sobol_normal(count: int, dim: int, generator: torch.Generator) -> Tensor:
+    """(count, dim) float64: quasi-random standard normal points."""
+    if dim > SobolEngine.MAXDIM:
+        raise UserError(f"embedding.dim: expected at most {SobolEngine.MAXDIM} dimensions in all for Sobol "
+                        f"points, got {dim}; lower it or draw normal ones")  # fmt: skip
+    seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
+    uniform = SobolEngine(dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
+    inside = uniform.clamp(1e-9, 1 - 1e-9)  # the ends map to infinity
+    return math.sqrt(2) * torch.erfinv(2 * inside - 1)
+
+
+class LocalCandidates(NormalCandidates):
+    """Points between fresh ones and the incumbent, with the lengths of N(0, I).
+
+    A point's direction is that of rho c + sqrt(1 - rho^2) xi, where c is the incumbent scaled to length
+    sqrt(d), xi ~ N(0, I), and rho runs evenly over [0, ``reach``]. Each of a round's k picks has candidate
+    points of its own, all of one length, drawn as that of a point of N(0, I). So the acquisition function
+    chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last ``fresh``
+    picks choose among fresh points alone (rho = 0), which keeps coverage where nothing right was seen yet.
+    """
+
+    def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
+        super().__init__(count)
+        self.fresh = whole("candidate_points.fresh", fresh, least=0)
+        self.reach = real("candidate_points.reach", reach, least=0.0, below=1.0)
+
+    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+        U, d = gp.train_inputs[0], draws.shape[-1]
+        centre = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
+        centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))
+        k = lengths.shape[1]
+        each = len(draws) // k
+        local = torch.arange(k) < k - self.fresh
+        rho = local[:, None, None] * torch.linspace(0.0, self.reach, each, dtype=torch.float64).unsqueeze(-1)
+        X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * each].reshape(k, each, d)  # (b, k, M, d)
+        return X * (lengths[:, :, None, None] / X.norm(dim=-1, keepdim=True))
+
+
+class TrustRegionCandidates(NormalCandidates):
+    """Points in a box around the incumbent that grows with success and shrinks with failure (TuRBO).
+
+    The box's half-width follows from the observations alone. It starts at ``length``. A round that improves
+    the best reward doubles it, any other round halves it, between ``shortest`` and ``longest``.
+    A point changes each coordinate with probability min(1, 20 / d).
+    """
+
+    def __init__(self, count: int = 5000, length: float = 1.6, shortest: float = 0.2, longest: float = 3.2):
+        super().__init__(count)
+        self.length = real("candidate_points.length", length, above=0.0)
+        self.shortest = real("candidate_points.shortest", shortest, above=0.0)
+        self.longest = real("candidate_points.longest", longest, least=self.shortest)
+
+    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
+        offsets = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) * 2 - 1
+        kept = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) < min(1.0, 20 / dim)
+        return offsets * kept
+
+    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
+        centre = gp.train_inputs[0][torch.arange(len(best)), best].unsqueeze(1)  # (b, 1, d)
+        return centre + self.widths(gp.train_targets, lengths.shape[1])[:, None, None] * draws
+
+    def widths(self, y: Tensor, k: int) -> Tensor:
+        """Half-widths (b,) after the rounds of ``k`` rewards in ``y`` (b, n)."""
+        best = torch.stack([part.amax(-1) for part in y.split(k, dim=-1)], dim=-1).cummax(-1).values
+        length = torch.full_like(y[:, 0], self.length)
+        for i in range(1, best.shape[-1]):
+            length = torch.where(best[:, i] > best[:, i - 1], 2 * length, length / 2)
+            length = length.clamp(self.shortest, self.longest)
+        return length

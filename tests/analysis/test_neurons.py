@@ -1,0 +1,204 @@
+"""Neurons of a hand-made two-layer model whose key neurons are known, and of models without gates."""
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from soft_reasoning.analysis.neurons import (
+    TOKENS,
+    Activity,
+    Sample,
+    halves,
+    key_neurons,
+    layer_rates,
+    mean_rate,
+    random_neurons,
+    record,
+)
+from soft_reasoning.engines.base import NeuronActivations
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.neurons import ShowsNeurons
+from soft_reasoning.types import UserError
+from tests.engines.models import tiny
+
+RIGHT, WRONG, ALWAYS = 5, 6, 7
+"""Tokens of the hand-made model: its right answers hold the first, its wrong ones the second."""
+KEY, ANTI, BIASED = (1, 3), (1, 4), (0, 2)
+"""(layer, neuron): active on RIGHT alone, on WRONG alone, on both."""
+WIDTH = 40
+
+
+def hand_made():
+    """Two layers of 40 gated neurons; attention adds nothing. Embeddings are one-hot, and a gate reads RIGHT
+    or WRONG; all other neurons are off."""
+    config = LlamaConfig(
+        vocab_size=16, hidden_size=16, intermediate_size=WIDTH, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(16))
+        model.lm_head.weight.copy_(torch.eye(16))
+        for layer in model.model.layers:
+            layer.input_layernorm.weight.fill_(1)
+            layer.post_attention_layernorm.weight.fill_(1)
+            layer.mlp.gate_proj.weight.fill_(-0.01)  # no neuron is active by itself
+        model.model.norm.weight.fill_(1)
+        gates = [layer.mlp.gate_proj.weight for layer in model.model.layers]
+        gates[KEY[0]][KEY[1], RIGHT] = 2.0
+        gates[ANTI[0]][ANTI[1], WRONG] = 2.0
+        gates[BIASED[0]][BIASED[1], RIGHT] = gates[BIASED[0]][BIASED[1], WRONG] = 2.0
+        # The key neuron writes token 9 where it is active, over what the embedding says.
+        model.model.layers[KEY[0]].mlp.up_proj.weight[KEY[1], RIGHT] = 1.0
+        model.model.layers[KEY[0]].mlp.down_proj.weight[9, KEY[1]] = 10.0
+    return model
+
+
+class Engine(ShowsNeurons):
+    def __init__(self, model):
+        self.model = model
+
+    def embed(self, ids):
+        return self.model.get_input_embeddings().weight[torch.tensor(list(ids))].detach()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return Engine(hand_made())
+
+
+def samples(count=8):
+    """Right and wrong answers of several lengths behind prompts of several lengths."""
+    return [
+        Sample((ALWAYS,) * (1 + i % 3), (RIGHT if i % 2 else WRONG,) * (2 + i), bool(i % 2), round=i % 3)
+        for i in range(count)
+    ]
+
+
+def test_the_known_key_neuron_is_found(engine):
+    with engine.neurons() as neurons:
+        activity = record(samples(), neurons, engine.embed)
+    keys = key_neurons(activity)
+    assert keys.nonzero().tolist() == [list(KEY)]
+    assert activity.rate[:, BIASED[0], BIASED[1]].tolist() == [1.0] * 8
+    assert activity.rate[:, ANTI[0], ANTI[1]].tolist() == [1.0, 0.0] * 4
+    gate = 2.0 * 4  # the norm makes a one-hot input of width 16 four times as long
+    silu = gate * torch.sigmoid(torch.tensor(gate))
+    assert activity.value[1, BIASED[0], BIASED[1]] == pytest.approx(float(silu), rel=1e-3)
+
+
+def test_rates_by_layer_and_among_neurons(engine):
+    with engine.neurons() as neurons:
+        activity = record(samples(), neurons, engine.embed)
+    right = activity[activity.right]
+    assert len(right) == 4 and mean_rate(right, key_neurons(activity)) == 1.0
+    torch.testing.assert_close(layer_rates(right), torch.tensor([1 / WIDTH, 1 / WIDTH]))
+    assert mean_rate(activity) == pytest.approx(1.5 / (2 * WIDTH) + 0.0, abs=0.01)
+    among = layer_rates(activity, key_neurons(activity))
+    assert among.isnan().tolist() == [True, False] and float(among[1]) == 0.5
+
+
+def test_only_the_first_five_answer_tokens_count(engine):
+    long = Sample((WRONG,) * 4, (RIGHT,) * TOKENS + (WRONG,) * 20, right=True)
+    short = Sample((WRONG,) * 4, (RIGHT,) * 2 + (WRONG,) * 2, right=False)
+    with engine.neurons() as neurons:
+        activity = record([long, short], neurons, engine.embed)
+    assert activity.rate[:, KEY[0], KEY[1]].tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("position", [None, 0, 2])
+def test_a_soft_token_is_read_and_does_not_count(engine, position):
+    soft = engine.embed([WRONG])
+    sample = Sample((ALWAYS,) * 3, (RIGHT,) * TOKENS, right=True, soft=soft, position=position)
+    with engine.neurons() as neurons:
+        rate = record([sample], neurons, engine.embed).rate[0]
+    assert rate[KEY] == 1.0 and rate[ANTI] == 0.0
+
+
+def test_batches_change_nothing():
+    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    some = [Sample(tuple(range(3, 6 + i)), tuple(range(9, 12 + i)), right=i > 1) for i in range(5)]
+    with engine.neurons() as neurons:
+        alone, together = (record(some, neurons, engine.embed, batch=n) for n in (1, 5))
+    torch.testing.assert_close(alone.value, together.value, rtol=1e-4, atol=1e-5)
+    assert torch.equal(alone.rate, together.rate)
+
+
+def test_masking_silences_generated_positions_alone(engine):
+    prompt = torch.tensor([[ALWAYS, RIGHT]])
+    silent = torch.zeros(2, WIDTH, dtype=torch.bool)
+    silent[KEY] = True
+    with engine.neurons() as neurons:
+        read, step = engine.model(prompt), engine.model(prompt[:, 1:])
+        with neurons.masked(silent):
+            assert torch.equal(engine.model(prompt).logits, read.logits)  # a prompt is read as it is
+            masked = engine.model(prompt[:, 1:])
+    assert step.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
+
+
+def test_hooks_are_gone_at_the_end_also_after_an_error(engine):
+    gates = [layer.mlp.gate_proj for layer in engine.model.model.layers]
+    with pytest.raises(RuntimeError, match="ours"), engine.neurons() as neurons:
+        with neurons.masked(torch.ones(2, WIDTH, dtype=torch.bool)):
+            assert all(gate._forward_hooks for gate in gates)
+            raise RuntimeError("ours")
+    assert not any(gate._forward_hooks for gate in gates)
+    with engine.neurons() as neurons, pytest.raises(RuntimeError):
+        neurons.record(torch.zeros(1, 1, 3), torch.ones(1, 1))  # a width that no layer takes
+    assert not any(gate._forward_hooks for gate in gates)
+
+
+def test_random_neurons_are_as_many_and_none_of_them_key():
+    keys = torch.zeros(3, 20, dtype=torch.bool)
+    keys[0, :4] = keys[2, :1] = True
+    drawn = [random_neurons(keys, by_layer=by_layer, seed=0, name="q") for by_layer in (False, True)]
+    for chosen in drawn:
+        assert int(chosen.sum()) == 5 and not (chosen & keys).any()
+    assert drawn[1].sum(dim=1).tolist() == [4, 0, 1]
+    again = random_neurons(keys, by_layer=True, seed=0, name="q")
+    assert torch.equal(again, drawn[1])
+    assert not torch.equal(random_neurons(keys, by_layer=True, seed=1, name="q"), again)
+
+
+def test_halves_part_right_and_wrong_equally():
+    right = torch.tensor([True] * 6 + [False] * 4)
+    activity = Activity(torch.zeros(10, 1, 4), torch.zeros(10, 1, 4), right, torch.zeros(10))
+    one, two = halves(activity, seed=0, name="q")
+    assert sorted([*one.tolist(), *two.tolist()]) == list(range(10))
+    assert int(right[one].sum()) == int(right[two].sum()) == 3
+
+
+def test_answers_of_one_kind_and_empty_ones_are_refused(engine):
+    with engine.neurons() as neurons:
+        activity = record(samples(2)[1:], neurons, engine.embed)
+        with pytest.raises(UserError, match="expected right and wrong completions, got one kind"):
+            key_neurons(activity)
+        with pytest.raises(UserError, match="got an empty one"):
+            record([Sample((1,), (), True)], neurons, engine.embed)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mixtral", "phi3"])
+def test_models_without_a_gate_of_their_own_are_refused_in_one_line(family):
+    with pytest.raises(UserError, match="expected a gate") as error, Engine(tiny(family)).neurons():
+        pass
+    assert "\n" not in str(error.value)
+
+
+def test_the_ability_is_declared():
+    assert isinstance(Engine(hand_made()), NeuronActivations)
+    assert not isinstance(FakeEngine(), NeuronActivations)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
+def test_families_with_gates_are_analysed(family):
+    engine = HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer())
+    some = [Sample((3, 4, 5 + i), (9 + i, 12, 14), right=bool(i % 2)) for i in range(4)]
+    with engine.neurons() as neurons:
+        activity = record(some, neurons, engine.embed)
+    assert activity.rate.shape == (4, 2, 96) and 0.2 < mean_rate(activity) < 0.8
+    assert int(key_neurons(activity).sum()) <= round(0.05 * 2 * 96)

@@ -1,0 +1,101 @@
+"""Reading takes linear time and never fails, whatever a model wrote."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader
+from soft_reasoning.answers.grading import _flexibly
+from soft_reasoning.answers.statements import MOST, WINDOW, statements
+from soft_reasoning.types import Problem
+
+GRADERS = [Grader(extraction=mode) for mode in MODES] + [
+    LmEvalGrader("strict-match"), LmEvalGrader("flexible-extract"),
+]  # fmt: skip
+PIECES = [
+    "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
+    "{", "\\frac{1",
+    "\\frac{1}{2}", "1 000 ", "Answer: ", "Answer:\n", "answer", "the answer is ", "Answer is 5 ",
+    "####", "#### 5 ",
+    "(A", " (A)", "A and ", "A, B and ", ". ", ".", "not ", "no, ", "No. ", "yes ", "true or false ",
+    "Wait, ",
+    "Question:", "Answer: Question:", "1\n", "- ", "1. ", "*", "_", "`", "½", "$1$", "\\text{a}",
+    "<<1>>", "1.5e9 ",
+    "12'345'", "1.234.", "1_000", "five ", "hundred ", "a dozen ", "in 5 ", "so 5 ", "the 3 ", "x = ",
+    "(", ")", "[",
+    '"', "'", "²", "Answer: 1=", "cannot ", "Answer: the 5 dogs ", "Sorry, ", "1 1/2 ", "whether ",
+    "is ", "5-year-old ",
+    "She has 5 apples and 3 pears. ",
+]  # fmt: skip
+LONG = 100_000
+
+
+def seconds(text, answer_type, mode, *, best_of):
+    """Processor time of reading and locating, the least of several."""
+    times = []
+    for _ in range(best_of):
+        _flexibly.cache_clear()
+        started = time.process_time()
+        grader = Grader(extraction=mode)
+        grader.extract(text, answer_type), grader.locate(text, answer_type)
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def assert_linear(unit, start, answer_type, mode):
+    """Eight times the text may take eight times as long, not 64 times; a wide margin for busy machines."""
+    short, long = (start + unit * (n // len(unit)) for n in (LONG // 8, LONG))
+    taken = seconds(long, answer_type, mode, best_of=1)
+    if taken > 0.1:
+        taken = seconds(long, answer_type, mode, best_of=3)
+        assert taken < 24 * max(seconds(short, answer_type, mode, best_of=3), 0.002), (unit, taken)
+    assert taken < 1, (unit, taken)
+
+
+@pytest.mark.parametrize("unit", PIECES)
+def test_a_loop_of_one_piece(unit):
+    for answer_type in ANSWER_TYPES:
+        for start in ("", "Answer: "):
+            assert_linear(unit, start, answer_type, "flexible")
+    assert_linear(unit, "Answer: ", "number", "strict")
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(PIECES), min_size=2, max_size=5).map("".join),
+    st.sampled_from(["", "Answer: ", "The answer is ", "x "]),
+    st.sampled_from(ANSWER_TYPES),
+    st.sampled_from(MODES),
+)
+def test_a_loop_of_several(unit, start, answer_type, mode):
+    assert_linear(unit, start, answer_type, mode)
+
+
+@pytest.mark.parametrize("unit", PIECES)
+def test_what_is_looked_at_is_bounded(unit):
+    """The work behind the time: so many statements, so long, whatever the text's length."""
+    found, own_end = statements(unit * (LONG // len(unit)))
+    assert len(found) <= MOST and own_end <= LONG
+    assert all(one.end - one.start <= WINDOW for one in found)
+    assert sum(one.end - one.start for one in found) <= LONG
+
+
+@settings(deadline=None)
+@given(
+    st.one_of(st.text(max_size=300), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)),
+    st.sampled_from(ANSWER_TYPES),
+    st.sampled_from(GRADERS),
+)
+def test_any_text_is_graded(text, answer_type, grader):
+    if not grader.supports(answer_type):
+        return
+    answer = grader.extract(text, answer_type)
+    place = grader.locate(text, answer_type)
+    assert (answer is None) == (place is None)
+    if place is not None:
+        assert 0 <= place[0] < place[1] <= len(text)
+    if answer_type != "latex":  # formulas ask a process
+        assert grader.correct(answer, Problem("p", "?", text, answer_type)) in (True, False)
+        assert grader.vote([answer, None, answer], answer_type) == answer

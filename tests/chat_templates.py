@@ -1,0 +1,98 @@
+"""Tokenizers with the published chat templates: what each renders for messages without tools."""
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+LLAMA_3 = (
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
+    "'<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}"
+    "{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+)
+QWEN_25 = (
+    "{%- if messages[0]['role'] == 'system' %}"
+    "{{- '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}"
+    "{%- else %}"
+    "{{- '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    "<|im_end|>\n' }}"
+    "{%- endif %}"
+    "{%- for message in messages %}"
+    "{%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) "
+    "or (message.role == \"assistant\" and not message.tool_calls) %}"
+    "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
+    "{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
+QWEN_3 = (
+    "{%- if messages[0].role == 'system' %}"
+    "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}"
+    "{%- for message in messages %}"
+    "{%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) %}"
+    "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
+    "{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}"
+    "{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}"
+)
+MISTRAL = (
+    "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}"
+    "{%- set loop_messages = messages[1:] %}{%- else %}{%- set loop_messages = messages %}{%- endif %}"
+    "{{- bos_token }}{%- for message in loop_messages %}{%- if message[\"role\"] == \"user\" %}"
+    "{%- if loop.last and system_message is defined %}"
+    "{{- \"[INST] \" + system_message + \"\n\n\" + message[\"content\"] + \"[/INST]\" }}"
+    "{%- else %}{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }}{%- endif %}"
+    "{%- elif message[\"role\"] == \"assistant\" %}{{- \" \" + message[\"content\"]|trim + eos_token}}"
+    "{%- endif %}{%- endfor %}"
+)
+GEMMA = (
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
+    "{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}"
+    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception("
+    "'Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
+    "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}"
+    "{% set role = message['role'] %}{% endif %}"
+    "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
+)
+
+CHATML = ("<|im_start|>", "<|im_end|>")
+FAMILIES = {
+    "llama3": (LLAMA_3, "<|begin_of_text|>", ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")),
+    "qwen2.5": (QWEN_25, None, CHATML),
+    "qwen3": (QWEN_3, None, (*CHATML, "<think>", "</think>")),
+    "mistral": (MISTRAL, "<s>", ("[INST]", "[/INST]", "</s>")),
+    "gemma": (GEMMA, "<bos>", ("<start_of_turn>", "<end_of_turn>")),
+}
+"""Template, BOS and the tokens that a text cannot hold, by family."""
+
+HEADERS = {
+    "llama3": (
+        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    ),
+    "qwen2.5": (
+        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+        "<|im_start|>user\n",
+        "<|im_end|>\n<|im_start|>assistant\n",
+    ),
+    "qwen3": ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
+    "mistral": ("<s>[INST] ", "[/INST]"),
+    "gemma": ("<bos><start_of_turn>user\n", "<end_of_turn>\n<start_of_turn>model\n"),
+}
+"""What stands before and after a user's text."""
+
+
+def tokenizer_of(family):
+    """A byte-level tokenizer with ``family``'s special tokens and template; two newlines are one token."""
+    template, bos, special = FAMILIES[family]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    newline = "Ċ"
+    vocab = {letter: i for i, letter in enumerate([*alphabet, newline * 2])}
+    raw = Tokenizer(models.BPE(vocab=vocab, merges=[(newline, newline)]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    made = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token=bos, clean_up_tokenization_spaces=False)
+    made.add_special_tokens({"additional_special_tokens": list(special)})
+    made.chat_template = template
+    return made

@@ -1,0 +1,124 @@
+"""Chat with the published templates: cues behind the assistant's header, soft tokens inside the text."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from soft_reasoning.build import _prompts
+from soft_reasoning.config import compose_config
+from soft_reasoning.prompts import Prompts, Wording
+from soft_reasoning.types import Problem
+from tests.chat_templates import FAMILIES, HEADERS, tokenizer_of
+
+PROBLEM = Problem("p", "Ada has 3 apples and buys 4. How many apples does Ada have now?")
+SOLUTIONS = ["3 + 4 = 7. Answer: 7", "4 - 3 = 1. Answer: 1"]
+CUES = {
+    "multi_generate": "Comparing the solutions,",
+    "single_generate": "Checking the solution,",
+    "multi_judge": "Correct:",
+    "single_judge": "Correct:",
+}
+TASKS = {
+    "prefix_right": ("Right so far:", {"partial": "3 + 4"}),
+    "rap_question": ("Q:", {}),
+    "rap_answer": ("A:", {"asked": "How many does Ada buy?"}),
+    "rap_useful": ("Is the new question useful?", {"asked": "How many does Ada buy?"}),
+}
+PROMPTS = ("math", "boolean", "choice", "text", "latex")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param, tokenizer_of(request.param)
+
+
+def prompts_of(tokenizer, prompt="math", *overrides):
+    config = compose_config([f"prompt={prompt}", *overrides])
+    return _prompts(config, tokenizer, ())
+
+
+def made(tokenizer, prompt):
+    """(name, ids, cue, the same as raw text) for everything that a wording asks."""
+    chat, raw = (prompts_of(tokenizer, prompt, f"prompt.layout={name}") for name in ("chat", "completion"))
+    cue = chat.wording.cue
+    yield "solve", chat.solve(PROBLEM), cue, raw.solve(PROBLEM)
+    for kind, cue in CUES.items():
+        some = SOLUTIONS[:1] if kind.startswith("single") else SOLUTIONS
+        yield kind, chat.review(kind, PROBLEM, some), cue, raw.review(kind, PROBLEM, some)
+    for kind, (cue, fields) in TASKS.items():
+        yield kind, chat.task(kind, PROBLEM, **fields), cue, raw.task(kind, PROBLEM, **fields)
+
+
+@pytest.mark.parametrize("prompt", ["math", "boolean"])
+def test_every_cue_follows_the_assistants_header(family, prompt):
+    name, tokenizer = family
+    before, after = HEADERS[name]
+    for kind, asked, cue, raw in made(tokenizer, prompt):
+        text = tokenizer.decode(asked.ids)
+        assert text.startswith(before) and text.endswith(f"{after}{cue}"), kind
+        user = text.removeprefix(before).removesuffix(after + cue)
+        whole = tokenizer.decode(raw.ids)
+        if name in ("llama3", "gemma"):  # these trim a message
+            assert user == whole.removesuffix(cue).strip(), kind
+        else:
+            assert user == whole.removesuffix(cue), kind
+        assert asked.cue == len(tokenizer.encode(cue, add_special_tokens=False)), kind
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_completions_read_as_before(prompt):
+    """The cue is what a prompt ends in; worked reviews hold it as well."""
+    tokenizer = tokenizer_of("llama3")
+    for kind, _, cue, raw in made(tokenizer, prompt):
+        text = tokenizer.decode(raw.ids)
+        assert text.endswith(cue) and not cue[-1].isspace()
+        if kind in CUES:
+            shown = prompts_of(tokenizer, prompt).wording.reviews[kind]
+            assert text.count(cue) >= 1 + len(shown.exemplars)
+
+
+def test_soft_tokens_stay_out_of_headers(family):
+    name, tokenizer = family
+    before, after = HEADERS[name]
+    prompts = prompts_of(tokenizer)
+    prompt = prompts.solve(PROBLEM)
+
+    def cut(place, problem="p"):
+        at = prompts.position(prompt, place, seed=0, problem_id=problem)
+        return tokenizer.decode(prompt.ids[:at]), tokenizer.decode(prompt.ids[at:])
+
+    assert cut("first")[0] == before and cut("last")[1] == ""
+    places = set()
+    for i in range(2000):
+        left, right = cut("middle", str(i))
+        assert left.startswith(before) and len(left) > len(before)
+        assert right.endswith(after + prompts.wording.cue) and len(right) > len(after + prompts.wording.cue)
+        places.add(len(left))
+    text = len(tokenizer.decode(prompt.ids)) - len(before + after + prompts.wording.cue)
+    assert min(places) <= len(before) + 3 and max(places) >= len(before) + text - 3
+
+
+def test_thinking_that_is_switched_off_comes_before_the_cue():
+    tokenizer = tokenizer_of("qwen3")
+    prompts = prompts_of(tokenizer, "math", "+prompt.chat_options.enable_thinking=false")
+    text = tokenizer.decode(prompts.solve(PROBLEM).ids)
+    assert text.endswith(f"assistant\n<think>\n\n</think>\n\n{prompts.wording.cue}")
+    at = prompts.position(prompts.solve(PROBLEM), "first", seed=0, problem_id="p")
+    assert tokenizer.decode(prompts.solve(PROBLEM).ids[:at]) == "<|im_start|>user\n"
+
+
+def test_chat_is_the_default_where_there_is_a_template(family):
+    _, tokenizer = family
+    assert prompts_of(tokenizer).layout == "chat"
+    assert prompts_of(tokenizer, "math", "prompt.layout=completion").layout == "completion"
+    tokenizer.chat_template, template = None, tokenizer.chat_template
+    try:
+        assert Prompts(tokenizer, Wording(ask="{question}")).layout == "completion"
+    finally:
+        tokenizer.chat_template = template
+
+
+@pytest.mark.parametrize("prompt", [*PROMPTS, "aime", "demo"])
+def test_what_a_prompt_says_of_its_layout(prompt):
+    config = compose_config([f"prompt={prompt}"])
+    layout = OmegaConf.select(config, "prompt.layout")
+    assert layout == ("completion" if prompt == "demo" else "auto")  # the bundled model knows no template

@@ -1,0 +1,81 @@
+"""The reward of a question as a BoTorch test problem."""
+
+import json
+
+import pytest
+import torch
+from botorch.test_functions.base import BaseTestProblem
+
+from soft_reasoning import SoftReasoner, SoftReasoningObjective, UserError
+from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.search import BayesianOptimiser
+from soft_reasoning.types import generator_for
+
+ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
+QUESTION, GOLD = ROW["question"], str(ROW["answer"])
+ROUNDS = ["search.stopping.rule=none", "search.rounds=1"]
+
+
+@pytest.fixture(scope="module")
+def reasoner():
+    with SoftReasoner.from_pretrained("demo", overrides=ROUNDS) as one:
+        yield one
+
+
+def test_the_method_itself_evaluates_the_same_points_to_the_same_rewards(reasoner):
+    """First round and proposals of the method, asked for by hand."""
+    result = reasoner.solve(QUESTION)
+    objective = SoftReasoningObjective(reasoner, QUESTION, GOLD)
+    optimiser = reasoner.method.optimiser
+    U = optimiser.initial(5, objective.dim, generator_for(0, QUESTION, "initial"))
+    y = objective(U)
+    [proposal] = optimiser.propose(U[None], y[None], 5, seed=0, round=1, keys=[QUESTION])
+    objective(proposal.points)
+    assert [c.reward for c in objective.candidates] == [c.reward for c in result.candidates]
+    assert [c.text for c in objective.candidates] == [c.text for c in result.candidates]
+    assert objective.answer == result.answer
+    assert objective.correct(GOLD) and not objective.correct("-1") and not objective.correct(None)
+    assert {role: u.generated_tokens for role, u in objective.usage.items()} == {
+        role: u.generated_tokens for role, u in result.usage.items()
+    }
+
+
+def test_is_a_botorch_test_problem(reasoner):
+    objective = SoftReasoningObjective(reasoner, QUESTION)
+    assert isinstance(objective, BaseTestProblem)
+    assert objective.dim == 50 and objective.bounds.shape == (2, 50) and objective.noise_std is None
+    X = torch.randn(4, 50, dtype=torch.float64, generator=generator_for(0, "points"))
+    y = objective(X)
+    assert y.shape == (4,) and y.dtype == torch.float64 and len(objective.candidates) == 4
+    assert objective.best.reward == y.max().item()
+    assert torch.equal(objective(X), y), "greedy completions are a function of u"
+    assert objective(X.reshape(2, 2, 50).float()).shape == (2, 2)
+    assert objective(10 * X[:1]).isfinite().all(), "points outside the box are evaluated"
+
+
+def test_the_default_optimiser_drives_it(reasoner):
+    objective = SoftReasoningObjective(reasoner, QUESTION)
+    U = torch.randn(5, 50, dtype=torch.float64, generator=generator_for(1, "points"))
+    y = objective(U)
+    for round in (1, 2):
+        [proposal] = BayesianOptimiser().propose(U[None], y[None], 5, seed=0, round=round, keys=["q"])
+        U, y = torch.cat([U, proposal.points]), torch.cat([y, objective(proposal.points)])
+    assert len(objective.candidates) == 15 and objective.answer is not None
+
+
+def test_bad_values(reasoner):
+    objective = SoftReasoningObjective(reasoner, QUESTION)
+    with pytest.raises(ValueError, match="batch x 50"):
+        objective(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="finite"):
+        objective(torch.full((1, 50), float("nan")))
+    for ask in (lambda: objective.answer, lambda: objective.best):
+        with pytest.raises(UserError, match="call the objective first"):
+            ask()
+    with pytest.raises(UserError, match="gold="):
+        objective.correct("3")
+    with pytest.raises(UserError, match="expected a question in words"):
+        SoftReasoningObjective(reasoner, " ")
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake", "method=cot"]) as greedy:
+        with pytest.raises(UserError, match="expected a reasoner with method=soft_reasoning, got method=cot"):
+            SoftReasoningObjective(greedy, QUESTION)
