@@ -182,8 +182,8 @@ class HuggingFaceEngine(ShowsNeurons):
         all else but the weights, as PyTorch's allocator counts it (on the CPU nobody does)."""
         peaks = {"kv": self._runner.peak_kv_bytes}
         if self._device.type == "cuda":
-            held = torch.cuda.max_memory_allocated(self._device)
-            peaks["activations"] = max(0, held - self._loaded_bytes - peaks["kv"])
+            most = torch.cuda.max_memory_allocated(self._device)
+            peaks["activations"] = self._activations(most, peaks["kv"])
         return peaks
 
     @property
@@ -191,9 +191,13 @@ class HuggingFaceEngine(ShowsNeurons):
         """Bytes held now, as ``peak_bytes`` counts them."""
         held = {"kv": self._runner.held_kv_bytes}
         if self._device.type == "cuda":
-            used = torch.cuda.memory_allocated(self._device)
-            held["activations"] = max(0, used - self._loaded_bytes - held["kv"])
+            now = torch.cuda.memory_allocated(self._device)
+            held["activations"] = self._activations(now, held["kv"])
         return held
+
+    def _activations(self, allocated: int, kv: int) -> int:
+        """What of ``allocated`` bytes is neither weights, nor ``kv``, nor reserved for more of these."""
+        return max(0, allocated - self._loaded_bytes - max(kv, self._runner.reserved_kv_bytes))
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""

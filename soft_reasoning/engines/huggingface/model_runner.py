@@ -105,6 +105,11 @@ class ModelRunner:
         return self.blocks.held * self._pool.block_bytes
 
     @property
+    def reserved_kv_bytes(self) -> int:
+        """Bytes of the pool, most of which may be unused."""
+        return self._pool.blocks * self._pool.block_bytes
+
+    @property
     def held_tokens(self) -> int:
         """Positions that the sequences in work hold or will need."""
         return self.blocks.committed * BLOCK

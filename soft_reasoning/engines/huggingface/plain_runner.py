@@ -25,6 +25,7 @@ class PlainRunner:
     """The interface of :class:`ModelRunner`, without a block table."""
 
     shares_prefixes = False
+    reserved_kv_bytes = 0
 
     def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
         self.calls = calls
