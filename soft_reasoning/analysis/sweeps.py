@@ -50,13 +50,14 @@ FAKE_NOTE = (
 def settings_table(cells: Sequence[Cell]) -> Table:
     """One row per setting of a sweep on the same problems by the same model."""
     keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
-    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "generated tokens", "time"]
+    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "decided %", "generated tokens", "time"]
     rows = [
         [
             *(str(cell.setting.get(key)) for key in keys),
             str(len(cell.results)),
             *(_share(cell, metric) for metric in SHARES),
             number(cell.mean("rounds", "mean")),
+            percent(cell.mean("decided")),
             count(cell.mean("tokens", "total", "generated")),
             duration(cell.mean("seconds", "total")),
         ]
@@ -150,6 +151,10 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
         notes.append(PAPER_NOTE)
     if any(cell.engine == "FakeEngine" for cell in cells):
         notes.append(FAKE_NOTE)
+    decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
+    if decided:
+        shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())
+        notes.append(f"Proposals that the acquisition function decided: {shares}.")
     return notes
 
 

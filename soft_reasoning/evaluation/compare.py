@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from soft_reasoning.analysis import plots
@@ -36,7 +37,10 @@ SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
 QUALITY = (
     "method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p", "n",
 )  # fmt: skip
-COST = ("method", "prompt", "cached", "generated", "sequences", "time", "keys and values", "activations")
+COST = (
+    "method", "prompt", "cached", "generated", "sequences", "time", "keys and values", "activations",
+    "decided %",
+)  # fmt: skip
 
 NOTE = (
     "Accuracy, coverage and pass@m (unbiased, where samples are independent): mean ± standard deviation over "
@@ -45,7 +49,8 @@ NOTE = (
     "often as seeds of both have it; its interval: paired bootstrap over problems. "
     "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
     "Tokens, sequences and time are per problem. Keys and values, and activations (counted on GPUs alone): "
-    "the most memory that they took in the run, with all problems in work."
+    "the most memory that they took in the run, with all problems in work. Decided: the share of proposals "
+    "that the acquisition function decided."
 )
 
 
@@ -185,6 +190,7 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
             "tokens": group.per_problem("tokens", "total", "generated"),
             "seconds": group.per_problem("seconds", "total"),
             "peak_bytes": {kind: group.peak(kind) for kind in MEMORY},
+            "decided": fmean(shares) if (shares := group.each("decided")) else None,
         }
         if group is not base:
             pair = _paired(group, base)
@@ -254,6 +260,7 @@ def _cost(row: Mapping[str, Any]) -> list[str]:
         f"{row['sequences']:,.1f}",
         duration(row["seconds"]),
         *(memory(row["peak_bytes"][kind]) for kind in MEMORY),
+        percent(row["decided"]),
     ]
 
 

@@ -34,7 +34,13 @@ DATASETS = {
 }
 """What the paper calls its data sets, in the order of its columns."""
 
-EI = ("ei", "adaptive_ei", "log_ei", "printed_adaptive_ei", "released_ei")
+EI = (
+    "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
+    "printed_adaptive_ei", "released_ei",
+)  # fmt: skip
+CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}
+"""Choices of the acquisition function whose class is called otherwise."""
+
 SAMPLING = {"method.temperature": (0.8,), "method.top_k": (50,), "method.top_p": (1,)}
 OWN = {
     "cot_decoding": SAMPLING
@@ -139,7 +145,8 @@ def _same(found: Any, wanted: Any) -> bool:
     try:
         return float(found) == float(wanted)
     except (TypeError, ValueError):
-        return str(found).rpartition(".")[2].lower() == str(wanted).replace("_", "")
+        name = CLASSES.get(str(wanted), str(wanted))
+        return str(found).rpartition(".")[2].lower() == name.replace("_", "")
 
 
 def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:

@@ -17,7 +17,7 @@ def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
     ]  # fmt: skip
     table = settings_table(read_cells(runs))
     assert [row[0] for row in table.rows] == ["5", "10", "100"]
-    assert table.rows[0] == ["5", "2", "50.0 ± 7.1", "90.0 ± 0.0", "1.00", "1,000", "1 min 01 s"]
+    assert table.rows[0] == ["5", "2", "50.0 ± 7.1", "90.0 ± 0.0", "1.00", "-", "1,000", "1 min 01 s"]
     assert table.columns[:2] == ["embedding.dim", "runs"] and table.bold == [(2, 2)]
 
 

@@ -113,7 +113,7 @@ def test_the_papers_experiments_find_theirs(experiment, expected):
         chosen(shots=3),
         chosen(dataset="aime_2025"),
         chosen(method="random_embedding"),
-        chosen("acquisition=thompson"),
+        chosen("acquisition=ucb", "acquisition.beta=3"),
         chosen("acquisition=ucb", "acquisition.beta=3"),
         chosen("verifier=none"),
         chosen("embedding=token_simplex"),
