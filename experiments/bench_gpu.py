@@ -181,9 +181,8 @@ def main() -> None:
         f"copying {speed / 1e9:,.0f} GB/s, torch {torch.__version__}"
     )
     runner = engine._runner
-    steps = "replayed as CUDA graphs" if getattr(runner, "record", False) else "launched kernel by kernel"
     most = f"batches of at most {engine.max_batch_tokens:,} tokens"
-    print(f"run by {type(runner).__name__}, decode steps {steps}, {most}")
+    print(f"run by {type(runner).__name__}, {most}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def rollouts(problems: list[Problem], count: int, context: Context, max_new_toke
         prompt = context.prompts.solve(problem)
         requests += [
             Request(
-                prompt.ids, shared=prompt.shared, sampling=Sampling(TEMPERATURE), stop=context.prompts.stop,
+                prompt.ids, sampling=Sampling(TEMPERATURE), stop=context.prompts.stop,
                 max_new_tokens=max_new_tokens, seed=context.stream(problem.id, "rollout", i),
             )
             for i in range(count)

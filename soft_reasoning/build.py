@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
-from soft_reasoning.engines.allocation import device_of
 from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.devices import device_of
 from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
 from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
@@ -67,7 +67,9 @@ def build_adapter(config: DictConfig) -> Path:
     Its name holds a hash of all that it depends on: the settings and the seed, the training rows, the
     prompt and the model's weights.
     """
-    from soft_reasoning.engines import loading  # imports transformers, which not every engine needs
+    from soft_reasoning.engines.huggingface import (
+        loading,  # imports transformers, which not every engine needs
+    )
 
     if config.model.adapter:
         raise UserError(f"method={config.method.name} trains an adapter of its own, got model.adapter="

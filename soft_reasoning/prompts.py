@@ -5,10 +5,9 @@ All wording lives in ``conf/prompt/*.yaml`` and reaches this module as :class:`W
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,9 +20,6 @@ PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
 """Two texts whose first and last tokens differ: what their prompts share is not theirs."""
-
-OPENINGS_KEPT = 1024
-"""A few for each problem in work: its tasks' prompts are compared with what they begin with."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +157,11 @@ class Prompts:
         ]
         self._head = wording.head + "".join(shown)
         self._span: tuple[int, int] | None = None
-        self._shared: dict[str, tuple[int, ...]] = {}
-        self._opening = lru_cache(OPENINGS_KEPT)(self._opening_of)
 
     def solve(self, problem: Problem) -> Prompt:
         """The prompt that asks for a solution. Raises UserError for an empty question."""
         question = _question(problem)
-        return self._build("solve", self._head, self.wording.ask, self.wording.cue, question=question)
+        return self._build(self._head, self.wording.ask, self.wording.cue, question=question)
 
     def review(
         self,
@@ -189,7 +183,7 @@ class Prompts:
         asked = {"question": _question(problem), "solutions": wording.listed(solutions)}
         for fewer in range(len(wording.exemplars) if shots is None else shots, -1, -1):
             opening = wording.opening(fewer, brief)
-            prompt = self._build(f"{kind} {fewer} {brief}", opening, wording.ask, wording.cue, **asked)
+            prompt = self._build(opening, wording.ask, wording.cue, **asked)
             if shots is not None or room is None or len(prompt.ids) <= room:
                 break
         return prompt
@@ -198,8 +192,7 @@ class Prompts:
         self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
     ) -> Prompt:
         """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in; ``steps`` are
-        (sub-question, answer) pairs, each of them one line. What it begins with whatever its ``fields``
-        are is its ``common``."""
+        (sub-question, answer) pairs, each of them one line."""
         if kind not in self.wording.tasks:
             known = ", ".join(sorted(self.wording.tasks)) or "none"
             raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
@@ -208,18 +201,7 @@ class Prompts:
         question = _question(problem)
         known = {"question": question, "steps": told, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
-        prompt = self._build(kind, wording.head, wording.ask, wording.cue, **known)
-        opening = self._opening(kind, question, told, tuple(fields)) if fields else prompt.ids
-        # One less: what follows may change the last token, and is at least one.
-        same = len(os.path.commonprefix([opening, prompt.ids])) - 1
-        return replace(prompt, common=max(0, same))
-
-    def _opening_of(self, kind: str, question: str, steps: str, names: tuple[str, ...]) -> tuple[int, ...]:
-        """The prompt of a task with empty fields."""
-        wording = self.wording.tasks[kind]
-        empty = dict.fromkeys(names, "")
-        known = {"question": question, "steps": steps, **empty}
-        return self._build(kind, wording.head, wording.ask, wording.cue, **known).ids
+        return self._build(wording.head, wording.ask, wording.cue, **known)
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
         """Index in ``prompt.ids`` before which soft tokens go.
@@ -251,19 +233,9 @@ class Prompts:
                 self._span = before, after
         return self._span
 
-    def _build(self, kind: str, head: str, ask: str, cue: str, **fields: str) -> Prompt:
-        def encode(values: Mapping[str, str]) -> tuple[int, ...]:
-            return self._encode(head + ask.format(**values), cue)
-
-        if kind not in self._shared:
-            one, two = (encode(dict.fromkeys(fields, text)) for text in SPAN_TEXTS)
-            same = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))
-            self._shared[kind] = one[:same]
-        ids = encode(fields)
-        prefix = self._shared[kind]
-        shared = len(prefix) if ids[: len(prefix)] == prefix and len(ids) > len(prefix) else 0
-        length = len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0
-        return Prompt(ids=ids, shared=shared, cue=length)
+    def _build(self, head: str, ask: str, cue: str, **fields: str) -> Prompt:
+        ids = self._encode(head + ask.format(**fields), cue)
+        return Prompt(ids, cue=len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0)
 
     def _encode(self, text: str, cue: str) -> tuple[int, ...]:
         if self.layout == "completion":

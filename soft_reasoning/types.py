@@ -59,20 +59,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids of a prompt, ``shared`` of which (from the left) every problem of the run begins with, and
-    ``common`` of which other requests of its problem begin with, now or later (0 when unknown).
+    """Token ids of a prompt.
 
     ``cue`` counts the tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
     """
 
     ids: tuple[int, ...]
-    shared: int = 0
     cue: int = 0
-    common: int = 0
 
     def followed_by(self, ids: tuple[int, ...]) -> Prompt:
         """The prompt with ``ids`` of its answer behind it."""
-        return Prompt(self.ids + ids, self.shared, common=len(self.ids))
+        return Prompt(self.ids + ids)
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,9 @@ class Request:
     """One generation.
 
     ``soft`` (m, D): embeddings inserted before ``prompt_ids[position]``; ``position = len(prompt_ids)``
-    puts them last. They are passed as the model's own lookup returns embeddings. ``shared`` counts the
-    leading prompt ids that all requests of a run have in common (0 when unknown), ``common`` as in
-    :class:`Prompt`. ``seed`` feeds sampling; greedy requests ignore it. ``role`` names who asked
-    ("candidate", "verifier", "anchor"), for the accounting alone.
+    puts them last. They are passed as the model's own lookup returns embeddings. ``seed`` feeds sampling;
+    greedy requests ignore it. ``role`` names who asked ("candidate", "verifier", "anchor"), for the
+    accounting alone.
     """
 
     prompt_ids: tuple[int, ...]
@@ -112,8 +108,6 @@ class Request:
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
     seed: int = 0
-    shared: int = 0
-    common: int = 0
     role: str = "candidate"
 
 

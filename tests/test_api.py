@@ -9,7 +9,7 @@ import pytest
 import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.config import compose_config
-from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
 from soft_reasoning.scheduler import drive
 
 QUESTIONS = [
@@ -164,6 +164,7 @@ def test_the_readme_example_runs(capsys):
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}  # a later block uses what an earlier one defines
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "README.md", "exec"), names)
     assert capsys.readouterr().out.strip()

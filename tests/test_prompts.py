@@ -44,8 +44,6 @@ def test_exemplars_stand_before_the_question(tokenizer):
     prompt = prompts.solve(PROBLEM)
     text = tokenizer.decode(prompt.ids[1:])
     assert text.index("Ben has 1 apples.") < text.index("Answer: 1") < text.index("Ada has 3")
-    shared = tokenizer.decode(prompt.ids[1 : prompt.shared])
-    assert "Answer: 1\nQuestion:\n" in shared and "Ada" not in shared
 
 
 def test_review_lists_solutions_on_a_line_each(tokenizer):
@@ -61,28 +59,11 @@ def test_a_task_is_its_head_the_question_the_steps_and_its_fields(tokenizer):
     prompt = prompts.task("ask", PROBLEM, [("1 {x}", "2"), ("3", "4")], asked="5")
     text = f"Task: Q {PROBLEM.question}\nSo far:\n2 <- 1 {{x}}\n4 <- 3\nNew: 5?"
     assert prompt.ids == tuple(tokenizer.encode(text))
-    assert tokenizer.encode("Task: Q")[: prompt.shared] == list(prompt.ids[: prompt.shared])
-    other = prompts.task("ask", Problem("q", "Ben has 1 apples."), asked="1")
-    assert 1 < prompt.shared == other.shared and prompt.ids[: prompt.shared] == other.ids[: prompt.shared]
 
 
-def test_tasks_of_one_state_say_what_they_begin_with(tokenizer):
-    """Whatever their own fields are, and whatever the task, where the wording does not differ before."""
-    tasks = {
-        "ask": TaskWording(ask="Question:\n{question}\nThought:\n{steps}Answer:"),
-        "tell": TaskWording(ask="Question:\n{question}\nThought:\n{steps}Answer: {asked}\nTask:"),
-    }
-    prompts = Prompts(tokenizer, wording(tasks=tasks))
-    told = [("7 (seven)", "1")]
-    state = prompts.task("ask", PROBLEM, told)
-    assert state.common == len(state.ids) - 1  # the last one may change with what follows
-    for asked in ("7 (seven)", "Aye, zinc", "1"):
-        prompt = prompts.task("tell", PROBLEM, told, asked=asked)
-        assert prompt.common == state.common
-        assert prompt.ids[: prompt.common] == state.ids[: state.common]
-    assert prompts.task("ask", PROBLEM).common < state.common
-    longer = state.followed_by((5, 6))
-    assert (longer.ids, longer.common) == ((*state.ids, 5, 6), len(state.ids))
+def test_a_prompt_is_followed_by_ids(tokenizer):
+    prompt = Prompts(tokenizer, wording()).solve(PROBLEM)
+    assert prompt.followed_by((5, 6)).ids == (*prompt.ids, 5, 6)
 
 
 def test_braces_in_a_question_stay(tokenizer):

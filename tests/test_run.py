@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning import run as program
-from soft_reasoning.engines.loading import DEMO_FOLDER
+from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 

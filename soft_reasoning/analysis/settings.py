@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 RESOURCES = (
-    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens", "engine.compile",
+    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens",
     "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
     "engine.device_map", "model.device_map",
 )  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
-from soft_reasoning.types import Completion, Prompt, Request
+from soft_reasoning.types import Completion, Prompt, Request, UserError
 
 
 class Engine(Protocol):
@@ -16,10 +18,11 @@ class Engine(Protocol):
 
     The same request gets the same tokens alone, in any batch and in any order, on the CPU in float32.
     Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls.
+    All methods may be called from several threads.
     Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the same text.
     """
 
-    tokenizer: object
+    tokenizer: Any
     """A Hugging Face tokenizer (or one with its ``encode``, ``decode`` and id attributes)."""
     hidden_size: int
     """D, the width of an input embedding."""
@@ -109,3 +112,59 @@ class NeuronActivations(Protocol):
         Raises UserError for a model whose feed-forward layers have no gate.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRequest:
+    """A checked request, its prompt cut where the soft tokens go.
+
+    The prompt is ``head`` token ids, then ``soft`` (m, D), then ``tail`` token ids. Without soft tokens all
+    ids are in ``head``. ``max_new_tokens`` is what the request asks for, or less where the context ends.
+    """
+
+    request: Request
+    head: tuple[int, ...]
+    soft: Tensor | None
+    tail: tuple[int, ...]
+    max_new_tokens: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt, soft tokens included."""
+        return len(self.head) + len(self.tail) + (0 if self.soft is None else len(self.soft))
+
+
+def prepare(request: Request, *, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
+    """Check ``request`` against a model and cut its prompt at the soft tokens.
+
+    Raises:
+        UserError: the prompt does not fit the context.
+        ValueError: ids, soft tokens, position or limits that no model could take.
+    """
+    ids, soft = tuple(request.prompt_ids), request.soft
+    if request.max_new_tokens < 1:
+        raise ValueError(f"expected max_new_tokens >= 1, got {request.max_new_tokens}")
+    outside = [i for i in ids if not 0 <= i < vocabulary]
+    if outside:
+        raise ValueError(f"expected prompt ids in 0..{vocabulary - 1}, got {outside[0]}")
+    position = len(ids)
+    if soft is not None:
+        if soft.ndim != 2 or soft.shape[0] == 0 or soft.shape[1] != hidden_size:
+            raise ValueError(f"expected soft tokens (m, {hidden_size}), got {tuple(soft.shape)}")
+        if not bool(torch.isfinite(soft).all()):
+            raise ValueError("expected finite soft tokens, got NaN or infinity")
+        position = len(ids) if request.position is None else request.position
+        if not 0 <= position <= len(ids):
+            raise ValueError(f"expected a position in 0..{len(ids)}, got {position}")
+    elif not ids:
+        raise ValueError("expected a prompt of at least one token, got none")
+    length = len(ids) + (0 if soft is None else len(soft))
+    if length >= context_length:
+        raise UserError(
+            f"expected a prompt shorter than the model's context of {context_length} tokens, got {length}; "
+            "shorten the prompt, use fewer exemplars or a model with a longer context"
+        )
+    room = context_length - length
+    return PreparedRequest(
+        request, ids[:position], soft, ids[position:], min(request.max_new_tokens, room)
+    )

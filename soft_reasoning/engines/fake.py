@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.decode import decode_batch
+from soft_reasoning.engines.base import PreparedRequest, prepare
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
-from soft_reasoning.engines.planning import Job, job_of, reading
-from soft_reasoning.engines.text import StopWatch
+from soft_reasoning.engines.output import Output
+from soft_reasoning.engines.sampling import choose
+from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Prompt, Request
 
 PEAK = 12.0
@@ -44,7 +45,7 @@ class FakeEngine:
         self._normed = torch.nn.functional.normalize(self._table, dim=-1)
         self.embedding_rms = float(self._table.double().square().mean().sqrt())
         self._model = _Model(self.tokenizer)
-        self._watch = StopWatch(self.tokenizer)
+        self._stops = StopChecker(self.tokenizer)
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32."""
@@ -52,22 +53,30 @@ class FakeEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        jobs = [self._job(i, r) for i, r in enumerate(requests)]
-        if not jobs:
-            return []
-        runner = _Runner(self, self._model)
-        return decode_batch(runner, jobs, tokenizer=self.tokenizer, eos=self.eos_ids, watch=self._watch)
+        prepared = [self._prepare(request) for request in requests]
+        prompts = [self._prompt(one) for one in prepared]
+        outputs = [Output(one) for one in prepared]
+        for output, prompt in zip(outputs, prompts, strict=True):
+            ended = False
+            while not ended:
+                logits = self._model.logits((*prompt, *output.ids))
+                token = int(choose(logits[None], [output], sorted(self.eos_ids)))
+                ended = output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
+        return [
+            output.completion(self.tokenizer, self.eos_ids, self._stops, cached_tokens=cached)
+            for output, cached in zip(outputs, _cached_counts(prompts), strict=True)
+        ]
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
         tokens of each prompt were cached."""
-        jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
-        rows = [self._model.logits(job.prefix + job.tail) for job in jobs]
+        asked = [self._prepare(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
+        rows = [self._model.logits(one.head) for one in asked]
         logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)
         logits = logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
-        return logits, _cached_counts(jobs)
+        return logits, _cached_counts([one.head for one in asked])
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
@@ -80,8 +89,18 @@ class FakeEngine:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _job(self, index: int, request: Request) -> Job:
-        return job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
+    def _prepare(self, request: Request) -> PreparedRequest:
+        return prepare(
+            request,
+            hidden_size=self.hidden_size,
+            context_length=self.context_length,
+            vocabulary=len(self._table),
+        )
+
+    def _prompt(self, prepared: PreparedRequest) -> tuple[int, ...]:
+        """The prompt's ids; a soft token acts as the token nearest to it."""
+        nearest = [] if prepared.soft is None else self.nearest_tokens(prepared.soft, 1)
+        return (*prepared.head, *(row[0][0] for row in nearest), *prepared.tail)
 
 
 def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
@@ -93,43 +112,14 @@ def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     return 0.1 * table
 
 
-def _cached_counts(jobs: Sequence[Job]) -> list[int]:
-    """The prefix of every job that has another's of the same batch."""
+def _cached_counts(prompts: Sequence[tuple[int, ...]]) -> list[int]:
+    """All positions but the last of every prompt that came before in the same call."""
     seen: set[tuple[int, ...]] = set()
     counts = []
-    for job in jobs:
-        counts.append(len(job.prefix) if job.prefix in seen else 0)
-        seen.add(job.prefix)
+    for prompt in prompts:
+        counts.append(len(prompt) - 1 if prompt in seen else 0)
+        seen.add(prompt)
     return counts
-
-
-class _Runner:
-    """Feeds the fake model to the decode loop."""
-
-    compact_below = 0.9
-
-    def __init__(self, engine: FakeEngine, model: _Model) -> None:
-        self._engine, self._model = engine, model
-        self._rows: list[tuple[int, ...]] = []
-
-    def start(self, jobs: Sequence[Job]) -> tuple[Tensor, list[int]]:
-        for job in jobs:
-            nearest = [] if job.soft is None else self._engine.nearest_tokens(job.soft, 1)
-            self._rows.append(job.prefix + tuple(row[0][0] for row in nearest) + job.tail)
-        return self._logits(), _cached_counts(jobs)
-
-    def batch_size(self, count: int) -> int:
-        return count
-
-    def step(self, tokens: Tensor) -> Tensor:
-        self._rows = [row + (token,) for row, token in zip(self._rows, tokens.tolist(), strict=True)]
-        return self._logits()
-
-    def keep(self, rows: Sequence[int], filling: int) -> None:
-        self._rows = [self._rows[r] for r in rows]
-
-    def _logits(self) -> Tensor:
-        return torch.stack([self._model.logits(row) for row in self._rows])
 
 
 class _Model:

@@ -1,8 +1,9 @@
-"""Choosing tokens: greedy and sampled rows side by side, each sampled row on a stream of its own."""
+"""Choosing tokens: greedy and sampled rows in one batch, each sampled row with its own random stream."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,43 +11,51 @@ from torch import Tensor
 from soft_reasoning.types import Request, Sampling
 
 
-class Chooser:
-    """Chooses the next token of every row of a batch.
+class Row(Protocol):
+    """A request under way, and the ``ids`` generated so far."""
 
-    A row's draws are uniform numbers drawn before its first token from a generator seeded by the
-    request's own seed, turned into tokens by inverting the cumulative distribution. So what a row samples
-    depends on its request and its logits, never on its neighbours.
+    request: Request
+    ids: list[int]
+
+    @property
+    def draws(self) -> list[float]:
+        """One uniform number per token."""
+        ...
+
+
+def choose(logits: Tensor, rows: Sequence[Row], eos: Sequence[int]) -> Tensor:
+    """Choose the next token of every row.
+
+    A row's uniform numbers come from a generator seeded by its own request and are turned into tokens by
+    inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
+
+    Args:
+        logits: (R, V) float32.
+        rows: the R requests and what was generated for them.
+        eos: end tokens, which no row may choose before its ``min_new_tokens``.
+
+    Returns:
+        (R,) token ids.
     """
-
-    def __init__(self, requests: Sequence[Request], eos: Sequence[int], vocabulary: int) -> None:
-        self._requests = list(requests)
-        self._least = [r.min_new_tokens for r in requests]
-        self._eos = [token for token in eos if token < vocabulary]
-        self._draws = [draws_of(r) if is_sampled(r.sampling) else None for r in requests]
-        self._sampled = any(draws is not None for draws in self._draws)
-
-    def choose(self, logits: Tensor, step: int, rows: Sequence[int]) -> Tensor:
-        """(R,) token ids for ``logits`` (R, V) float32; ``rows[i]`` is the request of row i."""
-        if self._eos and step < max(self._least):
-            forced = [i for i, r in enumerate(rows) if step < self._least[r]]
-            logits = logits.clone()
-            logits[torch.tensor(forced).unsqueeze(1), torch.tensor(self._eos)] = -torch.inf
-        tokens = logits.argmax(-1)
-        if not self._sampled:
-            return tokens
-        sampled: dict[tuple[float, int, float], list[int]] = {}
-        for i, r in enumerate(rows):
-            if self._draws[r] is not None:
-                sampled.setdefault(settings(self._requests[r].sampling, step), []).append(i)
-        for (temperature, top_k, top_p), where in sampled.items():
-            if temperature == 0:
-                continue
-            # A row that is over but not yet dropped has no draws left; its token is ignored.
-            u = torch.stack([self._draws[rows[i]][min(step, len(self._draws[rows[i]]) - 1)] for i in where])
-            u = u.to(logits.device)
-            index = torch.tensor(where, device=logits.device)
-            tokens[index] = draw(logits[index], u, temperature=temperature, top_k=top_k, top_p=top_p)
-        return tokens
+    forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
+    ends = [token for token in eos if token < logits.shape[-1]]
+    if forced and ends:
+        logits = logits.clone()
+        logits[torch.tensor(forced).unsqueeze(1), torch.tensor(ends)] = -torch.inf
+    tokens = logits.argmax(-1)
+    sampled: dict[tuple[float, int, float], list[int]] = {}
+    for i, row in enumerate(rows):
+        if is_sampled(row.request.sampling):
+            sampled.setdefault(settings(row.request.sampling, len(row.ids)), []).append(i)
+    for (temperature, top_k, top_p), some in sampled.items():
+        if temperature == 0:
+            continue
+        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in some], dtype=torch.float64)
+        index = torch.tensor(some, device=logits.device)
+        tokens[index] = draw(
+            logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p
+        )
+    return tokens
 
 
 def draws_of(request: Request) -> Tensor:
@@ -56,6 +65,7 @@ def draws_of(request: Request) -> Tensor:
 
 
 def is_sampled(sampling: Sampling) -> bool:
+    """Whether any token is drawn at random."""
     return sampling.temperature > 0 or bool(sampling.first_temperature)
 
 

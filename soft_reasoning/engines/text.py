@@ -1,7 +1,7 @@
 """From token ids to text: stop strings and end-of-sequence tokens, the same for every engine.
 
-An engine asks a :class:`StopWatch` after every token whether the completion is over, and at the end
-calls :func:`finish`; an engine that lets its backend run on calls :func:`finish` alone.
+An engine asks a :class:`StopChecker` after every token whether the completion has ended, and then calls
+:func:`finish`. An engine whose backend stops by itself only calls :func:`finish`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-class StopWatch:
+class StopChecker:
     """Says whether the newest token of a completion completes one of its stop strings.
 
     Decoding a whole completion after each token would be quadratic. A token can complete a stop string
@@ -66,7 +66,7 @@ def finish(
     stop: tuple[str, ...] = (),
     eos: Collection[int] = (),
     min_new_tokens: int = 0,
-    watch: StopWatch | None = None,
+    checker: StopChecker | None = None,
 ) -> tuple[int, str, str]:
     """``(count, text, reason)``: how many of ``ids`` belong to the completion, its text, why it ended.
 
@@ -74,11 +74,11 @@ def finish(
     stop string; the text is cut before either. Both are ignored among the first ``min_new_tokens``
     tokens, but a stop string that they hold is still cut off once the completion ends by one.
     """
-    watch = watch or StopWatch(tokenizer)
+    checker = checker or StopChecker(tokenizer)
     for count in range(max(1, min_new_tokens), len(ids) + 1):
         if ids[count - 1] in eos and count > min_new_tokens:
             return count, decode(tokenizer, ids[: count - 1]), "eos"
-        text = watch.before_stop(ids[:count], stop)
+        text = checker.before_stop(ids[:count], stop)
         if text is not None:
             return count, text, "stop"
     return len(ids), decode(tokenizer, ids), "length"

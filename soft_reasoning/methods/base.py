@@ -60,7 +60,6 @@ def sampled(
     return [
         Request(
             prompt.ids,
-            shared=prompt.shared,
             sampling=sampling,
             max_new_tokens=max_new_tokens,
             stop=context.prompts.stop,

@@ -21,9 +21,7 @@ class ChainOfThought:
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)
-        request = Request(
-            prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop
-        )
+        request = Request(prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop)
         [completion] = yield Generate([request])
         candidate = read_candidate(completion, problem, context)
         return Result(candidate.answer, (candidate,))

@@ -102,7 +102,6 @@ class CotDecoding:
             [
                 Request(
                     prompt.ids + starts[i].token_ids,
-                    shared=prompt.shared,
                     sampling=sampling if self.continuation == "sample" else GREEDY,
                     max_new_tokens=room,
                     stop=context.prompts.stop,

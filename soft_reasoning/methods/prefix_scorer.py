@@ -76,8 +76,6 @@ class PrefixScorer:
         requests = [
             Request(
                 prompt.ids + so_far.ids,
-                shared=prompt.shared,
-                common=len(prompt.ids),
                 sampling=Sampling(self.temperature),
                 max_new_tokens=min(self.block_tokens, room - len(so_far.ids)),
                 stop=context.prompts.stop,

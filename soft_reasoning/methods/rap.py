@@ -172,8 +172,7 @@ class ReasoningViaPlanning:
         """One line each; ``numbers`` tell the samples of a stage apart."""
         return [
             Request(
-                prompt.ids, shared=prompt.shared, common=prompt.common,
-                max_new_tokens=self.max_new_tokens, stop=("\n",),
+                prompt.ids, max_new_tokens=self.max_new_tokens, stop=("\n",),
                 sampling=Sampling(self.temperature, self.top_k, self.top_p),
                 seed=context.stream(problem.id, *stage, number),
             )

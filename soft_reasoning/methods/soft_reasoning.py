@@ -185,7 +185,6 @@ class SoftReasoning:
         if self.scope > 1:
             request = Request(
                 prompt.ids,
-                shared=prompt.shared,
                 max_new_tokens=self.scope,
                 min_new_tokens=self.scope,
                 role="anchor",
@@ -208,7 +207,7 @@ class SoftReasoning:
 
     def _request(self, prompt: Prompt, soft: Tensor, position: int, context: Context) -> Request:
         return Request(
-            prompt.ids, soft=soft, position=position, shared=prompt.shared, common=len(prompt.ids),
+            prompt.ids, soft=soft, position=position,
             max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
         )  # fmt: skip
 

@@ -131,8 +131,8 @@ class ModelVerifier:
     ) -> list[Request]:
         prompt = self._prompt(problem, shown, context, earlier)
         base = Request(
-            prompt_ids=prompt.ids, shared=prompt.shared, max_new_tokens=self.max_new_tokens,
-            stop=context.prompts.stop, role="verifier",
+            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+            role="verifier",
             sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
         )  # fmt: skip
         return [

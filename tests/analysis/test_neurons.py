@@ -20,7 +20,7 @@ from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.neurons import ShowsNeurons
-from soft_reasoning.types import UserError
+from soft_reasoning.types import Request, UserError
 from tests.engines.models import tiny
 
 RIGHT, WRONG, ALWAYS = 5, 6, 7
@@ -139,6 +139,22 @@ def test_masking_silences_generated_positions_alone(engine):
             assert torch.equal(engine.model(prompt).logits, read.logits)  # a prompt is read as it is
             masked = engine.model(prompt[:, 1:])
     assert step.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
+
+
+def test_masks_act_on_the_engines_model_and_leave_its_own_passes_alone():
+    """The Hugging Face engine runs a copy of the model that shares its weights."""
+    engine = HuggingFaceEngine.from_loaded(hand_made(), FakeTokenizer())
+    request = Request((ALWAYS, RIGHT), max_new_tokens=3)
+    silent = torch.zeros(2, WIDTH, dtype=torch.bool)
+    silent[KEY] = True
+    step = torch.tensor([[RIGHT]])
+    with engine.neurons() as neurons:
+        assert neurons.model is engine.model
+        plain, before = neurons.model(step), engine.generate([request])
+        with neurons.masked(silent):
+            masked, inside = neurons.model(step), engine.generate([request])
+    assert plain.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
+    assert before == inside
 
 
 def test_hooks_are_gone_at_the_end_also_after_an_error(engine):

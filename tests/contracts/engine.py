@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -75,8 +76,6 @@ class EngineContract:
                     sampling=Sampling(0.9, top_k=20, top_p=0.9) if kind in (4, 6) else Sampling(),
                     seed=i,
                     max_new_tokens=3 + i % 11,
-                    shared=len(prompt) - 3 if kind == 3 else 0,
-                    common=(0, 0, 0, len(prompt), len(prompt) - 5, 40, 60, 0)[kind],
                 )
             )
         return requests
@@ -92,6 +91,23 @@ class EngineContract:
             assert self.same(shuffled[place], together[i])
         for i, request in enumerate(requests):
             assert self.same(engine.generate([request])[0], together[i]), i
+
+    @pytest.mark.parametrize("threads", [2, 8])
+    def test_calls_from_several_threads_get_what_calls_in_turn_get(self, engine, prompts, threads):
+        requests = self.mixed(engine, prompts)[: 3 * threads]
+        in_turn = [engine.generate([request])[0] for request in requests]
+        logits = logits_after(engine, prompts)
+
+        def work(number: int):
+            rows = logits_after(engine, prompts) if number % 2 else None
+            return engine.generate(requests[number::threads]), rows
+
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(work, range(threads)))
+        for number, (completions, rows) in enumerate(found):
+            for one, other in zip(completions, in_turn[number::threads], strict=True):
+                assert self.same(one, other)
+            assert rows is None or self.close(rows, logits)
 
     def test_a_sample_follows_its_seed(self, engine, prompts):
         request = Request(prompts[0], sampling=Sampling(1.5), max_new_tokens=self.new_tokens)
@@ -164,19 +180,16 @@ class EngineContract:
 
     def test_what_prompts_have_in_common_changes_nothing_and_is_counted(self, engine, prompts):
         prompt = max(prompts, key=len)
-        cut = len(prompt) - 9
-        asked = [Prompt(prompt[: len(prompt) - i], common=cut) for i in range(4)]
+        asked = [Prompt(prompt[: len(prompt) - i]) for i in range(4)]
         alone = logits_after(engine, [p.ids for p in asked])
         for _ in range(2):  # the second time some of it may be kept
             logits, cached = engine.next_token_logits(asked)
             assert torch.allclose(logits.log_softmax(-1), alone.log_softmax(-1), atol=1e-4)
             assert len(cached) == 4 and all(0 <= n < len(p.ids) for n, p in zip(cached, asked, strict=True))
         soft = engine.embed(prompt[:1]) * 1.1
-        plain = self.greedy(engine, prompt, soft=soft)
-        for common in (cut, len(prompt)):
-            again = self.greedy(engine, prompt, soft=soft, common=common)
-            assert again.token_ids == plain.token_ids
-            assert again.logprobs == pytest.approx(plain.logprobs, abs=1e-4)
+        plain, again = (self.greedy(engine, prompt, soft=soft) for _ in range(2))
+        assert again.token_ids == plain.token_ids
+        assert again.logprobs == pytest.approx(plain.logprobs, abs=1e-4)
 
     def test_embeddings(self, engine):
         table = engine.embed(range(10))

@@ -97,7 +97,7 @@ def test_the_verifier_reads_the_candidates(engine):
             wrong = [c for c in r.candidates if not context.grader.correct(c.answer, p)]
             shown = wrong[:2] + correct[:1] if name == "right among them" else wrong
             prompt = context.prompts.review("multi_generate", p, [c.text for c in shown])
-            requests.append(Request(prompt.ids, shared=prompt.shared, stop=context.prompts.stop))
+            requests.append(Request(prompt.ids, stop=context.prompts.stop))
         texts = [c.text for c in engine.generate(requests)]
         right = [
             context.grader.correct(context.grader.extract(t, "number"), p)

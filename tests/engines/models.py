@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.native import paged_attention
 
 VOCABULARY = FakeTokenizer().vocab_size
 BASE = {
@@ -51,6 +49,15 @@ FAMILIES = {
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
     },
+    "deepseek_v3": {  # keys of another width than values
+        "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "n_group": 1, "topk_group": 1, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+    },
+    "gemma4_text": {  # heads of another width in each kind of layer
+        "head_dim": 16, "global_head_dim": 32, "sliding_window": 16, "layer_types": SLIDING,
+        "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
+    },
     "llama4_text": {
         "head_dim": 16,
         "attention_chunk_size": 64,
@@ -63,9 +70,8 @@ FAMILIES = {
     "gptj": {**GPT2, "rotary_dim": 8},
     "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
-needs_compiler = pytest.mark.skipif(paged_attention() is None, reason="there is no C compiler")
 SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
-"""Families whose prefixes are computed and kept once; the others run with the model's own cache."""
+"""Families that attend over the block table; the others run with the model's own cache."""
 
 
 def tiny(family: str, **others):

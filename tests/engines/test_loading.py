@@ -1,18 +1,26 @@
 """Models that cannot be had or served are refused in one clear line; memory that runs out is lived with."""
 
-from itertools import pairwise
+import math
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, T5Config
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaModel,
+    T5Config,
+)
 
-from soft_reasoning.engines import huggingface, loading
-from soft_reasoning.engines.allocation import is_out_of_memory
+from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, eos_ids
-from soft_reasoning.engines.planning import Job, Layout, batches, job_of, positions
-from soft_reasoning.types import Request, UserError
-from tests.engines.models import VOCABULARY, needs_compiler, tiny
+from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
+from soft_reasoning.engines.huggingface.attention import Pool
+from soft_reasoning.engines.huggingface.loading import eos_ids
+from soft_reasoning.engines.huggingface.model_runner import ModelRunner
+from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
+from soft_reasoning.types import Prompt, Request, Sampling, UserError
+from tests.engines.models import BASE, VOCABULARY, tiny
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +122,6 @@ def test_unknown_options_list_the_known(tmp_path, options):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compile": "x"}, "auto, true or false"),
         ({"max_batch_tokens": 0}, "engine.max_batch_tokens: expected a whole number of at least 1"),
         ({"max_batch_tokens": "many"}, "engine.max_batch_tokens"),
     ],
@@ -158,144 +165,140 @@ def requests() -> list[Request]:
     return [Request(tuple(range(5, 20 + i % 4)), max_new_tokens=4 + i) for i in range(12)]
 
 
-def jobs_of(asked: list[Request]) -> list[Job]:
-    return [job_of(i, request, hidden_size=64, context_length=512) for i, request in enumerate(asked)]
-
-
 def ids(count: int, seed: int) -> tuple[int, ...]:
     return tuple(3 + (7 * i + 11 * seed) % 90 for i in range(count))
 
 
-def uneven() -> list[Request]:
-    """Zero-shot prompts of 40 tokens and one of 400, and five candidates each of problems with a head."""
-    soft = torch.ones(1, 64)
-    prompts = [ids(40, seed) for seed in range(30)] + [ids(400, 50)]
-    zero = [Request(prompt, max_new_tokens=9, min_new_tokens=9) for prompt in prompts]
-    few = [ids(120, 60) + ids(45 + seed, seed) for seed in range(12)]
-    return zero + [
-        Request(prompt, soft=soft * i, shared=120, common=len(prompt), max_new_tokens=21, min_new_tokens=21)
-        for prompt in few
-        for i in range(5)
-    ]
+def scarce(monkeypatch, most: int) -> list[int]:
+    """Memory runs out in decode steps of more than ``most`` rows; returns how many rows each attempt had."""
+    real, sizes = ModelRunner.decode, []
+
+    def decode(self, sequences):
+        sizes.append(len(sequences))
+        if len(sequences) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, sequences)
+
+    monkeypatch.setattr(ModelRunner, "decode", decode)
+    return sizes
 
 
-@pytest.mark.parametrize("layout", [Layout(a, b) for a in (True, False) for b in (True, False)])
-@pytest.mark.parametrize("bound", [100, 2000, 10**6])
-def test_batches_hold_every_job_once_within_the_bound(layout, bound):
-    made = list(batches(jobs_of(uneven()), bound, layout))
-    assert sorted(job.index for batch in made for job in batch) == list(range(len(uneven())))
-    assert all(positions(batch, layout) <= bound or len(batch) == 1 for batch in made)
-    assert all(  # none has room for the next one's first
-        positions([*batch, after[0]], layout) > bound for batch, after in pairwise(made)
-    )
+def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
+    expected, sizes = engine.generate(requests()), scarce(monkeypatch, 3)
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    bound = fresh.max_batch_tokens
+    sizes.clear()
+    for _ in range(2):
+        got = fresh.generate(requests())
+        assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
+    failed = [i for i, size in enumerate(sizes) if size > 3]
+    assert sizes[0] == 12 and 1 < len(failed) < 4, "halved until it fits"
+    assert failed[-1] < len(sizes) // 4 and fresh.max_batch_tokens < bound, "the second starts there"
 
 
-@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=needs_compiler)])
-def test_what_batches_are_planned_to_hold_they_hold(compile):
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), compile=compile)
-    engine._runner._kept.most = 0
-    position = 4 * 2 * 2 * 2 * 16  # float32; keys and values; layers; heads; width
-    layout = engine._runner.layout
-    assert layout == Layout(shared=True, padded=not compile)
-    for batch in batches(jobs_of(uneven()), 3000, layout):
-        engine.begin_run()
-        engine.generate([job.request for job in batch])
-        filled = batch + batch[-1:] * (engine._runner.batch_size(len(batch)) - len(batch))
-        held = engine.peak_bytes["kv"] / position
-        assert 0.7 * positions(batch, layout) <= held <= positions(filled, layout)
+def test_a_single_request_beyond_memory_is_the_users_to_mend(engine, monkeypatch):
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    scarce(monkeypatch, 0)
+    with pytest.raises(UserError, match="memory for a prompt of 15 tokens"):
+        fresh.generate([Request(tuple(range(5, 20)), max_new_tokens=4)])
 
 
-def test_rows_of_one_prompt_hold_it_each_where_it_is_not_shared():
-    jobs = jobs_of([Request(tuple(range(5, 25)), max_new_tokens=4)] * 6)
-    shared, plain = Layout(shared=True, padded=True), Layout(shared=False, padded=True)
-    assert [len(batch) for batch in batches(jobs, 7 * 32, shared)] == [6]
-    assert [len(batch) for batch in batches(jobs, 50, plain)] == [2, 2, 2]
+def test_an_error_in_a_batch_leaves_nothing_behind(engine, monkeypatch):
+    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
+    expected = engine.generate(requests())
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelRunner, "decode", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fresh.generate(requests())
+    assert [one.logprobs for one in fresh.generate(requests())] == [one.logprobs for one in expected]
 
 
 def test_the_models_own_cache_stays_within_the_bound(monkeypatch):
-    real, sizes = huggingface.decode_batch, []
+    real, sizes = PlainRunner.prefill, []
 
-    def count(runner, batch, **options):
-        sizes.append(len(batch))
-        return real(runner, batch, **options)
+    def count(self, sequences):
+        sizes.append(len(sequences))
+        return real(self, sequences)
 
-    monkeypatch.setattr(huggingface, "decode_batch", count)
     plain = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer(), max_batch_tokens=50)
+    monkeypatch.setattr(PlainRunner, "prefill", count)
     plain.generate([Request(tuple(range(5, 25)), max_new_tokens=4)] * 6)
     assert sizes == [2, 2, 2]
 
 
-def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
-    expected, real, sizes = engine.generate(requests()), huggingface.decode_batch, []
+class TestWeightsThatDoNotFit:
+    """A checkpoint is refused where transformers would draw weights at random."""
 
-    def scarce(runner, batch, **options):
-        sizes.append(len(batch))
-        if len(batch) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(runner, batch, **options)
+    @pytest.fixture
+    def load(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
 
-    monkeypatch.setattr(huggingface, "decode_batch", scarce)
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    for _ in range(2):
-        got = fresh.generate(requests())
-        assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
-    assert sizes[:2] == [12, 12], "tried once more without what earlier batches left"
-    assert max(sizes[2:]) < 12, "the second call starts from the bound the first one found"
+        def load(model):
+            model.save_pretrained(tmp_path)
+            return HuggingFaceEngine(str(tmp_path), device="cpu")
 
+        return load
 
-def test_after_out_of_memory_the_other_batches_are_planned_anew(engine, monkeypatch):
-    """Each of four batches is a third beyond memory: the bound is halved once, not once a batch. (A row of
-    a prompt of its own holds two pages.)"""
-    asked = [Request((5 + i, *range(6, 20)), max_new_tokens=5) for i in range(16)]
-    expected, real, failed = engine.generate(asked), huggingface.decode_batch, []
+    @pytest.mark.parametrize("kind", [LlamaModel, LlamaForSequenceClassification])
+    def test_a_model_without_its_head_is_refused(self, load, kind):
+        with pytest.raises(UserError) as error:
+            load(kind(AutoConfig.for_model("llama", **BASE)))
+        assert "1 are missing or of another shape (lm_head.weight)" in one_line(error)
 
-    def scarce(runner, batch, **options):
-        if len(batch) > 3:
-            failed.append(len(batch))
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(runner, batch, **options)
+    def test_a_head_that_is_tied_to_the_embeddings_is_not_missing(self, load):
+        model = tiny("llama", tie_word_embeddings=True)
+        assert load(model).generate(requests())[0].token_ids
 
-    monkeypatch.setattr(huggingface, "decode_batch", scarce)
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer, max_batch_tokens=4 * 64)
-    got = fresh.generate(asked)
-    assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]
-    assert failed == [4, 4] and fresh.max_batch_tokens == 2 * 64
+    def test_missing_layers_are_refused(self, load, tmp_path):
+        model = tiny("llama")
+        model.model.layers = model.model.layers[:1]
+        with pytest.raises(UserError) as error:
+            load(model)
+        assert "are missing or of another shape (model.layers.1." in one_line(error)
 
 
-@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=needs_compiler)])
-def test_what_is_kept_between_batches_gives_way_when_memory_runs_out(engine, monkeypatch, compile):
-    """The bound stays: no batch was too large."""
-    asked = [
-        [Request(ids(200, seed), soft=torch.ones(1, 64) * i, common=200, max_new_tokens=5) for i in range(5)]
-        for seed in range(12)
-    ]
-    expected, real = [engine.generate(some) for some in asked], huggingface.decode_batch
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer, compile=compile)
-    kept, bound, failed = fresh._runner._kept, fresh.max_batch_tokens, []
+class TestNumbersThatAreNotFinite:
+    @pytest.fixture
+    def model(self):
+        return tiny("llama")
 
-    def scarce(runner, batch, **options):
-        if kept.held > 1000:
-            failed.append(kept.held)
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(runner, batch, **options)
+    def test_in_an_embedding(self, model):
+        model.get_input_embeddings().weight.data[17, 3] = math.inf
+        with pytest.raises(UserError) as error:
+            HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+        assert "embeddings, got NaN or infinity in that of token 17" in one_line(error)
 
-    monkeypatch.setattr(huggingface, "decode_batch", scarce)
-    most = kept.most
-    got = [fresh.generate(some) for some in asked]
-    assert [[r.token_ids for r in some] for some in got] == [[r.token_ids for r in some] for some in expected]
-    assert fresh.max_batch_tokens == bound and len(failed) == 2 and kept.most == most // 4
+    @pytest.mark.parametrize("dtype, advice", [(torch.float32, "other weights"), (torch.float16, "bfloat16")])
+    def test_in_all_logits(self, model, dtype, advice):
+        model.model.norm.weight.data[0] = math.nan
+        with pytest.raises(UserError) as error:
+            HuggingFaceEngine.from_loaded(model.to(dtype), FakeTokenizer())
+        assert "finite logits" in one_line(error) and advice in one_line(error)
+
+    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
+    def test_after_some_prompts_only(self, model, sampling):
+        model.get_input_embeddings().weight.data[18] = 1e30
+        engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+        model.model.layers[1].register_forward_hook(
+            lambda module, given, out: out * math.nan if bool((given[0].abs() > 1e29).any()) else out
+        )
+        fine, bad = Request((5, 6), max_new_tokens=3), Request((5, 18), max_new_tokens=3, sampling=sampling)
+        again = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
+        for ask in (
+            lambda: again.generate([fine, bad]),
+            lambda: again.next_token_logits([Prompt(fine.prompt_ids), Prompt(bad.prompt_ids)]),
+        ):
+            with pytest.raises(UserError, match="expected finite logits, got NaN"):
+                ask()
+        assert again.generate([fine])[0].logprobs == engine.generate([fine])[0].logprobs
 
 
-@needs_compiler
-def test_the_peak_outlives_memory_that_was_given_back(engine):
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    fresh.generate([Request(ids(200, seed), max_new_tokens=4) for seed in range(8)])
-    peak = fresh.peak_bytes
-    fresh._forget()
-    fresh.generate([Request(ids(20, 0), max_new_tokens=4)])
-    assert fresh.peak_bytes == peak
-    fresh.begin_run()
-    assert fresh.peak_bytes["kv"] < peak["kv"]
+def test_keys_of_another_shape_are_refused():
+    pool = Pool(4)
+    pool.layer(0, torch.zeros(3, 2, 8), torch.zeros(3, 2, 4))
+    for k, v in ((torch.zeros(3, 2, 9), torch.zeros(3, 2, 4)), (torch.zeros(3, 1, 8), torch.zeros(3, 1, 4))):
+        with pytest.raises(ValueError, match=r"layer 0: expected keys and values of .* \(2, 8\) and"):
+            pool.layer(0, k, v)
 
 
 @pytest.mark.parametrize(
@@ -336,16 +339,6 @@ def test_an_error_on_the_way_out_does_not_hide_that_memory_ran_out():
         try:
             raise torch.OutOfMemoryError("CUDA out of memory")
         finally:
-            raise RuntimeError("the capture was invalidated")
+            raise RuntimeError("the buffer could not be freed")
     except RuntimeError as error:
         assert is_out_of_memory(error)
-
-
-def test_a_single_request_beyond_memory_is_the_users_to_mend(engine, monkeypatch):
-    def never(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(huggingface, "decode_batch", never)
-    fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    with pytest.raises(UserError, match="memory for a prompt of 15 tokens"):
-        fresh.generate([Request(tuple(range(5, 20)), max_new_tokens=4)])

@@ -7,8 +7,8 @@ from hydra.utils import instantiate
 from transformers import BitsAndBytesConfig
 
 from soft_reasoning.config import compose_config, user_error
-from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import loading
 from tests.engines.models import tiny
 
 
@@ -26,7 +26,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", record("config", model.config))
     monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", record("tokenizer", FakeTokenizer()))
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", record("model", model))
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", record("model", (model, {})))
 
     def load(*overrides):
         instantiate(compose_config(["engine.device=cpu", *overrides]).engine).close()
@@ -49,6 +49,7 @@ def test_every_option(asked):
         "model.attn_implementation=sdpa", "model.quantization=4bit", "model.trust_remote_code=true",
     )  # fmt: skip
     common = {"name": "someone/model", "revision": "abc123", "trust_remote_code": True}
+    assert calls["model"].pop("output_loading_info") is True
     assert calls["config"] == calls["tokenizer"] == common
     options = dict(calls["model"])
     quantised = options.pop("quantization_config")

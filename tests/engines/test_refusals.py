@@ -5,7 +5,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
 from soft_reasoning.types import UserError
 from tests.engines.models import BASE
 
@@ -25,3 +25,22 @@ def test_a_model_of_another_kind_is_refused_in_one_line(family):
     with pytest.raises(UserError, match="cannot serve .* its logits differ .* decoder-only") as caught:
         HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["gemma3n_text", "gemma4_text"])
+def test_embeddings_of_every_layer_by_token_id_are_refused(family):
+    config = AutoConfig.for_model(family, hidden_size_per_layer_input=8)
+    with pytest.raises(UserError, match=f"{family}, whose layers also look up .* choose") as caught:
+        loading.refuse(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_vision_language_model_is_refused_with_the_reason(tmp_path, monkeypatch):
+    AutoConfig.for_model("llava").save_pretrained(tmp_path)
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
+    with pytest.raises(UserError) as caught:
+        loading.load(
+            str(tmp_path), dtype="auto", device=torch.device("cpu"), revision=None, attn_implementation=None,
+            device_map=None, quantization=None, trust_remote_code=False,
+        )  # fmt: skip
+    assert "expected a causal language model" in str(caught.value) and "\n" not in str(caught.value)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.text import StopWatch, finish
+from soft_reasoning.engines.text import StopChecker, finish
 
 TOKENIZER = FakeTokenizer()
 TEXTS = st.text(alphabet="Qu es\n:é7", max_size=25)
@@ -72,6 +72,6 @@ def test_decoding_is_rare(size):
             calls.append(len(ids))
             return super().decode(ids, **options)
 
-    watch, ids = StopWatch(Counting()), encode(" apples and books" * size)
-    assert {watch.before_stop(ids[:n], ("Question:\n",)) for n in range(1, len(ids) + 1)} == {None}
+    stops, ids = StopChecker(Counting()), encode(" apples and books" * size)
+    assert {stops.before_stop(ids[:n], ("Question:\n",)) for n in range(1, len(ids) + 1)} == {None}
     assert len(calls) == len(set(ids)) and max(calls) == 1

@@ -10,9 +10,9 @@ from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config, user_error
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.loading import DEMO_FOLDER
-from soft_reasoning.engines.vllm import CPU_OPTIONS, VLLMEngine
-from soft_reasoning.engines.vllm_setup import import_vllm, on_the_cpu
+from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
+from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
 from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Prompt, Request, Sampling, Usage, UserError
@@ -86,7 +86,7 @@ class TestVLLM(EngineContract):
     def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
         """Ids and rows of the two prompts are the same; the engine tells them apart all the same."""
         before, after = random_ids(10, 11), random_ids(60, 12)
-        tokens = engine._mixed(engine._job(0, Request((*before, 0, *after))))
+        tokens = engine._mixed(engine._prepare(Request((*before, 0, *after))))
         zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
         fresh = engine.generate([zeros])[0]
         engine._engine.reset_prefix_cache()

@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 import torch
 
-from soft_reasoning.engines.vllm_setup import check_model_options, check_options, on_the_cpu
+from soft_reasoning.engines.vllm.setup import check_model_options, check_options, on_the_cpu
 from soft_reasoning.types import UserError
 
 

@@ -119,7 +119,7 @@ def test_keys_that_change_no_result_may_change(tmp_path):
 @pytest.mark.parametrize(
     ("engine", "resources"),
     [
-        ("hf", ["engine.max_batch_tokens=4000", "engine.compile=false", "model.device_map=auto"]),
+        ("hf", ["engine.max_batch_tokens=4000", "model.device_map=auto"]),
         ("vllm", ["engine.gpu_memory_utilization=0.5", "engine.tensor_parallel_size=2",
                   "engine.pipeline_parallel_size=2", "+engine.max_num_seqs=8"]),
     ],

@@ -4,7 +4,9 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from soft_reasoning.engines.sampling import Chooser, settings
+from soft_reasoning.engines.base import prepare
+from soft_reasoning.engines.output import Output
+from soft_reasoning.engines.sampling import choose, settings
 from soft_reasoning.methods.fire import Fire
 from soft_reasoning.types import UserError
 from tests.methods.scripted import END, PROBLEM, ScriptedEngine, context_of, solve
@@ -15,8 +17,8 @@ def test_first_tokens_follow_the_hot_distribution_of_the_likeliest():
     count, k = 100_000, 50
     logits = 20 * torch.randn(80, generator=torch.Generator().manual_seed(0))  # so wide that 30 is felt
     requests = requests_of(Fire(samples=count, max_new_tokens=1))
-    chooser = Chooser(requests, [], len(logits))
-    drawn = chooser.choose(logits.expand(count, -1), 0, range(count))
+    limits = {"hidden_size": 1, "context_length": 2**20, "vocabulary": 2**20}
+    drawn = choose(logits.expand(count, -1), [Output(prepare(r, **limits)) for r in requests], [])
     top = logits.topk(k)
     expected = (top.values.double() / 30).softmax(-1)
     seen = torch.bincount(drawn, minlength=len(logits))

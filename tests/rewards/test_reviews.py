@@ -1,5 +1,6 @@
 """The worked reviews that ship: complete, right, shown as each verifier asks, and replaceable."""
 
+import os.path
 import re
 from fractions import Fraction
 from functools import cache
@@ -105,8 +106,8 @@ def test_all_problems_share_the_worked_reviews():
     made = prompts()
     one = made.review("multi_generate", PROBLEM, ["Answer: 5"])
     other = made.review("multi_generate", Problem("q", "Why?"), ["Answer: 6"])
-    assert one.shared == other.shared and one.ids[: one.shared] == other.ids[: one.shared]
-    assert ENGINE.tokenizer.decode(one.ids[: one.shared]).count("Analysis:") == 5
+    same = len(os.path.commonprefix([one.ids, other.ids]))
+    assert ENGINE.tokenizer.decode(one.ids[:same]).count("Analysis:") == 5
 
 
 def test_a_user_s_own_reviews_take_their_place(tmp_path):

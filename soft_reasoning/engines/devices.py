@@ -1,4 +1,4 @@
-"""Devices and their memory: how the C library deals with what is freed, what is said when it runs out."""
+"""Devices and their memory: which one is taken, what is freed, what is said when it runs out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RAN_OUT = ("out of memory", "can't allocate memory", "not enough memory", "STATU
 
 
 def device_of(name: str | None) -> torch.device:
-    """``name``, if it is a device of this machine; a GPU where there is one, else the CPU, for ``None``."""
+    """``name``, if it is a device of this machine; for None a GPU where there is one, else the CPU."""
     try:
         device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name is None else name)
         torch.empty(0, device=device)
@@ -27,23 +27,20 @@ def device_of(name: str | None) -> torch.device:
 
 
 def keep_freed_memory() -> None:
-    """Let tensors reuse what others left.
+    """Let tensors reuse memory that others freed.
 
-    Freed memory goes back to the system, and touching it anew may cost more than the work it is for. Freeing
-    one large piece raises the size from which that happens, up to 32 MiB.
+    The C library gives large freed pieces back to the system, and touching them anew may cost more than the
+    work they are for. Freeing one large piece raises the size from which it does so, up to 32 MiB.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether ``error``, or one while handling which it was raised, says that memory ran out.
-
-    A CUDA graph that cannot be recorded for want of memory may end in another error.
-    """
+    """Whether ``error``, or one while handling which it was raised, says that memory ran out."""
     if error is None:
         return False
-    told = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
-    return told or is_out_of_memory(error.__context__)
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
+    return said or is_out_of_memory(error.__context__)
 
 
 @contextmanager

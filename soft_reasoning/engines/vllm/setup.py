@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from importlib import metadata
+from importlib import import_module, metadata
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
-from soft_reasoning.engines.huggingface import eos_ids
+from soft_reasoning.engines.huggingface.loading import eos_ids
 from soft_reasoning.types import UserError
 
 OLDEST = "0.21"
@@ -59,8 +59,8 @@ def import_vllm(on_cpu: bool) -> Any:
         os.environ.setdefault(name, value)
     mend = "pip install 'soft-reasoning[vllm]', or use engine=hf"
     try:
-        import vllm
-        import vllm.inputs
+        vllm: Any = import_module("vllm")
+        import_module("vllm.inputs")
     except ImportError as error:
         raise UserError(
             f"engine=vllm: expected vLLM {OLDEST} or newer, found none ({error}); {mend}"
@@ -105,7 +105,7 @@ def check_model_options(device_map: Any, attn_implementation: str | None) -> Non
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
     """One line for an ``error`` with which vLLM refused ``options`` or the model ``name``."""
-    found = error.errors() if hasattr(error, "errors") else []  # pydantic's, which has several lines
+    found = getattr(error, "errors", list)()  # pydantic's, which has several lines
     said = "; ".join(": ".join(map(str, (*one["loc"], one["msg"]))) for one in found) or str(error)
     said = " ".join(said.replace("Value error, ", "").split())
     given = {key: value for key, value in options.items() if value is not None}

@@ -19,19 +19,20 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.engines import loading
-from soft_reasoning.engines.allocation import keep_freed_memory
-from soft_reasoning.engines.planning import Job, job_of, reading
+from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.devices import keep_freed_memory
+from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.sampling import draw, draws_of, settings
-from soft_reasoning.engines.table import EmbeddingTable
-from soft_reasoning.engines.text import StopWatch, finish
-from soft_reasoning.engines.vllm_setup import (
+from soft_reasoning.engines.text import StopChecker, finish
+from soft_reasoning.engines.vllm.embedding_table import EmbeddingTable
+from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
     check_model_options,
     check_options,
@@ -63,7 +64,7 @@ class _Run:
     """A request under way, and what it wrote so far in one turn of vLLM or more."""
 
     ticket: int
-    job: Job
+    prepared: PreparedRequest
     ids: list[int] = dataclasses.field(default_factory=list)
     logprobs: list[float] = dataclasses.field(default_factory=list)
     cached: int = 0
@@ -102,14 +103,14 @@ class VLLMEngine:
         keep_freed_memory()
         on_cpu = on_the_cpu()
         vllm = import_vllm(on_cpu)
-        from vllm.usage.usage_lib import UsageContext
+        from vllm.usage.usage_lib import UsageContext  # pyright: ignore[reportMissingImports]
 
         check_model_options(device_map, attn_implementation)
         check_options(options, vllm.EngineArgs)
         name = loading.resolve(path)
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.device = torch.device("cpu" if on_cpu else "cuda")
-        dtype = loading.dtype_of(dtype, self.device)
+        wanted = loading.dtype_of(dtype, self.device)
         try:
             config = AutoConfig.from_pretrained(name, **source)
             loading.refuse(config)
@@ -118,7 +119,7 @@ class VLLMEngine:
             try:
                 arguments = vllm.EngineArgs(
                     model=name,
-                    dtype=str(dtype).removeprefix("torch."),
+                    dtype=str(wanted).removeprefix("torch."),
                     **SET_HERE,
                     **source,
                     **{**(CPU_OPTIONS if on_cpu else {}), **options},
@@ -142,7 +143,8 @@ class VLLMEngine:
         self.embedding_rms = self._table.rms()
         self._dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
-        self._watch = StopWatch(self.tokenizer)
+        self._stops = StopChecker(self.tokenizer)
+        self._lock = RLock()  # vLLM's own loop runs in one thread
         self._numbers = itertools.count()
         self._waiting: deque[_Run] = deque()
         self._running: dict[str, Callable[[Any], None]] = {}
@@ -163,13 +165,15 @@ class VLLMEngine:
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        return self._finish(self.submit(requests))
+        with self._lock:
+            return self._finish(self.submit(requests))
 
     def submit(self, requests: Sequence[Request]) -> list[int]:
         """Take ``requests`` on; errors as in ``generate``, before any is taken."""
-        runs = [_Run(next(self._numbers), self._job(i, request)) for i, request in enumerate(requests)]
-        self._waiting.extend(runs)
-        return [run.ticket for run in runs]
+        with self._lock:
+            runs = [_Run(next(self._numbers), self._prepare(request)) for request in requests]
+            self._waiting.extend(runs)
+            return [run.ticket for run in runs]
 
     def submit_prompts(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
@@ -181,30 +185,33 @@ class VLLMEngine:
         wanted = {"logprobs": likeliest} if named is None else {"logprob_token_ids": named}
         params = self._params(max_tokens=1, temperature=0.0, **wanted)
         chosen = slice(None) if ids is None else torch.tensor(list(ids), dtype=torch.long)
-        jobs = [self._job(i, reading(prompt)) for i, prompt in enumerate(prompts)]
-        tickets = [next(self._numbers) for _ in jobs]
+        asked = [self._prepare(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
+        tickets = [next(self._numbers) for _ in asked]
 
         def read(ticket: int, output: Any) -> None:
             self._done[ticket] = self._row(output)[chosen], output.num_cached_tokens or 0
 
-        for ticket, job in zip(tickets, jobs, strict=True):
-            # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
-            self._add(self._mixed(job), params, partial(read, ticket))
+        with self._lock:
+            for ticket, prepared in zip(tickets, asked, strict=True):
+                # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
+                self._add(self._mixed(prepared), params, partial(read, ticket))
         return tickets
 
     def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
         """Work until something submitted is complete; empty once nothing is left."""
-        while not self._done and (self._waiting or self._running):
-            self._step()
-        done, self._done = list(self._done.items()), {}
-        return done
+        with self._lock:
+            while not self._done and (self._waiting or self._running):
+                self._step()
+            done, self._done = list(self._done.items()), {}
+            return done
 
     def cancel(self) -> None:
         """Drop everything submitted and not collected."""
-        self._engine.abort_request(list(self._running))
-        self._waiting.clear()
-        self._running.clear()
-        self._done.clear()
+        with self._lock:
+            self._engine.abort_request(list(self._running))
+            self._waiting.clear()
+            self._running.clear()
+            self._done.clear()
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
@@ -213,14 +220,16 @@ class VLLMEngine:
 
         With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
         """
-        done = self._finish(self.submit_prompts(prompts, ids, top=top))
+        with self._lock:
+            done = self._finish(self.submit_prompts(prompts, ids, top=top))
         rows = [row for row, _ in done]
         width = len(self._table) if ids is None else len(ids)
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
 
     def begin_run(self) -> None:
         """Forget what earlier runs left."""
-        self._engine.reset_prefix_cache()
+        with self._lock:
+            self._engine.reset_prefix_cache()
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
@@ -228,16 +237,19 @@ class VLLMEngine:
         self._engine.engine_core.shutdown()
         del self._engine, self._table
         gc.collect()
-        from vllm.distributed import cleanup_dist_env_and_memory
+        from vllm.distributed import (  # pyright: ignore[reportMissingImports]
+            cleanup_dist_env_and_memory,
+        )
 
         cleanup_dist_env_and_memory()
 
-    def _job(self, index: int, request: Request) -> Job:
-        job = job_of(index, request, hidden_size=self.hidden_size, context_length=self.context_length)
-        worst = max(request.prompt_ids, default=0)
-        if worst >= len(self._table) or min(request.prompt_ids, default=0) < 0:
-            raise ValueError(f"expected prompt ids in 0..{len(self._table) - 1}, got {worst}")
-        return job
+    def _prepare(self, request: Request) -> PreparedRequest:
+        return prepare(
+            request,
+            hidden_size=self.hidden_size,
+            context_length=self.context_length,
+            vocabulary=len(self._table),
+        )
 
     def _finish(self, tickets: Sequence[int]) -> list[Any]:
         """What comes of ``tickets``."""
@@ -259,7 +271,7 @@ class VLLMEngine:
 
     def _send(self, run: _Run) -> None:
         """Ask vLLM for the rest of ``run``; or, where it draws otherwise, for the next token's odds."""
-        request, written = run.job.request, len(run.ids)
+        request, written = run.prepared.request, len(run.ids)
         temperature, top_k, top_p = drawn = settings(request.sampling, written)
         alone = drawn != settings(request.sampling, written + 1)
         # Before min_tokens vLLM bars the tokenizer's end token too, which need not be one of the model's.
@@ -270,7 +282,7 @@ class VLLMEngine:
             receive = self._draw
         else:
             params = self._params(
-                max_tokens=run.job.max_new_tokens - written,
+                max_tokens=run.prepared.max_new_tokens - written,
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
@@ -280,8 +292,8 @@ class VLLMEngine:
                 logprobs=0,
             )
             receive = self._receive
-        prompt = {"prompt_token_ids": [*run.job.prefix, *run.job.tail, *run.ids]}
-        prompt = prompt if run.job.soft is None else self._mixed(run.job, run.ids)
+        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
+        prompt = prompt if run.prepared.soft is None else self._mixed(run.prepared, run.ids)
         self._add(prompt, params, partial(receive, run))
 
     def _receive(self, run: _Run, output: Any) -> None:
@@ -291,7 +303,7 @@ class VLLMEngine:
 
     def _draw(self, run: _Run, output: Any) -> None:
         """Draw one token from the log-probabilities that vLLM read, as the other engines draw it."""
-        request, step = run.job.request, len(run.ids)
+        request, step = run.prepared.request, len(run.ids)
         told = self._row(output)
         logits = told.clone()
         if step < request.min_new_tokens:
@@ -306,10 +318,10 @@ class VLLMEngine:
 
     def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
-        job = run.job
+        prepared = run.prepared
         cached = output.num_cached_tokens or 0
         if run.ids:  # all that a later turn is given, but for the last token, was computed before
-            run.recomputed += job.prompt_tokens + len(run.ids) - 1 - cached
+            run.recomputed += prepared.prompt_tokens + len(run.ids) - 1 - cached
         else:
             run.cached = cached
         run.ids += ids
@@ -317,12 +329,12 @@ class VLLMEngine:
         count, text, reason = finish(
             self.tokenizer,
             run.ids,
-            stop=job.request.stop,
+            stop=prepared.request.stop,
             eos=self.eos_ids,
-            min_new_tokens=job.request.min_new_tokens,
-            watch=self._watch,
+            min_new_tokens=prepared.request.min_new_tokens,
+            checker=self._stops,
         )
-        if reason == "length" and len(run.ids) < job.max_new_tokens:
+        if reason == "length" and len(run.ids) < prepared.max_new_tokens:
             self._send(run)
             return
         self._done[run.ticket] = Completion(
@@ -330,7 +342,7 @@ class VLLMEngine:
             logprobs=tuple(run.logprobs[:count]),
             text=text,
             finish_reason=reason,
-            prompt_tokens=job.prompt_tokens,
+            prompt_tokens=prepared.prompt_tokens,
             cached_tokens=run.cached,
             recomputed_tokens=run.recomputed,
         )
@@ -342,11 +354,11 @@ class VLLMEngine:
         row[torch.tensor(told.token_ids)] = torch.tensor(told.logprobs)
         return row
 
-    def _mixed(self, job: Job, written: Sequence[int] = ()) -> dict[str, Any]:
-        """``job``'s prompt, and what it wrote so far, as ids and soft rows."""
-        soft = torch.empty(0, self.hidden_size) if job.soft is None else job.soft
+    def _mixed(self, prepared: PreparedRequest, written: Sequence[int] = ()) -> dict[str, Any]:
+        """``prepared``'s prompt, and what it wrote so far, as ids and soft rows."""
+        soft = torch.empty(0, self.hidden_size) if prepared.soft is None else prepared.soft
         soft = soft.detach().to("cpu", self._dtype)
-        before, after = list(job.prefix), [*job.tail, *written]
+        before, after = list(prepared.head), [*prepared.tail, *written]
         rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
         # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
         rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
@@ -357,7 +369,10 @@ class VLLMEngine:
         }
 
     def _params(self, **settings: Any) -> Any:
-        from vllm.sampling_params import RequestOutputKind, SamplingParams
+        from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
+            RequestOutputKind,
+            SamplingParams,
+        )
 
         return SamplingParams(
             ignore_eos=True,
@@ -380,7 +395,7 @@ class VLLMEngine:
         params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
         for prompt in (
             {"prompt_token_ids": list(ids)},
-            self._mixed(self._job(0, Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))),
+            self._mixed(self._prepare(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))),
         ):
 
             def read(output: Any) -> None:

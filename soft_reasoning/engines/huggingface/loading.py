@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.engines.allocation import is_out_of_memory, too_large
+from soft_reasoning.engines.devices import is_out_of_memory, too_large
 from soft_reasoning.types import UserError
 
 DEMO = "demo"
-DEMO_FOLDER = Path(__file__).resolve().parent.parent / "demo" / "model"
+DEMO_FOLDER = Path(__file__).resolve().parents[2] / "demo" / "model"
 MEND = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
 
 
@@ -76,7 +77,9 @@ def load(
         refuse(config)
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
         tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
-        model = AutoModelForCausalLM.from_pretrained(name, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **options)
+        model, found = loaded
+        check_weights(name, found)
     except UserError:
         raise
     except Exception as error:  # whatever reading a foreign model raises is the reason to give
@@ -88,8 +91,30 @@ def load(
     return model.eval(), tokenizer
 
 
+def check_weights(name: str, found: Mapping[str, Any]) -> None:
+    """UserError where weights of the model are missing or do not fit: transformers draws them at random.
+
+    ``found`` is what ``from_pretrained`` says with ``output_loading_info``.
+    """
+    wrong = sorted(str(key) for key in found.get("missing_keys") or ())
+    wrong += [str(key[0] if isinstance(key, tuple) else key) for key in found.get("mismatched_keys") or ()]
+    if wrong:
+        raise UserError(
+            f"expected the weights of a whole causal language model in {name}, and {len(wrong)} are missing "
+            f"or of another shape ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''}): a model "
+            f"without its language-model head, or one for classification, cannot generate; {MEND}"
+        )
+
+
 def refuse(config: Any) -> None:
     """UserError for a model of a kind that takes no soft token in front of its answer."""
+    text = config.get_text_config()
+    if getattr(text, "hidden_size_per_layer_input", None):
+        raise UserError(
+            f"expected a model that reads embeddings alone, got {config.model_type}, whose layers also look "
+            "up embeddings of their own by token id (per-layer embeddings): a soft token has no id; choose "
+            "another model"
+        )
     if getattr(config, "is_encoder_decoder", False):
         raise UserError(
             f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its "
@@ -137,6 +162,12 @@ def why(name: str, error: Exception) -> str:
         return too_large(name, error)
     text = " ".join(str(error).split())
     low = text.lower()
+    if "unrecognized configuration class" in low:
+        kind = text.partition("configuration class")[2].split("for this kind")[0].strip(" '<>") or name
+        return (
+            f"expected a causal language model, got {name} ({kind[:120]}), which transformers does not list "
+            "as one: a vision-language or encoder model, say; choose the text model that it is built on"
+        )
     if isinstance(error, ImportError) or "pip install" in low:
         return (
             f"model {name}: its settings need a package that is missing ({text[:200]}); install it "
@@ -158,3 +189,23 @@ def why(name: str, error: Exception) -> str:
     if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
         return f"expected the name of a model, and found none called {name!r}; {MEND}"
     return f"could not load the model {name} ({text[:200]}); {MEND}"
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """All end-of-sequence ids: those of the generation config, else the config's, else the tokenizer's."""
+    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
+        ids = getattr(source, "eos_token_id", None)
+        if ids is not None:
+            return frozenset([ids] if isinstance(ids, int) else ids)
+    return frozenset()
+
+
+def context_length(config: Any) -> int:
+    """Most positions the model was made for; unbounded (2**31) where its config does not say."""
+    text = config.get_text_config()
+    names = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
+    for name in names:
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 2**31

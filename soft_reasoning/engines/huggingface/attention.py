@@ -1,0 +1,390 @@
+"""Attention over a block table: the one place where keys and values are written and read.
+
+The tokens of a pass are packed in one row. Each layer first writes their keys and values to the pool; then
+every token attends to the blocks of its sequence. The work is cut into tiles: one block and some tokens that
+read it. Tiles are batched matrix products of one shape, so a block that many sequences share is read once for
+all of them. On the CPU a token's result is bitwise independent of the other tokens in the pass: its products
+have fixed shapes, and its tiles are summed in the order of their positions, scaled by powers of two only,
+which is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import AttentionInterface
+
+from soft_reasoning.engines.huggingface.block_manager import BLOCK
+
+NAME = "soft_reasoning_blocks"
+MASKED = -1e30
+"""Finite, so that a tile in which a token sees no key gets weight zero and not NaN."""
+MOST_ROWS = {"cpu": 2**13, "cuda": 2**15}
+"""Queries times blocks computed at a time: their scores fit the CPU's cache, or leave memory to the pool."""
+
+
+class Pool:
+    """Keys (blocks, heads, d, BLOCK) and values (blocks, heads, BLOCK, dv) of every layer.
+
+    Keys lie transposed, which makes their product with a few queries faster. A layer is allocated when it
+    first writes; its shapes are checked at every write.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def resized(self, blocks: int) -> Pool:
+        """An empty pool for the same layers. Its blocks hold nothing until they are cleared."""
+        pool = Pool(blocks)
+        for index, layer in self._layers.items():
+            keys, values = (x.new_empty(blocks, *x.shape[1:]) for x in layer)
+            pool._layers[index] = keys, values
+        return pool
+
+    def layer(self, index: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of layer ``index``, which ``k`` (N, heads, d) and ``v`` (N, heads, dv) are for.
+
+        Raises:
+            ValueError: the layer holds keys or values of another shape.
+        """
+        if index not in self._layers:
+            self._layers[index] = (
+                k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK),
+                v.new_zeros(self.blocks, v.shape[1], BLOCK, v.shape[2]),
+            )
+        keys, values = self._layers[index]
+        held, new = (keys.shape[1:3], values.shape[1::2]), (k.shape[1:], v.shape[1:])
+        if held != new:
+            raise ValueError(
+                f"layer {index}: expected keys and values of (heads, width) {_shown(held)}, got {_shown(new)}"
+            )
+        return keys, values
+
+    def clear(self, blocks: list[int]) -> None:
+        """Set ``blocks`` to zero: keys that are masked must be finite all the same."""
+        for layer in self._layers.values():
+            for x in layer:
+                x.index_fill_(0, torch.tensor(blocks, device=x.device), 0)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block in all layers."""
+        return sum(x.shape[1:].numel() * x.element_size() for layer in self._layers.values() for x in layer)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block that starts at position ``start``, and ``count`` tokens that read it, from ``first`` on.
+
+    ``size`` >= ``count`` is the height of its matrix products. ``masked``: some reader does not see all of
+    the block.
+    """
+
+    start: int
+    block: int
+    first: int
+    count: int
+    size: int
+    masked: bool
+
+
+def height(count: int) -> int:
+    """The size of a piece with ``count`` readers: products of fewer than four rows may sum in another order,
+    and few different sizes make few batches."""
+    return max(count, 4) if count <= 8 else -(-count // 8) * 8
+
+
+def _shown(shapes: tuple[torch.Size, torch.Size]) -> str:
+    return " and ".join(str(tuple(shape)) for shape in shapes)
+
+
+class Tiles:
+    """Pieces of one size: blocks (U,), the positions of their first keys, and ``readers`` (U, size).
+
+    A reader ``tokens`` is no token. Where the blocks lie close together, ``blocks`` is a slice, which is read
+    without a copy. ``rows`` says which of the U tiles each piece is.
+    """
+
+    def __init__(self, pieces: Tensor, size: int, masked: bool, tokens: int, device: torch.device) -> None:
+        starts, blocks, first, count = pieces.unbind(1)
+        place = torch.arange(size)
+        readers = torch.where(place < count[:, None], first[:, None] + place, tokens)
+        self.size, self.masked = size, masked
+        self.blocks: Tensor | slice = blocks.to(device)
+        self.rows = torch.arange(len(pieces))
+        low, high = int(blocks.min()), int(blocks.max()) + 1
+        if high - low <= 1.5 * len(blocks) and len(blocks.unique()) == len(blocks):
+            self.blocks, self.rows = slice(low, high), blocks - low
+            readers = torch.full((high - low, size), tokens).index_copy_(0, self.rows, readers)
+            starts = torch.zeros(high - low, dtype=torch.long).index_copy_(0, self.rows, starts)
+        self.readers, self.starts = readers.to(device), starts.to(device)
+        self._queries: dict[int, Tensor] = {}
+
+    def queries(self, heads: int) -> Tensor:
+        """(U * heads * size,): the readers' rows among queries that lie as (tokens, heads)."""
+        if heads not in self._queries:
+            head = torch.arange(heads, device=self.readers.device)[:, None]
+            self._queries[heads] = (self.readers[:, None] * heads + head).flatten()
+        return self._queries[heads]
+
+    def of(self, pool: Tensor) -> Tensor:
+        """(U, ...): the blocks of ``pool``."""
+        return pool[self.blocks] if isinstance(self.blocks, slice) else pool.index_select(0, self.blocks)
+
+    def bias(self, positions: Tensor, window: int | None) -> Tensor | None:
+        """(U, 1, size, 1, BLOCK): 0 for keys that a reader sees, MASKED for others; None if all are seen."""
+        if not self.masked:
+            return None
+        keys = (self.starts[:, None] + torch.arange(BLOCK, device=self.starts.device))[:, None]
+        back = positions[self.readers].unsqueeze(2) - keys
+        seen = back >= 0 if window is None else (back >= 0) & (back < window)
+        return torch.where(seen, 0.0, MASKED)[:, None, :, None]
+
+
+class Chunk:
+    """Pieces that are computed at a time, as :class:`Tiles`, and how their results are summed.
+
+    The results of all tiles are one list, of (U, heads, size) each; :meth:`order` picks those that count, by
+    ascending position, and ``tokens`` (P,) says whose they are. ``rows`` counts them for one head.
+    """
+
+    def __init__(self, pieces: list[Piece], tokens: int, device: torch.device) -> None:
+        values = torch.tensor([(p.start, p.block, p.first, p.count) for p in pieces])
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for i, piece in enumerate(pieces):
+            groups.setdefault((piece.size, piece.masked), []).append(i)
+        self.tiles: list[Tiles] = []
+        self.rows = 0
+        first_row = torch.empty(len(pieces), dtype=torch.long)
+        sizes = torch.tensor([piece.size for piece in pieces])
+        tile = torch.empty(len(pieces), dtype=torch.long)
+        for (size, masked), members in groups.items():
+            which = torch.tensor(members)
+            tiles = Tiles(values[which], size, masked, tokens, device)
+            first_row[which], tile[which] = self.rows, tiles.rows
+            self.rows += tiles.readers.numel()
+            self.tiles.append(tiles)
+        first, count = values[:, 2], values[:, 3]
+        within = torch.arange(int(count.sum())) - (count.cumsum(0) - count).repeat_interleave(count)
+        self.tokens = (first.repeat_interleave(count) + within).to(device)
+        each = (x.repeat_interleave(count).to(device) for x in (first_row, tile, sizes))
+        self._places = *each, within.to(device)
+        self._orders: dict[int, Tensor] = {}
+
+    def order(self, heads: int) -> Tensor:
+        """(P * heads,): where the results of each token and head are."""
+        if heads not in self._orders:
+            first_row, tile, size, within = (x[:, None] for x in self._places)
+            head = torch.arange(heads, device=within.device)
+            self._orders[heads] = (heads * first_row + (heads * tile + head) * size + within).flatten()
+        return self._orders[heads]
+
+
+def chunks_of(pieces: list[Piece], tokens: int, device: torch.device) -> list[Chunk]:
+    """``pieces`` by ascending position, in chunks of bounded size."""
+    most = MOST_ROWS.get(device.type, MOST_ROWS["cuda"])
+    chunks: list[list[Piece]] = [[]]
+    rows = 0
+    for piece in sorted(pieces, key=lambda piece: piece.start):
+        if rows + piece.size > most and chunks[-1]:
+            chunks.append([])
+            rows = 0
+        chunks[-1].append(piece)
+        rows += piece.size
+    return [Chunk(some, tokens, device) for some in chunks]
+
+
+class Pass:
+    """The tokens of one forward pass: where their keys go, and which tiles they read.
+
+    Args:
+        pool: of all layers.
+        positions: (N,) of the tokens.
+        written: (source, block, offset), (M,) each: which token's keys go where. One token may be written to
+            several sequences that begin alike.
+        pieces: what the tokens read under a sliding window (None: all earlier positions are seen).
+    """
+
+    def __init__(
+        self, pool: Pool, positions: Tensor, written: tuple[Tensor, Tensor, Tensor],
+        pieces: Callable[[int | None], list[Piece]],
+    ) -> None:  # fmt: skip
+        self.pool = pool
+        self.written = tuple(x.to(positions.device) for x in written)
+        self.positions = pad(positions, (0, 1))  # the last stands for the readers that are no token
+        self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
+        self._biases: dict[int | None, list[list[Tensor | None]]] = {}
+        self._longest = int(positions.max()) + 1
+
+    def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep ``k`` (N, heads, d) and ``v`` (N, heads, dv); the layer's keys and values in the pool."""
+        source, block, offset = self.written
+        keys, values = self.pool.layer(layer, k, v)
+        keys[block, :, :, offset] = k.index_select(0, source)
+        values[block, :, offset] = v.index_select(0, source)
+        return keys, values
+
+    def chunks(self, window: int | None) -> Iterable[tuple[Chunk, list[Tensor | None]]]:
+        """The chunks, and their tiles' biases, for all layers with this ``window``."""
+        if window is not None and window >= self._longest:
+            window = None
+        if window not in self._chunks:
+            tokens = len(self.positions) - 1
+            self._chunks[window] = chunks_of(self._pieces(window), tokens, self.positions.device)
+        if window not in self._biases:
+            self._biases[window] = [
+                [tiles.bias(self.positions, window) for tiles in chunk.tiles]
+                for chunk in self._chunks[window]
+            ]
+        return zip(self._chunks[window], self._biases[window], strict=True)
+
+    def advance(self) -> None:
+        """Go on to the next position of every token, inside the same blocks."""
+        self.positions[:-1] += 1
+        self.written[2].add_(1)  # the blocks stay, so only offsets change
+        self._longest += 1
+        self._biases.clear()
+
+
+current_pass: ContextVar[Pass] = ContextVar("current_pass")
+"""What the running model computes; the model runner sets it around each forward pass."""
+
+
+def block_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """As transformers calls it: ``query`` (1, Hq, N, d), ``key`` (1, Hkv, N, d), ``value`` (1, Hkv, N, dv).
+
+    Returns:
+        (1, N, Hq, dv), and None for the attention weights.
+    """
+    if attention_mask is not None:
+        raise NotImplementedError("the model brings an attention mask of its own")
+    window = kwargs.get("sliding_window")
+    kinds = getattr(module.config, "layer_types", None)
+    if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
+        window = module.config.sliding_window
+    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    out = attend(
+        current_pass.get(), module.layer_idx, q, k, v, window=window, softcap=softcap, sinks=s_aux
+    )
+    return out.unsqueeze(0), None
+
+
+AttentionInterface.register(NAME, block_attention)
+
+
+def attend(
+    now: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None,
+    softcap: float | None = None, sinks: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Attention of the tokens of ``now`` over their sequences' blocks.
+
+    Args:
+        q: (N, Hq, d), scaled.
+        k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
+        window: how many positions a token sees, its own included; None for all.
+        softcap: scores s become softcap * tanh(s / softcap).
+        sinks: (Hq,) logits that take weight and add no value.
+
+    Returns:
+        (N, Hq, dv).
+    """
+    keys, values = now.write(layer, k, v)
+    heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
+    total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
+    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are no token's
+    for chunk, biases in now.chunks(window):
+        out = values.new_empty(chunk.rows * heads, repeat * values.shape[3])
+        lse = torch.empty(chunk.rows * heads, repeat, device=q.device)
+        end = 0
+        for tiles, bias in zip(chunk.tiles, biases, strict=True):
+            picked = rows.index_select(0, tiles.queries(heads))
+            begin, end = end, end + len(picked)
+            part = picked, tiles.of(keys), tiles.of(values), bias, softcap, out[begin:end], lse[begin:end]
+            _attend_tiles(*part)
+        order = chunk.order(heads)
+        shape = len(chunk.tokens), heads * repeat
+        total.add(
+            chunk.tokens,
+            out.index_select(0, order).view(*shape, -1).float(),
+            lse.index_select(0, order).view(shape),
+        )
+    if sinks is not None:
+        everyone = torch.arange(len(q) - 1, device=q.device)
+        total.add(everyone, None, sinks.float().expand(len(q) - 1, -1).contiguous())
+    return total.mean().to(v.dtype)
+
+
+def _attend_tiles(
+    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None, out: Tensor,
+    lse: Tensor,
+) -> None:  # fmt: skip
+    """Each tile's own softmax: writes its output to ``out`` and the log-sum-exp of its scores to ``lse``.
+
+    ``keys`` (U, Hkv, d, BLOCK), ``values`` (U, Hkv, BLOCK, dv), ``q`` (U * Hkv * size, repeat * d), ``out``
+    (U * Hkv * size, repeat * dv), ``lse`` (U * Hkv * size, repeat).
+    """
+    count, heads, width, _ = keys.shape
+    tiles = count * heads
+    scores = torch.bmm(q.view(tiles, -1, width), keys.flatten(0, 1)).float()
+    if softcap is not None:
+        scores = scores.div_(softcap).tanh_().mul_(softcap)
+    if bias is not None:
+        scores.view(count, heads, bias.shape[2], -1, BLOCK).add_(bias)
+    weights = scores.softmax(-1)
+    # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
+    torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse.view(scores.shape[:2]))
+    torch.bmm(
+        weights.to(values.dtype), values.flatten(0, 1), out=out.view(*scores.shape[:2], values.shape[3])
+    )
+
+
+class _Sum:
+    """Sums of N tokens' tiles, weighted by exp(lse).
+
+    Weights are kept as fraction * 2**(exponent - top) with whole exponents, ``top`` the largest so far. So
+    rescaling is exact, and a sum depends on its terms and their order alone, not on how they were batched.
+    """
+
+    def __init__(self, tokens: int, heads: int, width: int, device: torch.device) -> None:
+        self._top = torch.full((tokens, heads), MASKED, device=device)
+        self._weight = torch.zeros(tokens, heads, device=device)
+        self._value = torch.zeros(tokens, heads, width, device=device)
+
+    def add(self, tokens: Tensor, out: Tensor | None, lse: Tensor) -> None:
+        """Add ``out`` (P, heads, width) with log-weights ``lse`` (P, heads) to ``tokens`` (P,)."""
+        power = lse * math.log2(math.e)
+        whole = power.ceil()
+        index = tokens[:, None].expand(-1, lse.shape[1])
+        top = self._top.scatter_reduce(0, index, whole, "amax")
+        shrink = torch.exp2(self._top - top)
+        self._top = top
+        # Not exp2: but for whole numbers, its last bit may depend on where in a tensor a number lies.
+        fraction = torch.exp((power - whole) * math.log(2))
+        weight = fraction * torch.exp2(whole - top.index_select(0, tokens))
+        self._weight.mul_(shrink).index_add_(0, tokens, weight)
+        self._value.mul_(shrink.unsqueeze(-1))
+        if out is not None:
+            self._value.index_add_(0, tokens, out.mul_(weight.unsqueeze(-1)))
+
+    def mean(self) -> Tensor:
+        """(N, heads, width); zero for tokens without tiles."""
+        return self._value / self._weight.clamp_min(1e-37).unsqueeze(-1)

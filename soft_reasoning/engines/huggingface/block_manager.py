@@ -1,0 +1,168 @@
+"""Which block of the key/value pool belongs to whom: allocation, prefix sharing, eviction."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from soft_reasoning.engines.huggingface.sequence import Sequence
+
+BLOCK = 32
+"""Positions per block."""
+
+
+@dataclass
+class _Shared:
+    """A block of prompt positions. ``key`` is its parent's serial number and its own content."""
+
+    key: tuple[int, tuple[int, ...]]
+    serial: int
+    readers: int = 0
+
+
+class BlockManager:
+    """Hands out the blocks of a pool of ``limit + kept`` blocks.
+
+    A full block of a prompt is found again by a hash of its content and of the block before it. While a
+    sequence reads it, it has a reference count; after that at most ``kept`` such blocks stay, and the least
+    recently used one is evicted first. Sequences in work hold at most ``limit`` blocks, those they will need
+    included, so a sequence never runs out of blocks half-way.
+
+    Shared blocks are taken from the bottom of the pool, other blocks from its top: so the blocks of a decode
+    step lie close together and can be read without a copy.
+    """
+
+    def __init__(self, limit: int, kept: int) -> None:
+        self.limit, self.kept = limit, kept
+        self.total = limit + kept
+        self._free = set(range(self.total))
+        self._bottom = list(range(self.total))
+        self._top = [-block for block in reversed(range(self.total))]
+        self._by_key: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._shared: dict[int, _Shared] = {}
+        self._unread: OrderedDict[int, None] = OrderedDict()  # cached blocks without readers, oldest first
+        self._serial = 0
+        self._reserved: dict[int, int] = {}  # blocks that each sequence still needs
+        self._fresh: list[int] = []
+        self.in_use = 0
+        self.peak = 0
+
+    @property
+    def committed(self) -> int:
+        """Blocks in use, and those that the sequences in work will need."""
+        return self.in_use + sum(self._reserved.values())
+
+    def can_allocate(self, sequence: Sequence) -> bool:
+        """Whether ``sequence`` can be taken on without exceeding the limit."""
+        return self.committed + self.needed(sequence) <= self.limit
+
+    def needed(self, sequence: Sequence) -> int:
+        """Blocks that ``sequence`` adds to those in use, until it is complete."""
+        found = [self._by_key.get(key) for key in self._keys(sequence)]
+        read = sum(block is not None and self._shared[block].readers > 0 for block in found)
+        return blocks_for(sequence.most_tokens) - read
+
+    def allocate(self, sequence: Sequence) -> int:
+        """Give ``sequence`` the blocks of its prompt; returns how many positions are computed already."""
+        hits = 0
+        for _ in range(_shareable(sequence)):
+            key = self._key(sequence)
+            block = self._by_key.get(key)
+            if block is None:
+                block = self._take(self._bottom, 1)
+                self._serial += 1
+                self._shared[block] = _Shared(key, self._serial)
+                self._by_key[key] = block
+            else:
+                hits += 1
+                if self._shared[block].readers == 0:
+                    del self._unread[block]
+                    self.in_use += 1
+            self._shared[block].readers += 1
+            sequence.block_table.append(block)
+            sequence.shared_blocks += 1
+        own = blocks_for(sequence.prompt_tokens) - sequence.shared_blocks
+        sequence.block_table += [self._take(self._top, -1) for _ in range(own)]
+        self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(sequence.block_table)
+        return hits * BLOCK
+
+    def grow(self, sequence: Sequence) -> bool:
+        """Make room for the newest token; whether that took another block."""
+        full = sequence.position == len(sequence.block_table) * BLOCK
+        if full:
+            self._reserved[id(sequence)] -= 1
+            sequence.block_table.append(self._take(self._top, -1))
+        return full
+
+    def release(self, sequence: Sequence) -> None:
+        """Take the blocks of ``sequence`` back; shared ones stay cached as long as there is room."""
+        del self._reserved[id(sequence)]
+        for block in sequence.block_table[sequence.shared_blocks :]:
+            self._give_back(block)
+        for block in reversed(sequence.block_table[: sequence.shared_blocks]):
+            self._shared[block].readers -= 1
+            if self._shared[block].readers == 0:
+                self._unread[block] = None
+                self.in_use -= 1
+        sequence.block_table, sequence.shared_blocks = [], 0
+        while len(self._unread) > self.kept:
+            block, _ = self._unread.popitem(last=False)
+            del self._by_key[self._shared.pop(block).key]
+            self._put(block)
+
+    def take_fresh(self) -> list[int]:
+        """Blocks handed out since the last call; what they hold is not defined."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    @property
+    def held(self) -> int:
+        """Blocks in use or cached."""
+        return self.in_use + len(self._unread)
+
+    def _keys(self, sequence: Sequence):
+        """The keys of the leading blocks of ``sequence`` that are there, and the first that is not."""
+        parent = 0
+        for i in range(_shareable(sequence)):
+            key = parent, sequence.content[i * BLOCK : (i + 1) * BLOCK]
+            yield key
+            if key not in self._by_key:
+                return
+            parent = self._shared[self._by_key[key]].serial
+
+    def _key(self, sequence: Sequence) -> tuple[int, tuple[int, ...]]:
+        """The key of the next shared block of ``sequence``."""
+        i = sequence.shared_blocks
+        parent = self._shared[sequence.block_table[-1]].serial if i else 0
+        return parent, sequence.content[i * BLOCK : (i + 1) * BLOCK]
+
+    def _take(self, heap: list[int], sign: int) -> int:
+        """The lowest (``sign`` 1) or highest (-1) free block. A heap may name blocks that are in use."""
+        block = sign * heapq.heappop(heap)
+        while block not in self._free:
+            block = sign * heapq.heappop(heap)
+        self._free.remove(block)
+        self._fresh.append(block)
+        self.in_use += 1
+        self.peak = max(self.peak, self.held)
+        return block
+
+    def _give_back(self, block: int) -> None:
+        self.in_use -= 1
+        self._put(block)
+
+    def _put(self, block: int) -> None:
+        self._free.add(block)
+        heapq.heappush(self._bottom, block)
+        heapq.heappush(self._top, -block)
+
+
+def blocks_for(positions: int) -> int:
+    """How many blocks hold ``positions``."""
+    return -(-positions // BLOCK)
+
+
+def _shareable(sequence: Sequence) -> int:
+    """Full blocks of the prompt in front of its last position, which every sequence computes itself."""
+    return (sequence.prompt_tokens - 1) // BLOCK

@@ -1,0 +1,58 @@
+"""A completion while it is written: token by token, until an end token, a stop string or the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.sampling import draws_of
+from soft_reasoning.engines.text import StopChecker, finish
+from soft_reasoning.types import Completion, Request
+
+
+class Output:
+    """What was generated for one request so far; shared by the engines that decode step by step."""
+
+    def __init__(self, prepared: PreparedRequest) -> None:
+        self.request: Request = prepared.request
+        self.prompt_tokens = prepared.prompt_tokens
+        self.max_new_tokens = prepared.max_new_tokens
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self._draws: list[float] = []
+
+    @property
+    def draws(self) -> list[float]:
+        """The uniform numbers, one per token, that sampling uses."""
+        if not self._draws:
+            self._draws = draws_of(self.request).tolist()
+        return self._draws
+
+    def add(self, token: int, logprob: float, eos: frozenset[int], stops: StopChecker) -> bool:
+        """Append a token; True when it ends the completion."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        count, least = len(self.ids), self.request.min_new_tokens
+        if count >= self.max_new_tokens:
+            return True
+        if count < least:
+            return False
+        return (token in eos and count > least) or stops.before_stop(self.ids, self.request.stop) is not None
+
+    def completion(
+        self, tokenizer: Any, eos: frozenset[int], stops: StopChecker, *, cached_tokens: int
+    ) -> Completion:
+        """The completion, its text cut before the end token or the stop string."""
+        # No token before the last one ended it, so only the last is checked.
+        least = max(self.request.min_new_tokens, len(self.ids) - 1)
+        count, text, reason = finish(
+            tokenizer, self.ids, stop=self.request.stop, eos=eos, min_new_tokens=least, checker=stops
+        )
+        return Completion(
+            token_ids=tuple(self.ids[:count]),
+            logprobs=tuple(self.logprobs[:count]),
+            text=text,
+            finish_reason=reason,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=cached_tokens,
+        )
