@@ -63,9 +63,7 @@ def requests_of(model: LlamaForCausalLM, problems: int, candidates: int, lengths
             soft = table[torch.randint(3, len(table), (1,), generator=generator)]
             soft = soft + table.std() * torch.randn(soft.shape, generator=generator)
             n = lengths[p * candidates + c]
-            requests.append(
-                Request(tuple(common + own), soft=soft, max_new_tokens=n, min_new_tokens=n)
-            )
+            requests.append(Request(tuple(common + own), soft=soft, max_new_tokens=n, min_new_tokens=n))
     return requests
 
 

@@ -362,9 +362,7 @@ def run(args: argparse.Namespace) -> None:
     config = compose_config([*base, "method=self_consistency", f"method.samples={PILOT}"])
     engine, dataset = build_engine(config), build_dataset(config)
     if not isinstance(engine, NeuronActivations):
-        raise UserError(
-            f"expected an engine that shows neurons, got {type(engine).__name__}; use engine=hf"
-        )
+        raise UserError(f"expected an engine that shows neurons, got {type(engine).__name__}; use engine=hf")
     with engine.neurons():  # a model without gates is refused before any work
         pass
     context = build_context(config, engine, dataset.exemplars(config.seed))
