@@ -59,7 +59,7 @@ def run(tmp_path, monkeypatch, capsys):
         (["methods=[[cot,5]]"], "methods: expected a list such as [cot,"),
         (["methods=[cot,cot]"], "cot twice"),
         (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
-        (["acquisition=botorch", "acquisition.make._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
+        (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (["acquisiton=ei"], "did you mean acquisition?"),
         (["+acquisiton=ei"], "did you mean acquisition?"),
         (["acquisition.betta=5"], "acquisition.betta: expected one of its keys (delta)"),

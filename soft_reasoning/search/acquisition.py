@@ -70,9 +70,18 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
         UserError: If ``delta`` is not in (0, 1).
 
     Example:
-        >>> model = SingleTaskGP(train_X, train_Y, train_Yvar=torch.full_like(train_Y, 0.1))
-        >>> acquisition = NoiseAdaptiveExpectedImprovement(model, best_f=train_Y.max(), delta=0.1)
-        >>> X, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=5, raw_samples=64)
+        >>> import torch
+        >>> from botorch.models import SingleTaskGP
+        >>> from botorch.optim import optimize_acqf
+        >>> from soft_reasoning.search import NoiseAdaptiveExpectedImprovement
+        >>> X = torch.rand(10, 2, dtype=torch.float64)
+        >>> y = X.sum(-1, keepdim=True)
+        >>> model = SingleTaskGP(X, y, train_Yvar=torch.full_like(y, 0.1))
+        >>> acquisition = NoiseAdaptiveExpectedImprovement(model, best_f=y.max(), delta=0.1)
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> point, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=2, raw_samples=16)
+        >>> point.shape
+        torch.Size([1, 2])
     """
 
     def __init__(

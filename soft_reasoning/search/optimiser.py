@@ -176,6 +176,11 @@ class BayesianOptimiser:
     def _try_acquisition(self) -> None:
         """Build the acquisition function once, on one observation."""
         one = torch.zeros(1, 1, 1, dtype=torch.float64)
+        named = getattr(self.acquisition, "func", self.acquisition)
+        name = getattr(named, "__name__", repr(named))
+        if isinstance(self.acquisition, partial):
+            for key in self.acquisition.keywords.keys() - signature(named).parameters.keys():
+                raise UserError(f"acquisition: {name} takes no {key}; leave {key} out")
         try:
             self._takes_best = "best_f" in signature(self.acquisition).parameters
             with torch.no_grad():
@@ -186,10 +191,9 @@ class BayesianOptimiser:
             raise
         except Exception as error:  # whatever BoTorch raises
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            named = getattr(self.acquisition, "func", self.acquisition)
             raise UserError(
                 "acquisition: expected an analytic acquisition function of BoTorch with all arguments of its "
-                f"own, got {getattr(named, '__name__', repr(named))} ({reason})"
+                f"own, got {name} ({reason})"
             ) from error
 
     def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:

@@ -33,12 +33,12 @@ def test_problems_join_and_get_what_a_local_run_gives_them(config, monkeypatch):
     generate = engine.generate
     monkeypatch.setattr(engine, "generate", lambda r: widths.append(len(r)) or generate(r))
     names = {p.id: p for p in problems(6)}
-    got = [worker.work(problems(2))]
+    got = [worker.work(problems(3))]
     joined = len(widths)
-    got += [worker.work(problems(6)[2:]), *(worker.work(()) for _ in range(4))]
+    got += [worker.work(problems(6)[3:]), *(worker.work(()) for _ in range(4))]
     assert worker.work(()) is None
     assert records([(names[done.doc_id], done.result) for done in got], local.grader) == expected
-    assert max(widths[:joined]) == 10 and max(widths[joined:]) > 20  # five candidates a problem
+    assert max(widths[:joined]) == 15 and max(widths[joined:]) > 15  # five candidates a problem
     assert got[-1].clock.generated_tokens > 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import math
 import warnings
@@ -15,7 +16,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from hydra.utils import instantiate
 
 from soft_reasoning.config import compose_config
-from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate
+from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,
     ReleasedEI,
@@ -151,6 +152,11 @@ def test_in_botorch_s_optimisers_with_a_botorch_model():
         assert torch.equal(discrete, point.detach()) and value > 0
         found.append(point)
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-3)
+
+
+def test_the_docstring_s_example_runs():
+    found = doctest.testmod(acquisition)
+    assert found.attempted >= 10 and found.failed == 0
 
 
 def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
