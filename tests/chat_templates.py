@@ -18,8 +18,8 @@ QWEN_25 = (
     "<|im_end|>\n' }}"
     "{%- endif %}"
     "{%- for message in messages %}"
-    "{%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) "
-    "or (message.role == \"assistant\" and not message.tool_calls) %}"
+    '{%- if (message.role == "user") or (message.role == "system" and not loop.first) '
+    'or (message.role == "assistant" and not message.tool_calls) %}'
     "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
     "{%- endif %}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
@@ -28,7 +28,7 @@ QWEN_3 = (
     "{%- if messages[0].role == 'system' %}"
     "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}"
     "{%- for message in messages %}"
-    "{%- if (message.role == \"user\") or (message.role == \"system\" and not loop.first) %}"
+    '{%- if (message.role == "user") or (message.role == "system" and not loop.first) %}'
     "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
     "{%- endif %}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}"
@@ -36,13 +36,13 @@ QWEN_3 = (
     "{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}"
 )
 MISTRAL = (
-    "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}"
+    '{%- if messages[0]["role"] == "system" %}{%- set system_message = messages[0]["content"] %}'
     "{%- set loop_messages = messages[1:] %}{%- else %}{%- set loop_messages = messages %}{%- endif %}"
-    "{{- bos_token }}{%- for message in loop_messages %}{%- if message[\"role\"] == \"user\" %}"
+    '{{- bos_token }}{%- for message in loop_messages %}{%- if message["role"] == "user" %}'
     "{%- if loop.last and system_message is defined %}"
-    "{{- \"[INST] \" + system_message + \"\n\n\" + message[\"content\"] + \"[/INST]\" }}"
-    "{%- else %}{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }}{%- endif %}"
-    "{%- elif message[\"role\"] == \"assistant\" %}{{- \" \" + message[\"content\"]|trim + eos_token}}"
+    '{{- "[INST] " + system_message + "\n\n" + message["content"] + "[/INST]" }}'
+    '{%- else %}{{- "[INST] " + message["content"] + "[/INST]" }}{%- endif %}'
+    '{%- elif message["role"] == "assistant" %}{{- " " + message["content"]|trim + eos_token}}'
     "{%- endif %}{%- endfor %}"
 )
 GEMMA = (

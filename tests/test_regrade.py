@@ -138,8 +138,10 @@ def test_a_run_folder_names_no_code(folder, capsys, grader):
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.just("pathlib.Path"),
-        lambda inner: st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from([*OWN, "_args_", "x"]), inner, max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(st.sampled_from([*OWN, "_args_", "x"]), inner, max_size=4)
+        ),
         max_leaves=8,
     )
 )

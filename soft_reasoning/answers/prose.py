@@ -256,6 +256,8 @@ def concludes(sentence: str) -> bool:
 
 def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:
     """Whether a sentence opens with something to compute rather than with a number."""
-    return len(numbers) > 1 and bool(_EQUALS.search(sentence)) and bool(
-        _OPERATOR.search(sentence, numbers[0].digits)
+    return (
+        len(numbers) > 1
+        and bool(_EQUALS.search(sentence))
+        and bool(_OPERATOR.search(sentence, numbers[0].digits))
     )

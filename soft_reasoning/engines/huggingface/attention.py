@@ -282,9 +282,7 @@ def block_attention(
         window = module.config.sliding_window
     query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    out = attend(
-        current_pass.get(), module.layer_idx, q, k, v, window=window, softcap=softcap, sinks=s_aux
-    )
+    out = attend(current_pass.get(), module.layer_idx, q, k, v, window=window, softcap=softcap, sinks=s_aux)
     return out.unsqueeze(0), None
 
 

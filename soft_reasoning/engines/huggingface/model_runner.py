@@ -320,9 +320,7 @@ def _extend(ranges: list[list[int]], first: int, end: int) -> None:
         ranges.append([first, end])
 
 
-def _pieces(
-    ranges: dict[tuple[int, int], list[list[int]]], masked: set[tuple[int, int]]
-) -> list[Piece]:
+def _pieces(ranges: dict[tuple[int, int], list[list[int]]], masked: set[tuple[int, int]]) -> list[Piece]:
     """Pieces of the blocks (position, block), which ranges of tokens read."""
     pieces = []
     for key, some in ranges.items():
