@@ -39,11 +39,11 @@ COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
 
 
 class Recorder:
-    """An engine that remembers what was asked of it and, by the wish, what it answered."""
+    """An engine that remembers what was asked of it and, by the effect, what it answered."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.wishes: list[list[Request]] = []
+        self.effects: list[list[Request]] = []
         self.tickets: list[list[int]] = []
         self.answers: dict[int, Completion] = {}
         self.prompts: list[tuple[int, ...]] = []
@@ -57,17 +57,17 @@ class Recorder:
 
     @property
     def requests(self) -> list[Request]:
-        return [request for wish in self.wishes for request in wish]
+        return [request for effect in self.effects for request in effect]
 
     @property
     def completions(self) -> list[Completion]:
-        return [self.answers[ticket] for wish in self.tickets for ticket in wish]
+        return [self.answers[ticket] for effect in self.tickets for ticket in effect]
 
 
 class Ticks(Recorder):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         done = self._engine.generate(requests)
-        self.wishes.append(list(requests))
+        self.effects.append(list(requests))
         self.tickets.append([len(self.answers) + i for i in range(len(done))])
         self.answers.update(zip(self.tickets[-1], done, strict=True))
         return done
@@ -75,7 +75,7 @@ class Ticks(Recorder):
 
 class Streams(Recorder):
     def submit(self, requests: Sequence[Request]) -> list[int]:
-        self.wishes.append(list(requests))
+        self.effects.append(list(requests))
         self.tickets.append(self._engine.submit(requests))
         return self.tickets[-1]
 
@@ -223,8 +223,8 @@ def main() -> None:
     )
     rounds = [
         [asked.answers[ticket] for ticket in tickets]
-        for wish, tickets in zip(asked.wishes, asked.tickets, strict=True)
-        if wish and wish[0].soft is not None
+        for effect, tickets in zip(asked.effects, asked.tickets, strict=True)
+        if effect and effect[0].soft is not None
     ]
     for name, some in (("first", [r[0] for r in rounds]), ("others", [c for r in rounds for c in r[1:]])):
         share = sum(c.cached_tokens for c in some) / sum(c.prompt_tokens for c in some)

@@ -71,12 +71,12 @@ class Watched:
         steps, answer = self.method.solve(problem, context), None
         while True:
             try:
-                wish = steps.send(answer)
+                effect = steps.send(answer)
             except StopIteration as stop:
                 return stop.value
-            answer = yield wish
-            if isinstance(wish, Generate):
-                pairs = zip(wish.requests, answer, strict=True)
+            answer = yield effect
+            if isinstance(effect, Generate):
+                pairs = zip(effect.requests, answer, strict=True)
                 kept = [(r, c) for r, c in pairs if r.role == "candidate"]
                 self.seen.setdefault(problem.id, []).extend(kept)
 

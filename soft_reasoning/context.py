@@ -13,7 +13,7 @@ from soft_reasoning.types import seed_for
 @dataclass(frozen=True)
 class Context:
     """``engine`` is for looking up (tokenizer, embeddings); everything that costs model work goes
-    through a yielded wish. ``seed`` is the run's."""
+    through a yielded effect. ``seed`` is the run's."""
 
     engine: Engine
     prompts: Prompts

@@ -3,8 +3,8 @@
 A method is a generator for one problem. The scheduler advances every live problem until each of them
 waits, then answers: first all proposals and then next-token logits (cheap, and their problems join the
 next batch), otherwise every generation in one engine call. An engine that takes work while it works
-(``StreamingEngine``) is given each problem's generations as they are wished for, and a problem goes on as
-soon as its own are complete. What a problem receives depends on its own wishes alone, so its result is the
+(``StreamingEngine``) is given each problem's generations as methods yield them, and a problem goes on as
+soon as its own are complete. What a problem receives depends on its own effects alone, so its result is the
 same either way, for any ``max_live`` and any order, as far as engine and optimiser keep their promise of the
 same.
 """
@@ -69,22 +69,22 @@ class Clock:
 
 
 class _Live:
-    """A problem under way: its generator, the wish it waits for, and its token counts by role."""
+    """A problem under way: its generator, the effect it waits for, and its token counts by role."""
 
     def __init__(self, problem: Problem, method: Method, context: Context) -> None:
         self.problem = problem
         self.usage: dict[str, Usage] = {}
-        self.wish: Any = None
+        self.effect: Any = None
         self._steps = method.solve(problem, context)
 
     def advance(self, answer: Any) -> Result | None:
-        """Hand the wish's answer over; the result when that was the last one."""
+        """Hand the effect's answer over; the result when that was the last one."""
         try:
-            self.wish = self._steps.send(answer)
+            self.effect = self._steps.send(answer)
         except StopIteration as stop:
             return replace(stop.value, usage=dict(sorted(self.usage.items())))
-        if not isinstance(self.wish, Generate | NextLogits | Propose):
-            raise TypeError(f"expected Generate, NextLogits or Propose, got {type(self.wish).__name__}")
+        if not isinstance(self.effect, Generate | NextLogits | Propose):
+            raise TypeError(f"expected Generate, NextLogits or Propose, got {type(self.effect).__name__}")
         return None
 
     def count(self, role: str, usage: Usage) -> None:
@@ -130,7 +130,7 @@ def drive(
                 return
             if admitted:
                 answers = [(one, None) for one in admitted]
-            elif proposing := [one for one in live if isinstance(one.wish, Propose)]:
+            elif proposing := [one for one in live if isinstance(one.effect, Propose)]:
                 with clock.measure("optimiser"):
                     answers = _propose(proposing)
             else:
@@ -177,18 +177,18 @@ def _propose(proposing: Sequence[_Live]) -> list[tuple[_Live, Any]]:
     """One ``optimiser.propose`` call for all problems whose data have the same shape and stream."""
 
     def stream(one: _Live) -> Hashable:
-        wish = one.wish
-        return (id(wish.optimiser), *wish.U.shape, wish.k, wish.round, wish.seed)
+        effect = one.effect
+        return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed)
 
     answers: list[tuple[_Live, Any]] = []
     for group in _grouped(proposing, stream):
-        wish = group[0].wish
-        proposals = wish.optimiser.propose(
-            torch.stack([one.wish.U for one in group]),  # (b, n, d)
-            torch.stack([one.wish.y for one in group]),  # (b, n)
-            wish.k,
-            seed=wish.seed,
-            round=wish.round,
+        effect = group[0].effect
+        proposals = effect.optimiser.propose(
+            torch.stack([one.effect.U for one in group]),  # (b, n, d)
+            torch.stack([one.effect.y for one in group]),  # (b, n)
+            effect.k,
+            seed=effect.seed,
+            round=effect.round,
             keys=[one.problem.id for one in group],
         )
         answers += zip(group, proposals, strict=True)
@@ -216,7 +216,7 @@ def _tick(live: Sequence[_Live], *, engine: Engine, clock: Clock) -> list[tuple[
 
 
 class _Stream:
-    """Gives a streaming engine each problem's wish once, and each problem all that came of it together."""
+    """Gives a streaming engine each problem's effect once, and each problem all that came of it together."""
 
     def __init__(self, engine: StreamingEngine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -225,7 +225,7 @@ class _Stream:
         self._found: dict[_Live, list[Any]] = {}
 
     def run(self, live: Sequence[_Live]) -> list[tuple[_Live, Any]]:
-        """Answers of the problems, at least one, whose wishes are fulfilled first."""
+        """Answers of the problems, at least one, whose effects are fulfilled first."""
         for one in live:
             if one not in self._found:
                 self._submit(one)
@@ -234,12 +234,12 @@ class _Stream:
         return answers
 
     def _submit(self, one: _Live) -> None:
-        wish = one.wish
+        effect = one.effect
         try:
-            if isinstance(wish, Generate):
-                tickets = self._engine.submit(wish.requests)
+            if isinstance(effect, Generate):
+                tickets = self._engine.submit(effect.requests)
             else:
-                tickets = self._engine.submit_prompts(wish.prompts, wish.ids, top=wish.top)
+                tickets = self._engine.submit_prompts(effect.prompts, effect.ids, top=effect.top)
         except (UserError, ValueError) as error:
             raise one.failed(error) from error
         self._found[one], self._left[one] = [None] * len(tickets), len(tickets)
@@ -259,7 +259,7 @@ class _Stream:
         for one in [one for one, left in self._left.items() if not left]:
             del self._left[one]
             found = self._found.pop(one)
-            if isinstance(one.wish, Generate):
+            if isinstance(one.effect, Generate):
                 answers.append((one, _counted(one, found, self._clock)))
             else:
                 logits = torch.stack([row for row, _ in found])
@@ -268,22 +268,22 @@ class _Stream:
 
 
 def _generate(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
-    generating = [one for one in live if isinstance(one.wish, Generate)]
-    requests = [request for one in generating for request in one.wish.requests]
+    generating = [one for one in live if isinstance(one.effect, Generate)]
+    requests = [request for one in generating for request in one.effect.requests]
     try:
         completions = engine.generate(requests) if requests else []
     except (UserError, ValueError) as error:
-        _name_the_problem(generating, lambda one: engine.generate(one.wish.requests))
+        _name_the_problem(generating, lambda one: engine.generate(one.effect.requests))
         raise error
     if len(completions) != len(requests):
         raise RuntimeError(f"engine: expected {len(requests)} completions, got {len(completions)}")
     rest = iter(completions)
-    return [(one, _counted(one, list(islice(rest, len(one.wish.requests))), clock)) for one in generating]
+    return [(one, _counted(one, list(islice(rest, len(one.effect.requests))), clock)) for one in generating]
 
 
 def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Completion]:
-    """``completions``, which answer the problem's wish, after adding them to its usage and the clock."""
-    for request, done in zip(one.wish.requests, completions, strict=True):
+    """``completions``, which answer the problem's effect, after adding them to its usage and the clock."""
+    for request, done in zip(one.effect.requests, completions, strict=True):
         counts = done.prompt_tokens, done.cached_tokens, done.generated_tokens, done.recomputed_tokens
         one.count(request.role, Usage.of(*counts))
     clock.sequences += len(completions)
@@ -292,29 +292,29 @@ def _counted(one: _Live, completions: list[Completion], clock: Clock) -> list[Co
 
 
 def _read(one: _Live, logits: torch.Tensor, cached: Sequence[int], clock: Clock) -> torch.Tensor:
-    """``logits``, which answer the problem's wish, after adding its prompts to its usage and the clock."""
-    for prompt, count in zip(one.wish.prompts, cached, strict=True):
-        one.count(one.wish.role, Usage.of(len(prompt.ids), count))
+    """``logits``, which answer the problem's effect, after adding its prompts to its usage and the clock."""
+    for prompt, count in zip(one.effect.prompts, cached, strict=True):
+        one.count(one.effect.role, Usage.of(len(prompt.ids), count))
     clock.sequences += len(cached)
     return logits
 
 
 def _choose(live: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
-    choosing = [one for one in live if isinstance(one.wish, NextLogits)]
+    choosing = [one for one in live if isinstance(one.effect, NextLogits)]
     answers: list[tuple[_Live, Any]] = []
-    for group in _grouped(choosing, lambda one: (one.wish.ids, one.wish.top)):
+    for group in _grouped(choosing, lambda one: (one.effect.ids, one.effect.top)):
         answers += _next_logits(group, engine, clock)
     return answers
 
 
 def _next_logits(group: Sequence[_Live], engine: Engine, clock: Clock) -> list[tuple[_Live, Any]]:
-    prompts, wish = [prompt for one in group for prompt in one.wish.prompts], group[0].wish
+    prompts, effect = [prompt for one in group for prompt in one.effect.prompts], group[0].effect
     try:
-        logits, cached = engine.next_token_logits(prompts, wish.ids, top=wish.top)
+        logits, cached = engine.next_token_logits(prompts, effect.ids, top=effect.top)
     except (UserError, ValueError) as error:
-        _name_the_problem(group, lambda one: engine.next_token_logits(one.wish.prompts, wish.ids))
+        _name_the_problem(group, lambda one: engine.next_token_logits(one.effect.prompts, effect.ids))
         raise error
-    parts, counts = logits.split([len(one.wish.prompts) for one in group]), iter(cached)
+    parts, counts = logits.split([len(one.effect.prompts) for one in group]), iter(cached)
     return [
         (one, _read(one, part, list(islice(counts, len(part))), clock))
         for one, part in zip(group, parts, strict=True)

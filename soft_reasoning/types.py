@@ -137,14 +137,14 @@ class Completion:
 
 @dataclass(frozen=True)
 class Generate:
-    """A method's wish: complete these requests; answered by a list of :class:`Completion`."""
+    """A method's effect: complete these requests; answered by a list of :class:`Completion`."""
 
     requests: Sequence[Request]
 
 
 @dataclass(frozen=True)
 class NextLogits:
-    """A method's wish: next-token logits after each prompt, for the token ids in ``ids`` (all if None).
+    """A method's effect: next-token logits after each prompt, for the token ids in ``ids`` (all if None).
 
     Answered by a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top``, only the differences
     between so many of the likeliest tokens need be right, and the others may have minus infinity.
@@ -158,7 +158,7 @@ class NextLogits:
 
 @dataclass(frozen=True, eq=False)
 class Propose:
-    """A method's wish: the next ``k`` points given what was seen; answered by a ``search.Proposal``.
+    """A method's effect: the next ``k`` points given what was seen; answered by a ``search.Proposal``.
 
     ``U`` (n, d) float64, ``y`` (n,) float64 rewards, ``seed`` and ``round`` the stream to draw
     candidate points from (shared by all problems of a run).
@@ -172,7 +172,7 @@ class Propose:
     seed: int
 
 
-Wish = Generate | NextLogits | Propose
+Effect = Generate | NextLogits | Propose
 """What a method may yield; each type's docstring says what answers it."""
 
 

@@ -255,7 +255,7 @@ def test_a_request_that_the_engine_refuses_is_traced_to_its_problem():
         list(drive(problems(4), Script(steps), Context()))
 
 
-def test_a_method_without_wishes_and_one_with_an_empty_wish():
+def test_a_method_without_effects_and_one_with_an_empty_one():
     def nothing(problem):
         return Result("1", (Candidate("1", "1", 0),))
         yield
@@ -270,7 +270,7 @@ def test_a_method_without_wishes_and_one_with_an_empty_wish():
     assert context.engine.generated == []
 
 
-def test_an_unknown_wish_and_a_live_set_of_none():
+def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
 
@@ -321,7 +321,7 @@ def test_on_a_streaming_engine_no_problem_waits_for_another():
     assert engine.cancelled == 1
 
 
-def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_wish():
+def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_effect():
     def steps(problem):
         total = 0
         for step in range(1 + int(problem.id) % 3):

@@ -165,6 +165,4 @@ def prepare(request: Request, *, hidden_size: int, context_length: int, vocabula
             "shorten the prompt, use fewer exemplars or a model with a longer context"
         )
     room = context_length - length
-    return PreparedRequest(
-        request, ids[:position], soft, ids[position:], min(request.max_new_tokens, room)
-    )
+    return PreparedRequest(request, ids[:position], soft, ids[position:], min(request.max_new_tokens, room))

@@ -7,11 +7,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
-from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Sampling, Wish
+from soft_reasoning.types import Candidate, Completion, Effect, Problem, Request, Result, Sampling
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Wish, Any, T]
-"""A generator that yields wishes, receives their answers and returns a T."""
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""A generator that yields effects, receives their answers and returns a T."""
 
 
 class Method(Protocol):
@@ -28,7 +28,7 @@ class Method(Protocol):
     name: str
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        """Yields wishes, receives their answers, returns the result."""
+        """Yields effects, receives their answers, returns the result."""
         ...
 
 

@@ -1,6 +1,6 @@
 """What an unfinished solution is worth: V(prefix), the reward that its end may be expected to bring.
 
-A value is a generator like a verifier: it yields wishes and returns numbers. Without training the model
+A value is a generator like a verifier: it yields effects and returns numbers. Without training the model
 itself is asked; a trained head reads the model's state.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.yes_no import ask_yes_no
-from soft_reasoning.types import NextLogits, Problem, Prompt, UserError, Wish
+from soft_reasoning.types import Effect, NextLogits, Problem, Prompt, UserError
 
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
@@ -37,7 +37,7 @@ class Prefix:
 class PrefixValue(Protocol):
     def values(
         self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
-    ) -> Generator[Wish, Any, Tensor]:
+    ) -> Generator[Effect, Any, Tensor]:
         """(n,) float64, one a prefix of ``prompt``'s completion."""
         ...
 

@@ -1,6 +1,6 @@
 """Verifiers: the same model judges a round's candidates (Section 2.2, Appendix "Prompts for Verifiers").
 
-A verifier is a generator like a method: it yields wishes and returns a :class:`Verdict`. It sees the
+A verifier is a generator like a method: it yields effects and returns a :class:`Verdict`. It sees the
 problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0; a
 verifier that has none to show is not asked, and gives no answer of its own (``fresh``, which is shown none,
 always is).
@@ -21,13 +21,13 @@ from soft_reasoning.types import (
     GREEDY,
     Candidate,
     Completion,
+    Effect,
     Generate,
     Problem,
     Prompt,
     Request,
     Sampling,
     UserError,
-    Wish,
 )  # fmt: skip
 
 SHOWN = ("reasoning", "answer")
@@ -63,7 +63,7 @@ class Verifier(Protocol):
         *,
         stage: str,
         earlier: Sequence[Verdict] = (),
-    ) -> Generator[Wish, Any, Verdict]:
+    ) -> Generator[Effect, Any, Verdict]:
         """``stage`` names the round, for seeds; ``earlier`` are the verdicts of the rounds before."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.types import NextLogits, Prompt, UserError, Wish
+from soft_reasoning.types import Effect, NextLogits, Prompt, UserError
 
 
 def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ def probability_of_yes(logits: Tensor, yes: int) -> Tensor:
     return torch.sigmoid(logits[:, :yes].logsumexp(-1) - logits[:, yes:].logsumexp(-1))
 
 
-def ask_yes_no(prompts: Sequence[Prompt], tokenizer: Any, *, role: str) -> Generator[Wish, Any, Tensor]:
+def ask_yes_no(prompts: Sequence[Prompt], tokenizer: Any, *, role: str) -> Generator[Effect, Any, Tensor]:
     """(n,) float64: how probable Yes is, against No, after each of ``prompts``."""
     yes, no = word_ids(tokenizer, "Yes"), word_ids(tokenizer, "No")
     logits = yield NextLogits(prompts, ids=yes + no, role=role)

@@ -33,7 +33,7 @@ def answer_of(method, completions=COMPLETIONS):
         steps.send(completions)
     except StopIteration as stop:
         return stop.value
-    raise AssertionError("expected no further wish")
+    raise AssertionError("expected no further effect")
 
 
 def judge(*scores):

@@ -46,28 +46,28 @@ class Scripted:
             prompts=prompts, grader=Grader(), seed=0, stream=lambda *stage: seed_for(0, *stage),
         )  # fmt: skip
         steps = method.solve(PROBLEM, context)
-        wish = next(steps)
+        effect = next(steps)
         try:
             while True:
-                wish = steps.send(self.answer(wish))
+                effect = steps.send(self.answer(effect))
         except StopIteration as stop:
             return stop.value
 
-    def answer(self, wish):
-        if isinstance(wish, Generate):
+    def answer(self, effect):
+        if isinstance(effect, Generate):
             texts = self.blocks[len(self.requests)]
-            self.requests.append(wish.requests)
-            assert len(texts) == len(wish.requests)
+            self.requests.append(effect.requests)
+            assert len(texts) == len(effect.requests)
             made = []
             for text in texts:
                 over = text.endswith("</s>")
                 ids = encode(text.removesuffix("</s>")) + ((END,) if over else ())
                 made.append(Completion(ids, (0.0,) * len(ids), text, "eos" if over else "length", 2))
             return made
-        assert isinstance(wish, NextLogits)
-        if wish.ids is None:
+        assert isinstance(effect, NextLogits)
+        if effect.ids is None:
             return self.logits.unsqueeze(0)
-        values = [self.worth(TOKENIZER.decode(prompt.ids)) for prompt in wish.prompts]
+        values = [self.worth(TOKENIZER.decode(prompt.ids)) for prompt in effect.prompts]
         odds = [math.log(v / (1 - v)) for v in values]
         return torch.tensor([[odd, odd, 0.0, 0.0] for odd in odds])
 

@@ -47,7 +47,7 @@ def run(verifier, *written):
         steps.send(completions)
     except StopIteration as stop:
         return stop.value, requests, prompts.asked
-    raise AssertionError("expected no further wish")
+    raise AssertionError("expected no further effect")
 
 
 @pytest.mark.parametrize("verifier", [MultiGenerate(), SingleGenerate()])

@@ -23,11 +23,11 @@ PREFIXES = [Prefix((7, 8), "3 + 4 =\n  7"), Prefix((9,), "3 - 4")]
 
 
 def answered(steps, logits):
-    wish = next(steps)
-    assert isinstance(wish, NextLogits)
+    effect = next(steps)
+    assert isinstance(effect, NextLogits)
     with pytest.raises(StopIteration) as stop:
         steps.send(logits)
-    return wish, stop.value.value
+    return effect, stop.value.value
 
 
 def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
@@ -42,9 +42,9 @@ def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
         prompts=SimpleNamespace(task=task), engine=SimpleNamespace(tokenizer=FakeTokenizer())
     )
     steps = SelfJudged().values(Problem("p", "How many?", "7"), Prompt((1,)), PREFIXES, context)
-    wish, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
+    effect, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
     assert asked == [("prefix_right", {"partial": "3 + 4 = 7"}), ("prefix_right", {"partial": "3 - 4"})]
-    assert [p.ids for p in wish.prompts] == [(1,), (2,)] and wish.role == "verifier"
+    assert [p.ids for p in effect.prompts] == [(1,), (2,)] and effect.role == "verifier"
     assert values.tolist() == pytest.approx([0.8807970, 0.1192029])  # 1 / (1 + e^-2)
 
 
@@ -64,9 +64,9 @@ def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
 
     save_head(tmp_path / "head", range(10, 16), weight, bias)
     head = LinearHead(str(tmp_path / "head"))
-    wish, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
-    assert [p.ids for p in wish.prompts] == [(1, 2, 7, 8), (1, 2, 9)]
-    assert wish.ids == tuple(range(10, 16))
+    effect, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
+    assert [p.ids for p in effect.prompts] == [(1, 2, 7, 8), (1, 2, 9)]
+    assert effect.ids == tuple(range(10, 16))
     assert torch.allclose(values, expected[:2], atol=1e-5)
 
 

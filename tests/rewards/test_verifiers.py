@@ -56,13 +56,13 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), pr
     steps = verifier.verify(problem, candidates, context, stage=stage, earlier=earlier)
     requests = []
     try:
-        wish = next(steps)
+        effect = next(steps)
         while True:
-            assert isinstance(wish, Generate)
-            given = texts[len(requests) : len(requests) + len(wish.requests)]
-            requests += wish.requests
+            assert isinstance(effect, Generate)
+            given = texts[len(requests) : len(requests) + len(effect.requests)]
+            requests += effect.requests
             pairs = [one if isinstance(one, tuple) else (one, (0.0,)) for one in given]
-            wish = steps.send([Completion((1,) * len(p), p, text, "eos", 3) for text, p in pairs])
+            effect = steps.send([Completion((1,) * len(p), p, text, "eos", 3) for text, p in pairs])
     except StopIteration as stop:
         return stop.value, prompts.asked, requests
 

@@ -19,9 +19,9 @@ def test_a_words_tokens_count_together():
 def test_both_spellings_are_asked_for_and_yes_comes_first():
     tokenizer = FakeTokenizer()
     steps = ask_yes_no([Prompt((5, 6)), Prompt((7,))], tokenizer, role="verifier")
-    wish = next(steps)
-    assert [tokenizer.decode([i]) for i in wish.ids] == ["Yes", " Yes", "No", " No"]
-    assert wish.prompts == [Prompt((5, 6)), Prompt((7,))] and wish.role == "verifier"
+    effect = next(steps)
+    assert [tokenizer.decode([i]) for i in effect.ids] == ["Yes", " Yes", "No", " No"]
+    assert effect.prompts == [Prompt((5, 6)), Prompt((7,))] and effect.role == "verifier"
     with pytest.raises(StopIteration) as stop:
         steps.send(torch.tensor([[0.0, 0.0, 0.0, 0.0], [math.log(3), math.log(3), 0.0, 0.0]]))
     assert stop.value.value.tolist() == pytest.approx([0.5, 0.75])

@@ -60,10 +60,10 @@ def test_search_visits_along_expected_rewards_and_never_twice():
 
     root = Node()
     steps = search(root, visit, iterations=3, exploration=0.5)
-    wish = next(steps)
+    effect = next(steps)
     with pytest.raises(StopIteration):
         while True:
-            wish = steps.send((wish, "answered"))
+            effect = steps.send((effect, "answered"))
     # b looks better than a, and returns 0.15; then a, 0.5 unvisited, wins; the third time
     # a: (0.9 + 1) / 2 + 0.5 sqrt(ln 2 / 1) beats b, and below it a2: 1 beats a1: 0.1, both with ln 1 = 0.
     assert visited == [(0, None), (0, "b"), (0, "b1"), (1, "a"), (1, "a2")]
