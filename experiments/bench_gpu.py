@@ -31,6 +31,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.build import build_context, build_method
 from soft_reasoning.config import compose_config
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Completion, Problem, Request
@@ -86,10 +87,11 @@ def problems_of(count: int, vocabulary: int) -> list[Problem]:
     return [Problem(str(i), " ".join(question), "1") for i, question in enumerate(words)]
 
 
-class Metered:
+class Metered(BatchEngine):
     """``engine``, adding up the bytes that its decoding steps must read at least."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:
+        super().__init__()
         self._engine = engine
         model, config = engine.model, engine.model.config
         lookup = model.get_input_embeddings().weight

@@ -39,12 +39,11 @@ COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
 
 
 class Recorder:
-    """An engine that remembers what was asked of it and, by the effect, what it answered."""
+    """An engine that remembers what was asked of it and, by ticket, what it answered."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.effects: list[list[Request]] = []
-        self.tickets: list[list[int]] = []
+        self.asked: dict[int, Request] = {}
         self.answers: dict[int, Completion] = {}
         self.prompts: list[tuple[int, ...]] = []
 
@@ -55,38 +54,23 @@ class Recorder:
         self.prompts += [prompt.ids for prompt in prompts]
         return self._engine.next_token_logits(prompts, *args, **kwargs)
 
+    def submit(self, requests: Sequence[Request]) -> list[int]:
+        tickets = self._engine.submit(requests)
+        self.asked.update(zip(tickets, requests, strict=True))
+        return tickets
+
+    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
+        done = self._engine.collect(tickets)
+        self.answers.update(done)
+        return done
+
     @property
     def requests(self) -> list[Request]:
-        return [request for effect in self.effects for request in effect]
+        return list(self.asked.values())
 
     @property
     def completions(self) -> list[Completion]:
-        return [self.answers[ticket] for effect in self.tickets for ticket in effect]
-
-
-class Ticks(Recorder):
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        done = self._engine.generate(requests)
-        self.effects.append(list(requests))
-        self.tickets.append([len(self.answers) + i for i in range(len(done))])
-        self.answers.update(zip(self.tickets[-1], done, strict=True))
-        return done
-
-
-class Streams(Recorder):
-    def submit(self, requests: Sequence[Request]) -> list[int]:
-        self.effects.append(list(requests))
-        self.tickets.append(self._engine.submit(requests))
-        return self.tickets[-1]
-
-    def submit_prompts(self, prompts: Sequence[Prompt], *args: Any, **kwargs: Any) -> list[int]:
-        self.prompts += [prompt.ids for prompt in prompts]
-        return self._engine.submit_prompts(prompts, *args, **kwargs)
-
-    def collect(self) -> list[tuple[int, Any]]:
-        done = self._engine.collect()
-        self.answers.update(done)
-        return done
+        return [self.answers[ticket] for ticket in self.asked]
 
 
 def solve(
@@ -108,7 +92,7 @@ def compared(ours: Sequence[Completion], theirs: Sequence[Completion]) -> tuple[
 def agreement(ours: VLLMEngine, theirs: Any, problems: Sequence[Any]) -> list[tuple[str, ...]]:
     rows = []
     for place, scope in PLACES:
-        recorder = Ticks(theirs)
+        recorder = Recorder(theirs)
         solve(recorder, problems, f"method.placement={place}", f"method.scope={scope}")
         row = compared(ours.generate(recorder.requests), recorder.completions)
         rows.append((f"whole run, {place}, m = {scope}", *row))
@@ -207,7 +191,7 @@ def main() -> None:
         ours, clock = vllm_engine(), Clock()
         solve(ours, problems[:8], "engine=vllm")  # warm up
         ours.begin_run()
-        asked = Streams(ours)
+        asked = Recorder(ours)
         work = partial(solve, asked, problems, "engine=vllm", clock=clock)
         cpu, wall, results = timed(work)
         times.append((cpu, wall, *timed(bare(asked, ours))[:2]))
@@ -221,12 +205,14 @@ def main() -> None:
     print(
         f"whole runs: the same texts for {sum(texts)} of {len(problems)} problems, answers for {sum(answers)}"
     )
-    rounds = [
-        [asked.answers[ticket] for ticket in tickets]
-        for effect, tickets in zip(asked.effects, asked.tickets, strict=True)
-        if effect and effect[0].soft is not None
-    ]
-    for name, some in (("first", [r[0] for r in rounds]), ("others", [c for r in rounds for c in r[1:]])):
+    tried: dict[tuple[int, ...], list[Completion]] = {}  # by prompt: its candidates in the order submitted
+    for ticket, request in asked.asked.items():
+        if request.soft is not None:
+            tried.setdefault(request.prompt_ids, []).append(asked.answers[ticket])
+    count = compose_config().search.candidates
+    firsts = [c for found in tried.values() for c in found[::count]]
+    others = [c for found in tried.values() for i, c in enumerate(found) if i % count]
+    for name, some in (("first", firsts), ("others", others)):
         share = sum(c.cached_tokens for c in some) / sum(c.prompt_tokens for c in some)
         found = sum(c.cached_tokens > 0 for c in some)
         print(f"cached prompts of a round's {name}: {found:,} of {len(some):,}, {share:.0%} of their tokens")

@@ -19,6 +19,7 @@ from soft_reasoning.analysis.tables import Table
 from soft_reasoning.answers import Grader
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
 from soft_reasoning.config import compose_config
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
@@ -57,10 +58,11 @@ right. "Vote" is the final answer that one round gives: a vote over candidates a
 ± one standard error over problems. "fresh" does not see the candidates, "none" judges by coherence alone."""
 
 
-class Remembering:
+class Remembering(BatchEngine):
     """Generates a request once: verifiers that differ in how they weigh what was written share it."""
 
     def __init__(self, engine):
+        super().__init__()
         self._engine = engine
         self._known: dict[tuple, Completion] = {}
 

@@ -135,16 +135,20 @@ class Completion:
         return len(self.token_ids)
 
 
+class Effect:
+    """What a method yields; the function that ``effects.answers`` registers for its type answers it."""
+
+
 @dataclass(frozen=True)
-class Generate:
-    """A method's effect: complete these requests; answered by a list of :class:`Completion`."""
+class Generate(Effect):
+    """Complete these requests; answered by a list of :class:`Completion`."""
 
     requests: Sequence[Request]
 
 
 @dataclass(frozen=True)
-class NextLogits:
-    """A method's effect: next-token logits after each prompt, for the token ids in ``ids`` (all if None).
+class NextLogits(Effect):
+    """Next-token logits after each prompt, for the token ids in ``ids`` (all if None).
 
     Answered by a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top``, only the differences
     between so many of the likeliest tokens need be right, and the others may have minus infinity.
@@ -157,8 +161,8 @@ class NextLogits:
 
 
 @dataclass(frozen=True, eq=False)
-class Propose:
-    """A method's effect: the next ``k`` points given what was seen; answered by a ``search.Proposal``.
+class Propose(Effect):
+    """The next ``k`` points given what was seen; answered by a ``search.Proposal``.
 
     ``U`` (n, d) float64, ``y`` (n,) float64 rewards, ``seed`` and ``round`` the stream to draw
     candidate points from (shared by all problems of a run).
@@ -170,10 +174,6 @@ class Propose:
     k: int
     round: int
     seed: int
-
-
-Effect = Generate | NextLogits | Propose
-"""What a method may yield; each type's docstring says what answers it."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,24 @@
 """The scheduler: what it merges, what it keeps apart, and whom it blames."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 import torch
 
+from soft_reasoning import effects
 from soft_reasoning.answers import Grader
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
+from soft_reasoning.effects import Submitted, answers
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
     Completion,
+    Effect,
     Generate,
     NextLogits,
     Problem,
@@ -25,16 +31,19 @@ from soft_reasoning.types import (
 )
 
 
-class Engine:
+class Engine(BatchEngine):
     """Answers with the sum of the prompt's ids; refuses prompts that hold a 13."""
 
     def __init__(self):
+        super().__init__()
         self.generated, self.read = [], []
+
+    def check(self, request):
+        if 13 in request.prompt_ids:
+            raise ValueError("a 13")
 
     def generate(self, requests):
         self.generated.append(len(requests))
-        if any(13 in r.prompt_ids for r in requests):
-            raise ValueError("a 13")
         prompts = [r.prompt_ids for r in requests]
         return [Completion((1, 2), (0.0, 0.0), str(sum(ids)), "eos", len(ids), 1) for ids in prompts]
 
@@ -45,36 +54,27 @@ class Engine:
 
 
 class Streaming:
-    """Makes an engine stream, one completion at a time: the smallest prompts first, whenever they came."""
+    """Makes an engine complete one request at a time: the smallest prompts first, whenever they came."""
 
     def __init__(self):
         super().__init__()
-        self.log, self.under_way, self.cancelled = [], {}, 0
+        self.log, self.in_work, self.cancelled = [], {}, 0
 
     def submit(self, requests):
-        completions = self.generate(requests)
-        tickets = [len(self.log) + i for i in range(len(requests))]
-        self.under_way.update(zip(tickets, zip(requests, completions, strict=True), strict=True))
+        tickets = super().submit(requests)
+        self.in_work.update(zip(tickets, requests, strict=True))
         self.log += [("in", sum(r.prompt_ids)) for r in requests]
         return tickets
 
-    def submit_prompts(self, prompts, ids=None, *, top=None):
-        tickets = self.submit([Request(prompt.ids) for prompt in prompts])
-        logits, cached = self.next_token_logits(prompts, ids)
-        for ticket, *answer in zip(tickets, logits, cached, strict=True):
-            self.under_way[ticket] = (self.under_way[ticket][0], tuple(answer))
-        return tickets
+    def collect(self, tickets):
+        ticket = min(tickets, key=lambda t: sum(self.in_work[t].prompt_ids))
+        self.log.append(("out", sum(self.in_work.pop(ticket).prompt_ids)))
+        return super().collect([ticket])
 
-    def collect(self):
-        if not self.under_way:
-            return []
-        ticket = min(self.under_way, key=lambda t: sum(self.under_way[t][0].prompt_ids))
-        request, found = self.under_way.pop(ticket)
-        self.log.append(("out", sum(request.prompt_ids)))
-        return [(ticket, found)]
-
-    def cancel(self):
-        self.under_way.clear()
+    def cancel(self, tickets):
+        super().cancel(tickets)
+        for ticket in tickets:
+            del self.in_work[ticket]
         self.cancelled += 1
 
 
@@ -274,7 +274,7 @@ def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
 
-    with pytest.raises(ProblemError, match="expected Generate, NextLogits or Propose, got str"):
+    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, NextLogits, Propose.*\), got str"):
         list(drive(problems(1), Script(steps), Context()))
     with pytest.raises(UserError, match="max_live"):
         list(drive(problems(1), Script(steps), Context(), max_live=0))
@@ -303,7 +303,7 @@ def test_results_do_not_depend_on_batch_or_order(soft_reasoning):
     assert solved(soft_reasoning, shuffled, 5, StreamingFake()) == together
 
 
-def test_on_a_streaming_engine_no_problem_waits_for_another():
+def test_where_the_engine_completes_piece_by_piece_no_problem_waits_for_another():
     """Problem 0's requests are done before problem 9's of the same round, which it outruns by a round."""
     engine = StreamingEngine()
 
@@ -318,10 +318,10 @@ def test_on_a_streaming_engine_no_problem_waits_for_another():
     done = [(p.id, r.answer) for p, r in drive(few, Script(steps), Context(engine))]
     assert done == [("0", "12"), ("90", "102")]
     assert engine.log.index(("in", 10)) < engine.log.index(("out", 90))
-    assert engine.cancelled == 1
+    assert engine.cancelled == 0
 
 
-def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_effect():
+def test_piece_by_piece_and_in_batches_results_and_counts_are_the_same():
     def steps(problem):
         total = 0
         for step in range(1 + int(problem.id) % 3):
@@ -333,11 +333,11 @@ def test_streaming_and_ticks_give_the_same_results_counts_and_kinds_of_effect():
         return Result(str(total), ())
 
     optimiser, clocks = Optimiser(), (Clock(), Clock())
-    ticks, streamed = (
+    batches, streamed = (
         {p.id: r for p, r in drive(problems(7), Script(steps), Context(e), max_live=3, clock=c)}
         for e, c in zip((Engine(), StreamingEngine()), clocks, strict=True)
     )
-    assert ticks == streamed
+    assert batches == streamed
     counts = [(clock.sequences, clock.generated_tokens) for clock in clocks]
     assert counts[0] == counts[1]
 
@@ -359,17 +359,17 @@ def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
     with pytest.raises(ProblemError, match=f"problem 1: {fault}"):
         for problem, _ in drive(problems(4), Script(steps), Context(engine)):
             finished.append(problem.id)
-    assert finished == ["0"] and engine.cancelled == 1 and not engine.under_way
+    assert finished == ["0"] and engine.cancelled == 1 and not engine.in_work
 
     driven = drive(problems(4), Script(steps), Context(engine))
     next(driven)
     driven.close()
-    assert engine.cancelled == 2 and not engine.under_way
+    assert engine.cancelled == 2 and not engine.in_work
 
 
-def test_a_streaming_engine_that_loses_a_request_is_found_out():
-    engine = StreamingEngine()
-    engine.collect = list
+def test_an_engine_that_loses_a_request_is_found_out():
+    engine = Engine()
+    engine.collect = lambda tickets: []
     with pytest.raises(RuntimeError, match="expected 1 more completions, got none"):
         list(drive(problems(1), Script(lambda p: (yield ask(p))), Context(engine)))
 
@@ -378,3 +378,61 @@ def test_a_question_of_ones_own_is_named_by_its_beginning():
     long = Problem("How many words are there in this question? " * 100, "?")
     assert len(long.name) == 60 and long.id.startswith(long.name[:57])
     assert Problem("demo-test-1", "?").name == "demo-test-1"
+
+
+@dataclass(frozen=True)
+class Parity(Effect):
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Doubled(Effect):
+    request: Request
+
+
+def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
+    """As a user's module has it: the scheduler answers it in batches, at once or by what the engine does."""
+    monkeypatch.setattr("soft_reasoning.effects._HANDLERS", dict(effects._HANDLERS))
+    batches = []
+
+    @answers(Parity)
+    def parity(asked, engine):
+        batches.append([one.problem.id for one in asked])
+        if any(13 in one.effect.numbers for one in asked):
+            raise ValueError("a 13")
+        for one in asked:
+            one.count("parity", Usage.of(len(one.effect.numbers)))
+        return [sum(one.effect.numbers) % 2 for one in asked]
+
+    @answers(Doubled)
+    def doubled(asked, engine):
+        tickets = engine.submit([one.effect.request for one in asked])
+        return [Submitted([ticket], lambda done: 2 * int(done[0].text)) for ticket in tickets]
+
+    def steps(problem):
+        odd = yield Parity((number(problem), 2))
+        total = yield Doubled(Request((number(problem),)))
+        return Result(f"{odd} {total}", ())
+
+    context = Context()
+    found = {p.id: r for p, r in drive(problems(3), Script(steps), context)}
+    assert [found[str(i)].answer for i in range(3)] == ["0 200", "1 202", "0 204"]
+    assert batches == [["0", "1", "2"]] and context.engine.generated == [3]
+    assert found["0"].usage == {"parity": Usage.of(2)}
+
+    with pytest.raises(ValueError, match="got Parity, which has one"):
+        answers(Parity)(parity)
+    with pytest.raises(ProblemError, match="problem 1: ValueError: a 13"):
+        list(drive(problems(2), Script(lambda p: (yield Parity((12 + int(p.id),)))), context))
+
+
+def test_two_threads_drive_on_one_engine():
+    """Each gets its own completions, whatever the other submits or cancels."""
+    engine = StreamingFake()
+    method, context = build_method(config := compose_config(["engine=fake", "max_new_tokens=30"])), None
+    context = build_context(config, engine)
+    halves = [Problem(f"p{i}", f"Ann has {i} pens. How many?") for i in range(6)]
+    alone = solved((method, context), halves, 64, FakeEngine())
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda some: solved((method, context), some, 64), (halves[:3], halves[3:])))
+    assert found[0] | found[1] == alone

@@ -53,38 +53,31 @@ class Engine(Protocol):
         tokens of each prompt were cached. ``top`` as in :class:`NextLogits`."""
         ...
 
+    def submit(self, requests: Sequence[Request]) -> list[int]:
+        """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
+        ...
+
+    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
+        """Work until at least one of ``tickets`` is complete: those that are, with their completions.
+
+        Each ticket is collected once.
+        """
+        ...
+
+    def cancel(self, tickets: Sequence[int]) -> None:
+        """Drop what ``tickets`` stand for, so far as it is not collected."""
+        ...
+
+    def begin_run(self) -> None:
+        """Forget what earlier runs left, such as cached prompts."""
+        ...
+
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
         ...
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
-        ...
-
-
-class StreamingEngine(Engine, Protocol):
-    """An engine that takes work while it works, so that no request waits for another's end."""
-
-    def submit(self, requests: Sequence[Request]) -> list[int]:
-        """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
-        ...
-
-    def submit_prompts(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> list[int]:
-        """Take ``prompts`` on, for the logits that follow them; as ``submit``."""
-        ...
-
-    def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
-        """Work until something submitted is complete: tickets, in the order they came, with completions, or
-        with a prompt's row of logits and how many of its tokens were cached.
-
-        Empty once everything submitted was collected.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """Drop everything submitted and not collected."""
         ...
 
 

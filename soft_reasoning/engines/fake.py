@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.sampling import choose
@@ -27,7 +28,7 @@ PEAK = 12.0
 NOISE_ROWS = 251
 
 
-class FakeEngine:
+class FakeEngine(BatchEngine):
     """Answers any prompt with an ``Answer: <0..20>``; see the module for how.
 
     Example:
@@ -37,6 +38,7 @@ class FakeEngine:
     """
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
+        super().__init__()
         self.tokenizer = FakeTokenizer()
         self.hidden_size = hidden_size
         self.context_length = context_length
@@ -66,6 +68,10 @@ class FakeEngine:
             output.completion(self.tokenizer, self.eos_ids, self._stops, cached_tokens=cached)
             for output, cached in zip(outputs, _cached_counts(prompts), strict=True)
         ]
+
+    def check(self, request: Request) -> None:
+        """Raises what ``generate`` would for this request."""
+        self._prepare(request)
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None

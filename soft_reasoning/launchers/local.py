@@ -26,7 +26,7 @@ class LocalLauncher:
         if self._engine is None or self._settings != settings:
             self.close()
             self._engine, self._settings = build_engine(config), settings
-        elif hasattr(self._engine, "begin_run"):
+        else:
             self._engine.begin_run()
         context = build_context(config, self._engine, exemplars)
         check_lengths(list(problems), context)

@@ -91,7 +91,7 @@ class TestVLLM(EngineContract):
         fresh = engine.generate([zeros])[0]
         engine._engine.reset_prefix_cache()
         found = []
-        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), found.append)
+        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), 0, found.append)
         while not found:
             engine._step()
         again = engine.generate([zeros])[0]
@@ -102,7 +102,7 @@ class TestVLLM(EngineContract):
         for row in (torch.full((1, engine.hidden_size), value) for value in (torch.nan, torch.inf)):
             with pytest.raises(ValueError, match="finite"):
                 engine.generate([Request(prompts[0]), Request(prompts[0], soft=row)])
-        assert engine.collect() == []
+        assert not engine._waiting and not engine._running
         assert self.same(self.greedy(engine, prompts[0]), before)
 
     def test_more_requests_than_are_sent_at_once(self, engine, prompts, monkeypatch):
@@ -116,26 +116,23 @@ class TestVLLM(EngineContract):
         requests = self.mixed(engine, prompts)
         expected = engine.generate(requests)
         tickets = engine.submit(requests[:40])
-        found = dict(engine.collect())
+        found = dict(engine.collect(tickets))
         tickets += engine.submit(requests[40:])
         assert self.same(engine.generate(requests[:1])[0], expected[0])  # meanwhile
         logits_after(engine, prompts)
-        readings = engine.submit_prompts([Prompt(p) for p in prompts], [7, 3])
-        while some := engine.collect():
-            found.update(some)
-        assert sorted(found) == sorted(tickets + readings)
-        logits = torch.stack([found[ticket][0] for ticket in readings])
-        assert self.close(logits, logits_after(engine, prompts, [7, 3]))
+        while left := [ticket for ticket in tickets if ticket not in found]:
+            found.update(engine.collect(left))
+        assert sorted(found) == sorted(tickets)
         assert all(self.same(found[t], e) for t, e in zip(tickets, expected, strict=True))
 
     def test_what_is_cancelled_is_gone(self, engine, prompts):
-        engine.submit([Request(p, max_new_tokens=30) for p in prompts])
-        engine.collect()
-        engine.submit([Request(prompts[0])])
-        engine.cancel()
-        assert engine.collect() == []
-        [ticket] = engine.submit([Request(prompts[0], max_new_tokens=2)])
-        assert [t for t, _ in engine.collect()] == [ticket]
+        tickets = engine.submit([Request(p, max_new_tokens=30) for p in prompts])
+        done = [ticket for ticket, _ in engine.collect(tickets)]
+        [kept] = engine.submit([Request(prompts[0], max_new_tokens=2)])
+        left = [ticket for ticket in tickets if ticket not in done]
+        engine.cancel(left)
+        assert [t for t, _ in engine.collect([*left, kept])] == [kept]
+        assert engine.collect(left) == []
 
     def test_few_likeliest_tokens(self, engine, prompts):
         every, asked = logits_after(engine, prompts), [Prompt(p) for p in prompts]
@@ -218,32 +215,19 @@ def test_batches_are_as_large_as_those_of_vllm_s_own_class():
 
 
 @vllm
-def test_a_search_streamed_in_ticks_and_on_the_other_engine():
-    """Whole runs on the bundled model: the same texts, points and answers, three ways."""
-
-    class Ticks:
-        """The engine as one that cannot stream."""
-
-        def __init__(self, engine):
-            self._engine = engine
-
-        def __getattr__(self, name):
-            if name == "submit":
-                raise AttributeError(name)
-            return getattr(self._engine, name)
-
+def test_a_search_on_both_engines():
+    """Whole runs on the bundled model: the same texts, points and answers."""
     config = compose_config(["engine=vllm", "search.rounds=2"])
     engine = build_engine(config)
     problems = demo_dataset("validation", name="demo", limit=10).problems(0)
     found = []
-    for one in (engine, Ticks(engine), build_engine(compose_config())):
+    for one in (engine, build_engine(compose_config())):
         context = build_context(config, one)
         found.append({p.id: r for p, r in drive(problems, build_method(config), context)})
     for problem in problems:
-        streamed, ticks, theirs = (results[problem.id] for results in found)
-        for other in (ticks, theirs):
-            assert streamed.answer == other.answer
-            assert [c.text for c in streamed.candidates] == [c.text for c in other.candidates]
+        ours, theirs = (results[problem.id] for results in found)
+        assert ours.answer == theirs.answer
+        assert [c.text for c in ours.candidates] == [c.text for c in theirs.candidates]
     engine.close()
 
 
@@ -254,7 +238,7 @@ def test_every_position_that_vllm_computes_is_counted(method):
     engine = build_engine(config)
     add, turns, computed = engine._add, 0, 0
 
-    def watched(prompt, params, receive):
+    def watched(prompt, params, ticket, receive):
         def read(output):
             nonlocal turns, computed
             turns += 1
@@ -263,7 +247,7 @@ def test_every_position_that_vllm_computes_is_counted(method):
             computed += len(output.outputs[0].token_ids)
             receive(output)
 
-        add(prompt, params, read)
+        add(prompt, params, ticket, read)
 
     engine._add = watched
     problems = demo_dataset("validation", name="demo", limit=4).problems(0)

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Problem
 
@@ -35,10 +36,11 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
-class KilledAfter:
+class KilledAfter(BatchEngine):
     """An engine that ends its own process, unable to clean up, at its ``calls``-th generation."""
 
     def __init__(self, engine, calls):
+        super().__init__()
         self._engine, self._left = engine, calls
 
     def __getattr__(self, name):

@@ -1,7 +1,6 @@
 """The verifier alone: what it is shown, how its samples vote, and which verifiers it refuses."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -83,13 +82,13 @@ def test_verifiers_without_an_answer_are_refused(verifier):
     assert "\n" not in str(error.value)
 
 
-def test_the_prompt_is_the_review_without_solutions():
+def test_the_prompt_is_the_review_without_solutions(monkeypatch):
     engine = build_engine(compose_config(["engine=fake"]))
     config = compose_config(["method=verifier_only", "max_new_tokens=30"])
     method, context = build_method(config), build_context(config, engine)
-    asked = []
-    spy = SimpleNamespace(generate=lambda requests: asked.extend(requests) or engine.generate(requests))
+    asked, submit = [], engine.submit
+    monkeypatch.setattr(engine, "submit", lambda requests: asked.extend(requests) or submit(requests))
     problem = Problem("p", "What is 3 and 4?", "7")
-    [(_, result)] = drive([problem], method, context, engine=spy)
+    [(_, result)] = drive([problem], method, context)
     assert [r.prompt_ids for r in asked] == [context.prompts.review("multi_generate", problem, []).ids]
     assert result.answer is not None and set(result.usage) == {"verifier"}

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.engines.base import prepare
+from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_freed_memory, memory_for
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
@@ -32,7 +33,7 @@ CPU_BYTES = 2**31
 of what is free."""
 
 
-class HuggingFaceEngine(ShowsNeurons):
+class HuggingFaceEngine(BatchEngine, ShowsNeurons):
     """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers. Its methods may be called from
     several threads; they take turns.
 
@@ -96,6 +97,7 @@ class HuggingFaceEngine(ShowsNeurons):
         return engine
 
     def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None) -> None:
+        super().__init__()
         if max_batch_tokens is not None:
             whole("engine.max_batch_tokens", max_batch_tokens, least=1)
         self._lock = RLock()
@@ -125,7 +127,7 @@ class HuggingFaceEngine(ShowsNeurons):
 
     def generate(self, requests: Many[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        sequences = [self._sequence(i, request) for i, request in enumerate(requests)]
+        sequences = [Sequence(i, self._prepare(request)) for i, request in enumerate(requests)]
         with self._lock:
             self._run_all(sequences, self._generate)
             return [
@@ -135,13 +137,17 @@ class HuggingFaceEngine(ShowsNeurons):
                 for sequence in sequences
             ]
 
+    def check(self, request: Request) -> None:
+        """Raises what ``generate`` would for this request."""
+        self._prepare(request)
+
     def next_token_logits(
         self, prompts: Many[Prompt], ids: Many[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
         tokens of each prompt were cached."""
         asked = [Request(prompt.ids, max_new_tokens=1) for prompt in prompts]
-        sequences = [self._sequence(i, request) for i, request in enumerate(asked)]
+        sequences = [Sequence(i, self._prepare(request)) for i, request in enumerate(asked)]
         found: dict[int, Tensor] = {}
 
         def read(waiting: deque[Sequence], running: list[Sequence]) -> None:
@@ -215,14 +221,13 @@ class HuggingFaceEngine(ShowsNeurons):
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def _sequence(self, index: int, request: Request) -> Sequence:
-        prepared = prepare(
+    def _prepare(self, request: Request) -> PreparedRequest:
+        return prepare(
             request,
             hidden_size=self.hidden_size,
             context_length=self.context_length,
             vocabulary=self._vocabulary,
         )
-        return Sequence(index, prepared)
 
     def _generate(self, waiting: deque[Sequence], running: list[Sequence]) -> None:
         """Complete the sequences of ``waiting``; ``running`` shows those in work."""

@@ -147,8 +147,9 @@ class VLLMEngine:
         self._lock = RLock()  # vLLM's own loop runs in one thread
         self._numbers = itertools.count()
         self._waiting: deque[_Run] = deque()
-        self._running: dict[str, Callable[[Any], None]] = {}
-        self._done: dict[int, Completion | tuple[Tensor, int]] = {}
+        # By vLLM's name for a request: the ticket it is part of, and what reads its output.
+        self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
+        self._done: dict[int, Any] = {}  # by ticket
         try:
             self._check_soft_tokens(config.model_type)
         except BaseException:
@@ -175,10 +176,32 @@ class VLLMEngine:
             self._waiting.extend(runs)
             return [run.ticket for run in runs]
 
-    def submit_prompts(
+    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
+        """Work until at least one of ``tickets`` is complete: those that are; none if all are cancelled."""
+        with self._lock:
+            while not (done := [ticket for ticket in tickets if ticket in self._done]):
+                if not (self._waiting or self._running):
+                    return []
+                self._step()
+            return [(ticket, self._done.pop(ticket)) for ticket in done]
+
+    def cancel(self, tickets: Sequence[int]) -> None:
+        """Drop what ``tickets`` stand for."""
+        dropped = set(tickets)
+        with self._lock:
+            self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in dropped])
+            self._running = {n: run for n, run in self._running.items() if run[0] not in dropped}
+            self._waiting = deque(run for run in self._waiting if run.ticket not in dropped)
+            self._done = {ticket: done for ticket, done in self._done.items() if ticket not in dropped}
+
+    def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> list[int]:
-        """Take ``prompts`` on for the logits after them, ahead of the requests that wait here."""
+    ) -> tuple[Tensor, list[int]]:
+        """As ``engines.base.Engine`` says, ahead of the requests that wait here; log-probabilities, which are
+        logits as well.
+
+        With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
+        """
         named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
         # Few where few are needed: vLLM looks up as many for all that it computes beside this prompt.
         likeliest = -1 if ids is not None or top is None else min(top, len(self._table))
@@ -194,34 +217,8 @@ class VLLMEngine:
         with self._lock:
             for ticket, prepared in zip(tickets, asked, strict=True):
                 # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
-                self._add(self._mixed(prepared), params, partial(read, ticket))
-        return tickets
-
-    def collect(self) -> list[tuple[int, Completion | tuple[Tensor, int]]]:
-        """Work until something submitted is complete; empty once nothing is left."""
-        with self._lock:
-            while not self._done and (self._waiting or self._running):
-                self._step()
-            done, self._done = list(self._done.items()), {}
-            return done
-
-    def cancel(self) -> None:
-        """Drop everything submitted and not collected."""
-        with self._lock:
-            self._engine.abort_request(list(self._running))
-            self._waiting.clear()
-            self._running.clear()
-            self._done.clear()
-
-    def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> tuple[Tensor, list[int]]:
-        """As ``engines.base.Engine`` says; log-probabilities, which are logits as well.
-
-        With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
-        """
-        with self._lock:
-            done = self._finish(self.submit_prompts(prompts, ids, top=top))
+                self._add(self._mixed(prepared), params, ticket, partial(read, ticket))
+            done = self._finish(tickets)
         rows = [row for row, _ in done]
         width = len(self._table) if ids is None else len(ids)
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
@@ -233,7 +230,7 @@ class VLLMEngine:
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
-        self.cancel()
+        self._cancel_all()
         self._engine.engine_core.shutdown()
         del self._engine, self._table
         gc.collect()
@@ -251,6 +248,12 @@ class VLLMEngine:
             vocabulary=len(self._table),
         )
 
+    def _cancel_all(self) -> None:
+        with self._lock:
+            self.cancel([run.ticket for run in self._waiting])
+            self.cancel([ticket for ticket, _ in self._running.values()])
+            self._done.clear()
+
     def _finish(self, tickets: Sequence[int]) -> list[Any]:
         """What comes of ``tickets``."""
         while not all(ticket in self._done for ticket in tickets):
@@ -264,9 +267,10 @@ class VLLMEngine:
                 self._send(self._waiting.popleft())
             for output in self._engine.step():
                 if output.finished and output.request_id in self._running:
-                    self._running.pop(output.request_id)(output)
+                    _, read = self._running.pop(output.request_id)
+                    read(output)
         except BaseException:  # interrupted, say: nobody will ask for the rest
-            self.cancel()
+            self._cancel_all()
             raise
 
     def _send(self, run: _Run) -> None:
@@ -294,7 +298,7 @@ class VLLMEngine:
             receive = self._receive
         prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
         prompt = prompt if run.prepared.soft is None else self._mixed(run.prepared, run.ids)
-        self._add(prompt, params, partial(receive, run))
+        self._add(prompt, params, run.ticket, partial(receive, run))
 
     def _receive(self, run: _Run, output: Any) -> None:
         """Take what vLLM wrote."""
@@ -382,11 +386,11 @@ class VLLMEngine:
             **settings,
         )
 
-    def _add(self, prompt: dict[str, Any], params: Any, receive: Callable[[Any], None]) -> None:
+    def _add(self, prompt: dict[str, Any], params: Any, ticket: int, receive: Callable[[Any], None]) -> None:
         name = str(next(self._numbers))
         [rendered] = self._engine.renderer.render_cmpl([prompt])
         self._engine.add_request(name, rendered, params)
-        self._running[name] = receive
+        self._running[name] = ticket, receive
 
     def _check_soft_tokens(self, model_type: str) -> None:
         """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
@@ -402,7 +406,7 @@ class VLLMEngine:
                 found = output.outputs[0].logprobs
                 told.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
 
-            self._add(prompt, params, read)
+            self._add(prompt, params, next(self._numbers), read)
             while self._running:
                 self._step()
         by_ids, by_rows = told
