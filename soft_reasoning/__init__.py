@@ -1,19 +1,21 @@
 """Better answers from a frozen language model, by searching over one input embedding."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-_HOME = {
-    "SoftReasoner": "api",
-    "SoftReasoningObjective": "objective",
-    **dict.fromkeys(("Candidate", "Problem", "Result", "UserError"), "types"),
-}
+if TYPE_CHECKING:
+    from soft_reasoning.api import SoftReasoner
+    from soft_reasoning.objective import SoftReasoningObjective
+    from soft_reasoning.types import Candidate, Problem, Result, UserError
 
 __version__ = "0.1.0"
-__all__ = list(_HOME)
+__all__ = ["Candidate", "Problem", "Result", "SoftReasoner", "SoftReasoningObjective", "UserError"]
+
+_MODULES = {"SoftReasoner": "api", "SoftReasoningObjective": "objective"}
 
 
-def __getattr__(name: str):
-    """Import on first use: transformers and Hydra take seconds, and most modules need neither."""
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+def __getattr__(name: str) -> object:
+    """Import a public name on first use, since transformers and Hydra take seconds."""
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'types')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

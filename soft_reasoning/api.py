@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -30,8 +30,15 @@ OF_RUNS = (
 
 
 class SoftReasoner:
-    """A method bound to a loaded model. Build one with :meth:`from_pretrained`; as a context manager it
-    closes itself."""
+    """A method bound to a loaded model.
+
+    Build one with :meth:`from_pretrained`. As a context manager it frees the model at the end.
+
+    Example:
+        >>> with SoftReasoner.from_pretrained("demo") as reasoner:
+        ...     result = reasoner.solve("Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?")
+        ...     print(result.answer)
+    """
 
     def __init__(
         self, method: Method, context: Context, answer_type: str = "number", max_live: int = MAX_LIVE
@@ -65,9 +72,9 @@ class SoftReasoner:
         Raises UserError, in one line, for a model or an option that does not exist, and for a prompt that
         asks for answers of another type.
         """
-        if not isinstance(name_or_path, str | PathLike) or not fspath(name_or_path):
+        if not _is_path(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
-        if not isinstance(overrides, list | tuple) or not all(isinstance(one, str) for one in overrides):
+        if not _are_texts(overrides):
             raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
         for one in overrides:
             key = one.lstrip("+~").partition("=")[0]
@@ -124,7 +131,7 @@ class SoftReasoner:
         if self._closed:
             raise UserError("solve: expected an open SoftReasoner, got a closed one; load it again")
         alone = isinstance(questions, str | Mapping)
-        if not alone and (isinstance(questions, bytes) or not isinstance(questions, Sequence)):
+        if not alone and not _is_list(questions):
             raise UserError(f"solve: expected a question in words or a list of them, got {questions!r}")
         problems = [self._problem(q) for q in ([questions] if alone else questions)]
         unique: dict[str, Problem] = {}
@@ -170,3 +177,15 @@ class SoftReasoner:
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"solve: expected a question in words, got {text!r}")
         return Problem(text if name is None else str(name), text, None, self.answer_type)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | PathLike) and bool(fspath(cast(str, value)))
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast(list[Any], value))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, bytes)

@@ -1,14 +1,14 @@
-"""From a configuration to the parts of a run. ``_target_`` names the classes; nothing is registered."""
+"""Building the parts of a run from its configuration, in which ``_target_`` names the classes."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from hydra.utils import instantiate
@@ -16,11 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
+from soft_reasoning.data.dataset import Dataset
+from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.devices import device_of
 from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
 from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
+from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.types import Problem, UserError
 
@@ -36,13 +39,14 @@ def build_engine(config: DictConfig) -> Engine:
         return instantiate(config.engine)
     with bars(config.progress and sys.stderr.isatty()):
         if tuned:
-            config = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
+            adapted = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
+            config = cast(DictConfig, adapted)
         return instantiate(config.engine)
 
 
 @contextmanager
 def bars(shown: bool) -> Iterator[None]:
-    """Whether transformers and the hub draw bars while weights are loaded."""
+    """Show or hide the progress bars of transformers and the hub while weights are loaded."""
     from transformers.utils import logging
 
     before = logging.is_progress_bar_enabled()
@@ -55,16 +59,20 @@ def bars(shown: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def engine_settings(config: DictConfig) -> Any:
-    """Plain data that is equal for configurations which can share an engine."""
-    tuned = config.get("finetuning") is not None
-    return OmegaConf.to_container(config if tuned else config.engine, resolve=True)
+def plain(config: DictConfig) -> dict[str, Any]:
+    """``config`` as plain data, interpolations resolved."""
+    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=True))
+
+
+def engine_settings(config: DictConfig) -> dict[str, Any]:
+    """Return plain data that is equal for configurations that can share an engine."""
+    return plain(config if config.get("finetuning") is not None else config.engine)
 
 
 def build_adapter(config: DictConfig) -> Path:
-    """The folder of the adapter that ``config.finetuning`` describes, trained now unless it is there.
+    """Return the folder of the adapter that ``config.finetuning`` describes; train it if it is missing.
 
-    Its name holds a hash of all that it depends on: the settings and the seed, the training rows, the
+    The folder's name holds a hash of everything the adapter depends on: settings, seed, training rows,
     prompt and the model's weights.
     """
     from soft_reasoning.engines.huggingface import (
@@ -80,9 +88,9 @@ def build_adapter(config: DictConfig) -> Path:
     wanted, solved = settings.examples, {one.question for one in shown}
     rows = dataset.training(config.seed, None if wanted is None else wanted + len(shown))
     rows = [row for row in rows if row.question not in solved][:wanted]  # their solutions are in the prompt
-    wording = OmegaConf.to_container(config.prompt, resolve=True)
+    wording = plain(config.prompt)
     asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
-    model = OmegaConf.to_container(config.model, resolve=True)
+    model = plain(config.model)
     del model["adapter"]
     made_with = {
         "model": model,
@@ -110,25 +118,28 @@ def build_adapter(config: DictConfig) -> Path:
     return folder
 
 
-def build_dataset(config: DictConfig) -> Any:
+def build_dataset(config: DictConfig) -> Dataset:
+    """Build the data set that ``config.dataset`` names."""
     return instantiate(config.dataset)
 
 
 def build_launcher(config: DictConfig) -> Any:
+    """Build the launcher that ``config.launcher`` names."""
     return instantiate(config.launcher)
 
 
 def build_grader(config: DictConfig) -> AnswerGrader:
+    """Build the grader that ``config.grader`` names."""
     return instantiate(config.grader)
 
 
-def build_context(config: DictConfig, engine: Engine, exemplars=()) -> Context:
-    """What methods look things up in. ``exemplars`` come from the data set."""
+def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
+    """Build what methods read during a run; ``exemplars`` come from the data set."""
     prompts = _prompts(config, engine.tokenizer, exemplars)
     return Context(engine=engine, prompts=prompts, grader=build_grader(config), seed=config.seed)
 
 
-def _prompts(config: DictConfig, tokenizer: Any, exemplars) -> Prompts:
+def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     prompt = config.prompt
     return Prompts(
         tokenizer,
@@ -136,17 +147,22 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars) -> Prompts:
         exemplars=exemplars,
         layout=prompt.layout,
         system=prompt.system,
-        chat_options=OmegaConf.to_container(prompt.chat_options, resolve=True),
+        chat_options=plain(prompt.chat_options),
     )
 
 
-def build_method(config: DictConfig):
+def build_method(config: DictConfig) -> Method:
+    """Build the method that ``config.method`` names, with its parts."""
     return instantiate(config.method, _convert_="all")
 
 
 def check_lengths(problems: list[Problem], context: Context) -> None:
-    """Refuse prompts that leave no room for an answer, and answers that the grader cannot read, before any
-    model work is done."""
+    """Refuse unusable problems before any model work.
+
+    Raises:
+        UserError: If a prompt leaves no room for an answer, or the grader cannot read a problem's type of
+            answer.
+    """
     room = context.engine.context_length
     for problem in problems:
         if not context.grader.supports(problem.answer_type):

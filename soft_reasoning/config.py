@@ -1,5 +1,4 @@
-"""Composing the configuration: where conf/ lies, what a value may be, the names of run folders, and errors
-in one line."""
+"""Composing the configuration: conf/, checks of top-level values, names of run folders, error messages."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def conf_dir() -> str:
 
 
 def run_name(*parts: str) -> str:
-    """A folder name that the same command always gives: its parts, the long and odd ones hashed."""
+    """Return a folder name for ``parts`` that is always the same; long or unusual ones are hashed."""
     name = "-".join(str(part) for part in parts if part)
     plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name)
     if plain == name and len(plain) <= 120:
@@ -54,7 +53,7 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Make ``${run_name:}``, ``${sweep_name:}``, ``${sqrt:}`` and ``${product:}`` known to OmegaConf."""
+    """Register ``${run_name:}``, ``${sweep_name:}``, ``${sqrt:}`` and ``${product:}`` with OmegaConf."""
     OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
@@ -62,9 +61,10 @@ def register_resolvers() -> None:
 
 
 def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
-    """The configuration under ``overrides``, outside of a command line.
+    """Compose the configuration under ``overrides``, outside a command line.
 
-    Raises UserError in one line for a choice or key that does not exist, and as :func:`check`.
+    Raises:
+        UserError: For a choice or key that does not exist, and as :func:`check`.
     """
     register_resolvers()
     overrides = with_default_preset(overrides)
@@ -81,11 +81,11 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def with_default_preset(overrides: Sequence[str]) -> list[str]:
-    """``overrides``, with ``preset=default`` where the method chosen has no presets and none is named.
+    """Add ``preset=default`` to ``overrides`` if the chosen method has no presets and none is named.
 
     An experiment may name a preset for Soft Reasoning; other methods run in it without one.
     """
-    chosen = dict(one.lstrip("+").partition("=")[::2] for one in overrides)
+    chosen = _choices(overrides)
     path = Path(conf_dir()) / "method" / f"{chosen.get('method', 'soft_reasoning')}.yaml"
     if "preset" in chosen or not path.is_file() or path.stem in PRESET_METHODS:
         return list(overrides)
@@ -93,9 +93,9 @@ def with_default_preset(overrides: Sequence[str]) -> list[str]:
 
 
 def replaced_parts(overrides: Sequence[str], preset: str) -> list[str]:
-    """A line for each group choice of the command line that replaces one of the preset's."""
+    """Return a line for each group choice of the command line that replaces one of the preset's."""
     of_preset = _parts_of(preset)
-    chosen = dict(one.lstrip("+").partition("=")[::2] for one in overrides)
+    chosen = _choices(overrides)
     return [
         f"{group}={chosen[group]} replaces {group}={value} of preset={preset}"
         for group, value in of_preset.items()
@@ -103,10 +103,17 @@ def replaced_parts(overrides: Sequence[str], preset: str) -> list[str]:
     ]
 
 
+def _choices(overrides: Sequence[str]) -> dict[str, str]:
+    """What overrides such as ``group=choice`` set, by key."""
+    parts = (one.lstrip("+").partition("=") for one in overrides)
+    return {key: value for key, _, value in parts}
+
+
 def _parts_of(preset: str) -> dict[str, str]:
-    """What a preset chooses, by group; a preset may start from another."""
+    """The group choices of a preset, including those of the preset it starts from."""
     path, found = Path(conf_dir()) / "preset" / f"{preset}.yaml", {}
-    for entry in OmegaConf.load(path).get("defaults", []) if path.is_file() else []:
+    defaults = OmegaConf.select(OmegaConf.load(path), "defaults") if path.is_file() else None
+    for entry in defaults or []:
         if isinstance(entry, str):
             found |= _parts_of(entry)
         else:
@@ -115,10 +122,11 @@ def _parts_of(preset: str) -> dict[str, str]:
 
 
 def check(config: DictConfig) -> None:
-    """Raises UserError for a top-level key that nothing knows, a top-level value that is none, or a prompt
-    that asks for other answers than the data set's.
+    """Check the top level of a configuration; each part checks its own values when it is built.
 
-    What is deeper is checked by the part that takes it, when it is built.
+    Raises:
+        UserError: For an unknown top-level key, a wrong top-level value, or a prompt whose type of answer
+            is not the data set's.
     """
     known = known_keys()
     for key in config:
@@ -138,13 +146,18 @@ def check(config: DictConfig) -> None:
 
 
 def prompt_for(answer_type: str) -> str:
-    """The choice of the group ``prompt`` that asks for answers of a type."""
+    """Return the choice of the group ``prompt`` for a type of answer."""
     return "math" if answer_type == "number" else answer_type
 
 
 def check_prompt(config: DictConfig, name: str, given: str) -> None:
-    """Raises UserError unless the prompt asks for answers of the type ``given``, which is the value of
-    ``name``. A prompt of a user's own that names no type asks for any."""
+    """Check that the prompt asks for answers of the type ``given``, the value of ``name``.
+
+    A user's own prompt that names no type is accepted for any.
+
+    Raises:
+        UserError: If it asks for answers of another type.
+    """
     choice(name, given, ANSWER_TYPES)
     asked = OmegaConf.select(config, "prompt.answer_type")
     if asked not in (None, given):
@@ -155,11 +168,13 @@ def check_prompt(config: DictConfig, name: str, given: str) -> None:
 
 
 def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
-    """What ``config.methods`` compares: label -> (method, overrides), in order; nothing where it is null.
+    """Return what ``config.methods`` compares: label -> (method, overrides), in order; empty if it is null.
 
-    Under ``budget=equal`` a label holds no number of samples, which follows from the rest; of methods that
-    differ in it alone the first is compared. Raises UserError unless it is a list of names, or of lists of
-    a name and overrides, each once.
+    Under ``budget=equal`` labels do not hold the number of samples, which follows from the budget. Of
+    methods that differ only in it the first is kept.
+
+    Raises:
+        UserError: Unless it is a list of names, or of lists of a name and overrides, without repetition.
     """
     if config.methods is None:
         return {}
@@ -168,7 +183,8 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
         raise UserError(f"{wanted}, got {config.methods}")
     found: dict[str, tuple[str, list[str]]] = {}
     for entry in config.methods:
-        name, *changes = entry if isinstance(entry, ListConfig) and entry else [entry]
+        words: list[Any] = list(entry) if isinstance(entry, ListConfig) and entry else [entry]
+        name, *changes = words
         if not isinstance(name, str) or not all(isinstance(one, str) and "=" in one for one in changes):
             raise UserError(f"{wanted}, got {entry} in it")
         if (name, changes) in found.values():
@@ -181,7 +197,7 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
 
 
 def override(key: str, value: Any) -> str:
-    """``key=value`` with a plain value in Hydra's grammar, whatever characters it holds."""
+    """Return ``key=value`` in Hydra's grammar, whatever characters a plain value holds."""
     if isinstance(value, str):
         value = QuotedString(value, Quote.single).with_quotes()
     return f"{key}={'null' if value is None else value}"
@@ -189,7 +205,7 @@ def override(key: str, value: Any) -> str:
 
 @cache
 def _own_keys() -> frozenset[str]:
-    """The groups of conf/, and the keys that its files put at the top."""
+    """The groups of conf/, and the top-level keys of its files."""
     conf = Path(conf_dir())
     keys = {path.relative_to(conf).parts[0] for path in conf.glob("*/*.yaml")}
     for path in conf.rglob("*.yaml"):
@@ -200,15 +216,17 @@ def _own_keys() -> frozenset[str]:
 
 
 def known_keys() -> frozenset[str]:
-    """What may stand at the top of a configuration: our own keys, and the groups of every --config-dir."""
+    """Return the keys allowed at the top of a configuration: ours, and the groups of every --config-dir."""
     if not GlobalHydra.instance().is_initialized():
         return _own_keys()
     return _own_keys() | set(GlobalHydra.instance().config_loader().list_groups(""))
 
 
 def user_error(error: BaseException) -> UserError | None:
-    """The UserError among ``error`` and its causes (Hydra wraps what a constructor raises), or what a
-    launcher or Hydra itself says of a job, a machine or a word that failed it."""
+    """Return the UserError among ``error`` and its causes, or one made from a launcher's or Hydra's message.
+
+    Hydra wraps exceptions of constructors, so the cause holds the message.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
@@ -218,7 +236,7 @@ def user_error(error: BaseException) -> UserError | None:
 
 
 def launcher_fault(error: BaseException) -> UserError | None:
-    """An error that submitit raised: the failed job's own last line where it has one."""
+    """Return an error for a failed submitit job: the job's own last line if it has one."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or "submitit" not in Path(frames[-1].filename).parts:
         return None
@@ -230,7 +248,7 @@ def launcher_fault(error: BaseException) -> UserError | None:
 
 
 def hydra_fault(error: BaseException) -> UserError | None:
-    """A plain ValueError of Hydra's own about the words of a command, such as a group set to a number."""
+    """Return an error for a ValueError of Hydra's about the command line, such as a group set to a number."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, ValueError) and frames and "hydra" in Path(frames[-1].filename).parts:
         return UserError(str(error))
@@ -238,10 +256,10 @@ def hydra_fault(error: BaseException) -> UserError | None:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of a configuration error on one line: what was expected, what came, how to mend it."""
+    """Return a configuration error in one line: what was expected, what came, how to fix it."""
     found = user_error(error)
-    if found is None and (mended := _not_parsed(error) or _not_known(error) or _not_built(error)):
-        return mended
+    if found is None and (said := _not_parsed(error) or _not_known(error) or _not_built(error)):
+        return said
     text = str(found or error).partition("Config search path")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("full_key:", "object_type=", "See https:"))]
@@ -252,7 +270,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _not_parsed(error: BaseException) -> str | None:
-    """What to say of an override that is none in Hydra's grammar."""
+    """The message for an override that is not in Hydra's grammar."""
     if not isinstance(error, OverrideParseException):
         return None
     lines = [line for line in str(error).splitlines() if not line.startswith(("Error parsing", "See https:"))]
@@ -263,41 +281,44 @@ def _not_parsed(error: BaseException) -> str | None:
 
 
 def _not_known(error: BaseException) -> str | None:
-    """What to say of an override whose key or group the configuration has not; Hydra recommends to add it,
-    and then nothing reads it."""
+    """The message for an override whose key or group does not exist.
+
+    Hydra recommends adding such a key, but nothing would read it.
+    """
     said = re.match(r"(In '.+': )?Could not override '([^']+)'", str(error))
     if not said:
         return None
     place, key, cause = said[1] or "", said[2], error.__cause__
     if key == "experiment":
         return "experiment: expected +experiment=NAME, got it without the +"
-    parent = getattr(cause, "parent_node", None) if isinstance(cause, OmegaConfBaseException) else None
+    fault = cause if isinstance(cause, OmegaConfBaseException) else None
+    parent = None if fault is None else fault.parent_node
+    where = "" if parent is None else parent._get_full_key("")
     root = re.split(r"[.@/]", key)[0]
-    if root in known_keys() and not (parent is not None and parent._get_full_key("")):
+    if root in known_keys() and not where:
         return (
             f"{place}{key}: expected a group that the chosen method uses, got {root}, which it does not; "
             "leave it out, or choose another method"
         )
-    if parent is None:
+    if fault is None or parent is None:
         return _unknown(key, "", known_keys())
-    where = parent._get_full_key("")
-    return _unknown(str(cause.key), where, parent if where else known_keys())
+    return _unknown(str(fault.key), where, parent if where else known_keys())
 
 
 def _unknown(key: str, where: str, known: Iterable[Any]) -> str:
-    """That ``key`` is none of the ``known`` ones of ``where`` ("" is the top), and which was meant."""
+    """Say that ``key`` is not among the ``known`` keys of ``where`` ("" is the top); suggest the nearest."""
     names = sorted(str(one) for one in known if not str(one).startswith("_"))
     near = difflib.get_close_matches(key, names, n=1)
-    mend = f"did you mean {near[0]}?" if near else "leave it out, or add it with + if its class takes it"
+    fix = f"did you mean {near[0]}?" if near else "leave it out, or add it with + if its class takes it"
     if where:
-        return f"{where}.{key}: expected one of its keys ({', '.join(names) or 'none'}), got {key}; {mend}"
+        return f"{where}.{key}: expected one of its keys ({', '.join(names) or 'none'}), got {key}; {fix}"
     if not near:
-        mend = "--help lists the groups, --cfg job the keys"
-    return f"{key}: expected a key or group of the configuration, got {key}; {mend}"
+        fix = "--help lists the groups, --cfg job the keys"
+    return f"{key}: expected a key or group of the configuration, got {key}; {fix}"
 
 
 def _not_built(error: BaseException) -> str | None:
-    """What to say of a part that does not exist or takes no such value."""
+    """The message for a part that does not exist or does not take a value."""
     text = str(error)
     place = re.search(r"^full_key: (.+)$", text, flags=re.MULTILINE)
     key = place[1] if place else "_target_"

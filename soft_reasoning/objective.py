@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from botorch.test_functions.base import BaseTestProblem
@@ -96,7 +96,7 @@ class SoftReasoningObjective(BaseTestProblem):
             UserError: Before the first evaluation.
         """
         self._needs_candidates()
-        return max(self.candidates, key=lambda candidate: candidate.reward)
+        return max(self.candidates, key=lambda candidate: candidate.reward or 0.0)
 
     @property
     def answer(self) -> str | None:
@@ -133,10 +133,11 @@ class SoftReasoningObjective(BaseTestProblem):
         return once.value
 
 
-class _Once:
+class _Once(Generic[T]):
     """A method that only passes on the steps of another generator and keeps what that returns."""
 
     name = "objective"
+    value: T
 
     def __init__(self, steps: Steps[T]):
         self._steps = steps

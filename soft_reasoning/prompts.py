@@ -1,6 +1,6 @@
-"""Problem and exemplars to token ids, and the place of the soft tokens among them.
+"""Turning a problem and exemplars into token ids, and placing the soft tokens.
 
-All wording lives in ``conf/prompt/*.yaml`` and reaches this module as :class:`Wording`.
+All wording is in ``conf/prompt/*.yaml`` and reaches this module as :class:`Wording`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
 
 @dataclass(frozen=True)
 class ReviewWording:
-    """What a verifier asks: ``head`` (the task), worked reviews, then ``ask`` with the fields {question}
-    and {solutions}, and ``cue``, after which the model answers; each solution is one line of the form
-    ``solution`` with the fields {i} and {text}.
+    """The wording of a verifier's prompt: ``head``, worked reviews, ``ask`` and ``cue``.
 
-    A worked review is ``ask``, ``cue`` and then ``worked``, filled in from an entry of ``exemplars``: its
-    question, its solutions (each ending in its "Answer: ...") and the fields that ``worked`` names.
+    A worked review is ``ask``, ``cue`` and ``worked``, filled in from an entry of ``exemplars``.
+
+    Attributes:
+        ask: The question to the verifier, with {question} and {solutions}.
+        head: The task.
+        cue: What the model's answer follows.
+        solution: One line per solution, with {i} and {text}.
+        worked: The answer of a worked review, with the fields of its entry.
+        exemplars: Entries with a question, its solutions (each ending in its "Answer: ...") and the fields
+            of ``worked``.
     """
 
     ask: str
@@ -40,15 +46,20 @@ class ReviewWording:
     exemplars: Sequence[Mapping[str, Any]] = ()
 
     def listed(self, solutions: Sequence[str]) -> str:
-        """``solutions``, flattened to one line each."""
+        """Return ``solutions`` as a list, each on one line."""
         return "\n".join(
             self.solution.format(i=i, text=" ".join(text.split()))
             for i, text in enumerate(solutions, start=1)
         )
 
     def opening(self, shots: int | None = None, brief: bool = False) -> str:
-        """``head`` and the first ``shots`` worked reviews (None: all); ``brief`` leaves of their solutions
-        the answers alone. Raises UserError where there are fewer."""
+        """Return ``head`` and the first ``shots`` worked reviews (None: all).
+
+        ``brief`` keeps only the answers of their solutions.
+
+        Raises:
+            UserError: If there are fewer.
+        """
         if shots is not None and shots > len(self.exemplars):
             raise UserError(f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
                             f"this prompt, got {shots}")  # fmt: skip
@@ -62,10 +73,14 @@ class ReviewWording:
 
 @dataclass(frozen=True)
 class TaskWording:
-    """What a method asks beside solutions and reviews (a sub-question, say): ``head`` (task and exemplars,
-    the same for every problem), then ``ask`` with {question}, {steps} and the fields that the method names,
-    and ``cue``, after which the model answers. Each sub-question asked so far is one {steps} entry of the
-    form ``step``, with {asked} and {answered}."""
+    """The wording of another task of a method, such as a sub-question.
+
+    Attributes:
+        ask: The question, with {question}, {steps} and the fields that the method names.
+        head: Task and exemplars, the same for every problem.
+        cue: What the model's answer follows.
+        step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
+    """
 
     ask: str
     head: str = ""
@@ -77,10 +92,19 @@ class TaskWording:
 class Wording:
     """The wording of one family of benchmarks.
 
-    A solving prompt is ``head``, the exemplars (``exemplar``, with {question} {thought} {answer}), then
-    ``ask`` (with {question}) and ``cue``, after which the model answers. ``reviews`` holds a
-    :class:`ReviewWording` for each verifier, ``tasks`` a :class:`TaskWording` for whatever else a method
-    asks. Generation ends at any of ``stop``. Raises UserError for a wording that cannot be filled in.
+    A solving prompt is ``head``, the exemplars, ``ask`` and ``cue``.
+
+    Attributes:
+        ask: The question, with {question}.
+        head: The task.
+        cue: What the model's answer follows.
+        exemplar: The template of an exemplar, with {question}, {thought} and {answer}.
+        stop: Texts that end generation.
+        reviews: A :class:`ReviewWording` for each verifier.
+        tasks: A :class:`TaskWording` for each other task of a method.
+
+    Raises:
+        UserError: For a template that cannot be filled in.
     """
 
     ask: str
@@ -100,8 +124,8 @@ class Wording:
             raise UserError(f"{root}.stop: expected a list of texts, none of them empty, got {self.stop!r}")
         form(f"{root}.ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
-            told = dict.fromkeys(("question", "thought", "answer"), "")
-            form(f"{root}.exemplar", self.exemplar, told, needed=["question"])
+            shown = {"question": "", "thought": "", "answer": ""}
+            form(f"{root}.exemplar", self.exemplar, shown, needed=["question"])
         for kind, review in self.reviews.items():
             key, asked = f"{root}.reviews.{kind}", {"question": "", "solutions": ""}
             _text(f"{key}.cue", review.cue)
@@ -115,13 +139,20 @@ class Wording:
 
 
 class Prompts:
-    """Builds prompts for one run.
+    """Builds the prompts of one run.
 
-    ``layout`` "completion" encodes raw text with the tokenizer's BOS; "chat" wraps the text as a user's
-    message (after ``system``, if any) and appends the cue behind the assistant's header; "auto" is chat where
-    the tokenizer has a template, else completion, and ``self.layout`` says which it is.
-    ``chat_options`` pass through to ``apply_chat_template`` (``enable_thinking`` and the like).
-    ``exemplars`` have the attributes question, thought and answer.
+    Args:
+        tokenizer: The model's tokenizer.
+        wording: The wording.
+        exemplars: Objects with the attributes question, thought and answer.
+        layout: ``completion`` encodes plain text after the tokenizer's BOS. ``chat`` wraps it as a user's
+            message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
+            template; the attribute ``layout`` holds the choice.
+        system: A system message, with ``chat``.
+        chat_options: Passed to ``apply_chat_template`` (``enable_thinking`` and the like).
+
+    Raises:
+        UserError: For an unknown layout, a missing template, or exemplars without a wording.
     """
 
     def __init__(
@@ -159,7 +190,11 @@ class Prompts:
         self._span: tuple[int, int] | None = None
 
     def solve(self, problem: Problem) -> Prompt:
-        """The prompt that asks for a solution. Raises UserError for an empty question."""
+        """Return the prompt that asks for a solution.
+
+        Raises:
+            UserError: If the question is empty.
+        """
         question = _question(problem)
         return self._build(self._head, self.wording.ask, self.wording.cue, question=question)
 
@@ -173,9 +208,19 @@ class Prompts:
         brief: bool = False,
         room: int | None = None,
     ) -> Prompt:
-        """The prompt that shows ``solutions`` (flattened to one line each) to the verifier ``kind``, after
-        ``shots`` worked reviews; ``brief`` says that they are answers alone. ``shots`` None is all there are,
-        or as many as leave the prompt within ``room`` tokens."""
+        """Return the prompt that shows ``solutions`` to the verifier ``kind``, each on one line.
+
+        Args:
+            kind: The verifier's name.
+            problem: The problem.
+            solutions: The solutions.
+            shots: Number of worked reviews; None is all, or as many as keep the prompt within ``room``.
+            brief: Whether solutions are answers only.
+            room: Most tokens of the prompt.
+
+        Raises:
+            UserError: If this prompt has no wording for the verifier.
+        """
         if kind not in self.wording.reviews:
             known = ", ".join(sorted(self.wording.reviews)) or "none"
             raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
@@ -191,8 +236,13 @@ class Prompts:
     def task(
         self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
     ) -> Prompt:
-        """The prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in; ``steps`` are
-        (sub-question, answer) pairs, each of them one line."""
+        """Return the prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in.
+
+        ``steps`` are pairs (sub-question, answer), each on one line.
+
+        Raises:
+            UserError: If this prompt has no wording for the task.
+        """
         if kind not in self.wording.tasks:
             known = ", ".join(sorted(self.wording.tasks)) or "none"
             raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
@@ -204,11 +254,11 @@ class Prompts:
         return self._build(wording.head, wording.ask, wording.cue, **known)
 
     def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
-        """Index in ``prompt.ids`` before which soft tokens go.
+        """Return the index in ``prompt.ids`` before which soft tokens are inserted.
 
-        ``last``: after the prompt, cue included; ``first``: before the text, after any BOS and template
-        header; ``middle``: drawn once per problem, uniformly from the token positions inside the text, before
-        the cue (Section "Impact of Special Token Placement").
+        ``last`` is after the prompt and its cue, ``first`` before the text and after any BOS or template
+        header. ``middle`` is drawn once per problem, uniformly from the positions inside the text and
+        before the cue (paper, "Impact of Special Token Placement").
         """
         if placement not in PLACEMENTS:
             raise UserError(f"method.placement: expected one of {', '.join(PLACEMENTS)}, got {placement!r}")
@@ -248,9 +298,9 @@ class Prompts:
                 messages, add_generation_prompt=True, tokenize=True, return_dict=True, **self.chat_options
             )["input_ids"]
         except TemplateError as error:
-            mend = "use prompt.layout=completion" if self.system is None else "leave prompt.system out"
+            fix = "use prompt.layout=completion" if self.system is None else "leave prompt.system out"
             raise UserError(
-                f"prompt.layout=chat: this chat template refuses the prompt ({error}); {mend}"
+                f"prompt.layout=chat: this chat template refuses the prompt ({error}); {fix}"
             ) from error
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
 
@@ -269,6 +319,6 @@ def _question(problem: Problem) -> str:
     except UnicodeEncodeError as error:  # half of a pair of surrogates, as JSON can escape it
         wrong = question[error.start : error.end]
         raise UserError(
-            f"problem {problem.name}: expected a question in Unicode text, got {wrong!r} in it; mend it"
+            f"problem {problem.name}: expected a question in Unicode text, got {wrong!r} in it; fix it"
         ) from error
     return question

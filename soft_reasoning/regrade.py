@@ -1,5 +1,4 @@
-"""Grade finished runs again, without a model:
-python -m soft_reasoning.regrade RUN [grader=NAME] [grader.key=value ...]."""
+"""Grade finished runs again without a model: python -m soft_reasoning.regrade RUN [grader=NAME] ..."""
 
 from __future__ import annotations
 
@@ -39,13 +38,12 @@ grades."""
 
 
 def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
-    """The grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
+    """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
-    A run's folder is data: its grader must be one of this package's (conf/grader), and its settings plain
-    values.
+    A run's folder is data: its grader must be one of conf/grader, and its settings plain values.
 
     Raises:
-        UserError: for a grader that is not this package's, an unknown key and a value that is none.
+        UserError: For a grader that is not this package's, an unknown key, or a wrong value.
     """
     names = [change.removeprefix(CHOICE) for change in changes if change.startswith(CHOICE)]
     values = [change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX)]
@@ -97,6 +95,7 @@ def _own(stored: Any) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m soft_reasoning.regrade",
         description=USAGE,

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings
+from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings, plain
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
     check,
@@ -41,23 +41,23 @@ from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
-    """One method on one data set, into ``folder``."""
+    """Run one method on one data set into ``folder``."""
     build_method(config)  # a bad value is refused before anything is loaded
     dataset = build_dataset(config)
     problems = dataset.problems(config.seed)
     solver = launcher.start(config, problems, dataset.exemplars(config.seed))
     return run(
-        problems, solver, folder, OmegaConf.to_container(config, resolve=True),
+        problems, solver, folder, plain(config),
         fresh=config.fresh, progress=config.progress,
     )  # fmt: skip
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
-    """Several methods on the same problems, each in a folder of its own, the reference first; those that can
-    share an engine run one after the other.
+    """Run several methods on the same problems, each into its own folder, the reference first.
 
-    Under ``budget=equal`` a method with ``samples`` first runs with its own number, among the ``PROBES``,
-    and then with the number that ``equal_samples`` reads from that.
+    Methods that can share an engine run one after the other. Under ``budget=equal`` a method with
+    ``samples`` first runs with its own number into ``PROBES``, and then with the number that
+    ``equal_samples`` computes from that.
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
@@ -95,14 +95,14 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
 
 def say_replaced(overrides: Sequence[str], preset: str) -> None:
-    """Tell on standard error which parts of the preset the command line replaces."""
+    """Print to standard error which parts of the preset the command line replaces."""
     for line in replaced_parts(overrides, preset):
         print(f"soft_reasoning: {line}", file=sys.stderr)
 
 
 @contextmanager
 def unless_empty(folder: Path) -> Iterator[None]:
-    """Keep ``folder``, which Hydra makes before a run is accepted, if something came of the run."""
+    """Remove ``folder`` at the end if it is empty; Hydra creates it before a run is accepted."""
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ def unless_empty(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Bad input becomes one line on standard error and exit code 2; an interrupt exit code 130."""
+    """Turn bad input into one line on standard error and exit code 2, an interrupt into exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -139,6 +139,7 @@ def _refuse(message: str) -> NoReturn:
 
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
 def hydra_main(config: DictConfig) -> None:
+    """Run what the composed configuration describes."""
     with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
         folder = Path(HydraConfig.get().runtime.output_dir)
         with unless_empty(folder):
@@ -153,7 +154,7 @@ def hydra_main(config: DictConfig) -> None:
 
 
 def sweep_name(overrides: Sequence[str]) -> str:
-    """What the folder of a sweep is called by: its overrides, but those that no run is called by."""
+    """Return the name of a sweep's folder: its overrides without the keys excluded from folder names."""
     config = OmegaConf.load(Path(conf_dir()) / "config.yaml")
     unnamed = config.hydra.job.config.override_dirname.exclude_keys
 
@@ -165,6 +166,7 @@ def sweep_name(overrides: Sequence[str]) -> str:
 
 
 def main() -> None:
+    """Run the command line."""
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
     sweep = {"-m", "--multirun"}

@@ -1,4 +1,4 @@
-"""Building parts from the configuration in a run's folder, which is data: nothing in it may name code."""
+"""Building parts from the configuration stored in a run's folder, which must not name code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TARGET = "_target_"
 
 
 def instantiate_stored(settings: Mapping[str, Any], where: str) -> Any:
-    """The part that stored ``settings`` describe; ``where`` names them in messages.
+    """Build the part that stored ``settings`` describe; ``where`` names them in messages.
 
     Raises:
-        UserError: where they name anything that conf/ does not, or hold an interpolation.
+        UserError: If they name anything that conf/ does not, or hold an interpolation.
     """
     for key, value in _leaves(settings):
         if key == TARGET and value not in _shipped_targets():

@@ -1,4 +1,4 @@
-"""After a Hydra multirun: what its runs say together."""
+"""Combining the runs of a Hydra multirun."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.cells import Cell, by_problems, read_cells, spreads
@@ -24,6 +24,7 @@ from soft_reasoning.analysis.sweeps import (
     settings_table,
 )
 from soft_reasoning.analysis.tables import save
+from soft_reasoning.build import plain
 from soft_reasoning.config import compose_config, run_name
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
@@ -43,8 +44,11 @@ COMPARISONS = "comparisons"
 
 
 class NoteSweep(Callback):
-    """Remembers the folders of the sweeps that have ended. Hydra makes a warning of what a callback raises,
-    so :func:`combine` runs after Hydra, where its errors are errors."""
+    """Records the folders of ended sweeps.
+
+    Hydra turns exceptions of callbacks into warnings, so :func:`combine` runs after Hydra, where errors are
+    errors.
+    """
 
     ended: list[Path] = []
 
@@ -59,10 +63,12 @@ def combine_ended() -> None:
 
 
 def combine(folder: Path) -> None:
-    """One table over the runs in ``folder``, its plot, rounds to termination, costs, and paired differences.
+    """Write one table over the runs in ``folder``, its plot, rounds, costs and paired differences.
 
-    Runs of a sweep over comparisons (``methods=[...]``) lie one folder deeper and are taken together as well.
-    Raises UserError where there is no finished run, and for a ``reference`` that is no setting.
+    Runs of a sweep over comparisons (``methods=[...]``) are one folder deeper and included.
+
+    Raises:
+        UserError: If there is no finished run, or ``reference`` is no setting.
     """
     found = (path.parent for path in folder.rglob(RESULTS))
     runs = sorted(path for path in found if path.parent.name != PROBES)
@@ -131,7 +137,7 @@ def _compare_all(cells: Sequence[Cell], folder: Path) -> None:
     groups = {key: group for key, group in by_problems(cells).items() if len(group) > 1}
     if not groups:
         return
-    defaults = result_keys(OmegaConf.to_container(compose_config(), resolve=True))
+    defaults = result_keys(plain(compose_config()))
     alone = not spreads(cells)
     for (model, dataset, shots), group in groups.items():
         if any(result.get("exact_match") is None for cell in group for result in cell.results):

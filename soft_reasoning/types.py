@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class UserError(Exception):
-    """A fault the user can mend: one line saying what was expected, what came, and how to mend it."""
+    """A fault that the user can fix, in one line: what was expected, what came, and how to fix it."""
 
 
 def seed_for(seed: int, *stage: object) -> int:
@@ -45,7 +45,7 @@ class Problem:
     question: str
     gold: str | None = None
     answer_type: str = "number"
-    doc: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @property
     def name(self) -> str:
@@ -235,4 +235,4 @@ class Result:
     answer: str | None
     candidates: tuple[Candidate, ...]
     trace: tuple[Mapping[str, Any], ...] = ()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict[str, Usage])

@@ -1,8 +1,7 @@
-"""Which feed-forward neurons go with right answers (the paper's Appendix "Additional Details on Neuron
-Activation Analysis").
+"""Which feed-forward neurons fire in right answers (paper, Appendix "Neuron Activation Analysis").
 
-Everything here is arithmetic on recorded gates; the criterion is that of Tang et al. 2024 (LAPE): a neuron is
-active where its gate exceeds zero. Acts are means over the first five answer tokens.
+Everything here is arithmetic on recorded gates. A neuron is active where its gate exceeds zero, the
+criterion of Tang et al. 2024 (LAPE). Activations are means over the first five answer tokens.
 """
 
 from __future__ import annotations
@@ -25,8 +24,15 @@ MOST_FREQUENT, LARGEST_DIFFERENCE = 0.25, 0.20
 
 @dataclass(frozen=True)
 class Sample:
-    """One completion: ``prompt`` ids with ``soft`` (m, D) inserted at ``position`` (None: no soft tokens),
-    the ``tokens`` of its answer, its ``round`` of the search, and whether it is ``right``."""
+    """One completion and where its soft tokens are.
+
+    Attributes:
+        prompt: Token ids of the prompt.
+        soft: (m, D) embeddings inserted at ``position``, or None.
+        tokens: Token ids of the answer.
+        round: Round of the search.
+        right: Whether the answer is right.
+    """
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -38,8 +44,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Activity:
-    """Of n samples: how often each neuron is active (n, layers, width), its mean activation, who is ``right``
-    (n,) and the ``round`` (n,) of each."""
+    """What the neurons did in n samples.
+
+    Attributes:
+        rate: (n, layers, width) how often each neuron is active.
+        mean: (n, layers, width) its mean activation.
+        right: (n,) whether each sample is right.
+        round: (n,) the round of each sample.
+    """
 
     rate: Tensor
     value: Tensor
@@ -90,10 +102,13 @@ def record(samples: Sequence[Sample], neurons: Neurons, embed: Any, *, batch: in
 
 
 def key_neurons(activity: Activity) -> Tensor:
-    """(layers, width) true for the key neurons: of the 25 % most frequently active, all layers pooled, the
-    20 % whose activation is larger by most in right answers than in wrong ones, positive differences alone.
+    """(layers, width) booleans: the neurons that are active more strongly in right answers.
 
-    Raises UserError where all samples are right or all are wrong.
+    Of the 25 % most frequently active neurons over all layers, these are the 20 % with the largest positive
+    difference in activation between right and wrong answers.
+
+    Raises:
+        UserError: If all samples are right or all are wrong.
     """
     right = activity.right
     if right.all() or not right.any():
@@ -109,8 +124,10 @@ def key_neurons(activity: Activity) -> Tensor:
 
 
 def random_neurons(keys: Tensor, *, by_layer: bool, seed: int, name: str) -> Tensor:
-    """As many neurons as ``keys`` (layers, width), none of them key, at random: anywhere, or as many in each
-    layer."""
+    """(layers, width) booleans: a random control of the size of ``keys`` that avoids them.
+
+    With ``by_layer`` each layer gets as many neurons as it has key neurons.
+    """
     generator = generator_for(seed, name, "random neurons", by_layer)
     chosen = torch.zeros_like(keys)
     parts = range(len(keys)) if by_layer else [slice(None)]
@@ -136,8 +153,10 @@ def halves(activity: Activity, *, seed: int, name: str) -> tuple[Tensor, Tensor]
 
 
 def layer_rates(activity: Activity, among: Tensor | None = None) -> Tensor:
-    """(layers,) activation rate, mean over samples, tokens and neurons (``among`` them; NaN in a layer
-    without any)."""
+    """(layers,) activation rates: means over samples, tokens and neurons.
+
+    With ``among``, over these neurons alone; a layer without any is NaN.
+    """
     rate = activity.rate.mean(dim=0)
     if among is None:
         return rate.mean(dim=1)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
@@ -45,13 +45,15 @@ def available() -> bool:
 def panels(
     path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
 ) -> Iterator[Any]:
-    """The axes (rows, columns) of a new figure, written to ``path`` (PNG, and PDF beside it) at the end;
-    leaves no global state behind."""
+    """Yield the axes (rows, columns) of a new figure and write it to ``path`` (PNG, and PDF beside it).
+
+    It changes no global state of Matplotlib.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(cast(Any, STYLE)):
         drawn = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn.subplots(rows, columns, squeeze=False)
@@ -188,6 +190,7 @@ def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[i
     ``sizes[r]`` many, and lines part the rounds.
     """
     with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
+        image = None
         for r, (axes, matrix) in enumerate(zip(axes_of[0], matrices, strict=True)):
             image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
             for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):

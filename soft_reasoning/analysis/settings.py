@@ -60,9 +60,11 @@ def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> d
 
 
 def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """``result_keys`` of the setting that was chosen: how many problems it takes among them, and under
-    ``budget=equal`` without the number of samples, which follows from the rest and is another for each
-    seed."""
+    """Return ``result_keys`` and the number of problems, which together identify a setting.
+
+    Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
+    seed.
+    """
     ignore = [name for name in ignore if name != LIMIT]
     chosen = ("method.samples",) if config.get("budget") == "equal" else ()
     return result_keys(config, (*ignore, *chosen))

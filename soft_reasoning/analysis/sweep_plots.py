@@ -20,8 +20,10 @@ CROWDED = 8
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
-    """What the cells of a sweep look like: a distribution of draws, lines over one swept number, or points,
-    with a panel per data set and model where there are several."""
+    """Plot the cells of a sweep, with a panel per data set and model.
+
+    The plot is a distribution over seeds, lines over one swept number, or points.
+    """
     if len(cells) == 1:
         _distribution(cells[0], path)
     elif spreads(cells):

@@ -104,9 +104,11 @@ def grid_table(cells: Sequence[Cell]) -> Table:
 
 
 def rounds_table(cells: Sequence[Cell]) -> Table | None:
-    """The share of problems whose search ended after each round of proposals (the paper's Table
-    "llama-coverage"); None where no method has a stopping rule. The first row of a block are problems that
-    ended on their first candidates, without a proposal."""
+    """Return the share of problems whose search ended after each round (paper, Table "llama-coverage").
+
+    The first row of a block counts problems that ended on their first candidates, before any proposal. None
+    where no method has a stopping rule.
+    """
     searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
     if not searched:
         return None

@@ -132,6 +132,7 @@ def share(metrics: Mapping[str, Any], name: str) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
+    """Format a number for a table."""
     return MISSING if value is None else f"{value:.{digits}f}"
 
 

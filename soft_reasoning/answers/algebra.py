@@ -1,8 +1,8 @@
-"""Math-Verify in a worker process, with a hard timeout.
+"""Math-Verify in a worker process with a hard timeout.
 
-Symbolic comparison can run for ever or exhaust the memory, and no in-process timeout stops it reliably;
-a process can be killed. A worker that died is replaced and asked once more; one that ran out of time is
-replaced and its question counts as "not equal". The ``math`` extra brings math-verify.
+Symbolic comparison can run forever or exhaust memory, and no timeout inside a process stops it reliably. A
+process can be killed. A worker that dies is replaced and asked once more. One that runs out of time is
+replaced, and its comparison counts as "not equal". The ``math`` extra installs math-verify.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ WORKER = Path(__file__).with_name("latex_worker.py")
 
 
 class Worker:
-    """One worker process, started when first asked and replaced when it dies.
+    """One worker process, started on first use and replaced when it dies.
 
-    ``script`` speaks the protocol of ``latex_worker``; ``timeout`` seconds bound one comparison,
-    ``start_timeout`` the loading of math-verify. Safe to share between threads: questions take turns.
+    Several threads may share it; their questions are answered one after the other.
+
+    Args:
+        script: A program that speaks the protocol of ``latex_worker``.
+        timeout: Seconds that one comparison may take.
+        start_timeout: Seconds that loading math-verify may take.
     """
 
     def __init__(self, script: Path = WORKER, *, timeout: float = 5.0, start_timeout: float = 120.0) -> None:
@@ -47,8 +51,7 @@ class Worker:
         return self.ask("comparing", a=a, b=b) == b"1"
 
     def ask(self, what: str, **question: str) -> bytes | None:
-        """The worker's answer to a question; None, with a warning that says ``what`` failed, where there is
-        none in time."""
+        """Return the worker's answer, or None with a warning if there is none in time."""
         about = f"{what} {' with '.join(f'{text!r:.80}' for text in question.values())}"
         with self._lock:
             for _ in range(2):
@@ -137,7 +140,7 @@ def _equivalent(a: str, b: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def parsed(text: str) -> str | None:
-    """Text that Math-Verify parses to what it finds in ``text``; None where it finds nothing."""
+    """Return a text that Math-Verify parses to what it finds in ``text``, or None if it finds nothing."""
     line = _worker("grader=math_verify").ask("parsing", read=text)
     return None if line is None else json.loads(line)
 

@@ -1,8 +1,8 @@
-"""Reading booleans: the first verdict of a statement, the last verdict of an unmarked text.
+"""Reading booleans: the first verdict of a statement, or the last verdict of a text without one.
 
-A verdict is a word such as yes, no, true, false, correct, nope. "not" in front of it turns it around. A
-conclusion ("so", "therefore") counts before what precedes it, unless the statement opens with a verdict.
-"not necessarily true", "maybe" and "it depends" are no verdicts, and nothing else in the statement is one.
+A verdict is a word such as yes, no, true, false, correct, nope. "not" before it negates it. A conclusion
+("so", "therefore") overrides what precedes it, unless the statement begins with a verdict. "not necessarily
+true", "maybe" and "it depends" are not verdicts, and a statement that holds one has no answer.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reading the letter of a choice.
 
-1. Letters that are denied ("not A", "A is false", "rather than A", "eliminating A and B") are out.
-2. "A and B" as a whole statement is no choice.
-3. A conclusion ("so B", "but C", "leaves C") counts before what precedes it, unless the statement opens with
-   its letter; otherwise the first letter counts.
-4. An unmarked text gives the last letter that it chooses ("(B)", "B is correct", "I would choose option D"),
-   else the only letter of its last sentence, else the letter that it opens with ("B) Paris").
+1. Denied letters ("not A", "A is false", "rather than A", "eliminating A and B") are excluded.
+2. "A and B" as a whole statement is not a choice.
+3. A conclusion ("so B", "but C", "leaves C") overrides what precedes it, unless the statement begins
+   with its letter; otherwise the first letter counts.
+4. A text without a statement gives the last letter that it chooses ("(B)", "B is correct", "I would
+   choose option D"), else the only letter of its last sentence, else its first letter ("B) Paris").
 """
 
 from __future__ import annotations

@@ -127,10 +127,13 @@ def vote(
     absolute: float = 1e-3,
     relative: float = 1e-6,
 ) -> str | None:
-    """The answer of the largest total weight (each 1 by default) under :func:`equal`; a tie goes to the
-    earliest. None is no vote. An answer joins the first group whose earliest member it equals.
+    """Return the answer with the largest total weight under :func:`equal`; the earliest wins a tie.
 
-    Raises ValueError where ``weights`` and ``answers`` differ in length.
+    An answer joins the first group whose earliest member it equals. None is not counted. Each weight is 1
+    by default.
+
+    Raises:
+        ValueError: If ``weights`` and ``answers`` differ in length.
     """
     return vote_by(
         lambda a, b: equal(a, b, answer_type, absolute=absolute, relative=relative), answers, weights
@@ -140,7 +143,7 @@ def vote(
 def vote_by(
     same: Callable[[str, str], bool], answers: Sequence[str | None], weights: Sequence[float] | None
 ) -> str | None:
-    """:func:`vote` with ``same`` for :func:`equal`."""
+    """Do what :func:`vote` does with ``same`` in place of :func:`equal`."""
     weights = [1.0] * len(answers) if weights is None else weights
     if len(weights) != len(answers):
         raise ValueError(f"expected {len(answers)} weights, one per answer, got {len(weights)}")

@@ -1,5 +1,8 @@
-r"""Reading formulas: what stands between the first ``$``, ``\(`` or ``\[`` of a statement, else its first
-sentence; an unmarked text closes on its last ``$...$``. Compared by value, by text, or symbolically."""
+r"""Reading formulas, compared by value, by text, or symbolically.
+
+A statement gives what is between its first ``$``, ``\(`` or ``\[`` and the closing mark, or else its first
+sentence. A text without a statement gives its last ``$...$``.
+"""
 
 from __future__ import annotations
 

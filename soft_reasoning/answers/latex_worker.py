@@ -1,8 +1,8 @@
-"""The process behind :mod:`soft_reasoning.answers.algebra`: JSON questions in, one line of answer each out.
+"""The process behind :mod:`soft_reasoning.answers.algebra`: one JSON question in, one line out.
 
 ``{"a", "b"}`` asks whether two formulas mean the same (``1`` or ``0``), ``{"gold", "answer"}`` whether
-Math-Verify verifies a text by another, ``{"read"}`` what it parses in a text (a JSON string or ``null``).
-Run as a script, so that it loads math-verify and none of this package.
+Math-Verify accepts an answer, and ``{"read"}`` what it parses in a text (a JSON string or ``null``). It
+runs as a script so that it loads math-verify and nothing of this package.
 """
 
 import json
@@ -15,6 +15,7 @@ MEMORY = 4 * 2**30
 
 
 def main() -> None:
+    """Answer questions from standard input until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import math_verify
 

@@ -1,8 +1,9 @@
-"""lm-evaluation-harness' reading of GSM8K (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0), to the letter.
+"""GSM8K answers read exactly as lm-evaluation-harness does (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0).
 
-A filter takes a piece of the text by a regular expression, and ``exact_match`` compares it with the reference
-after both lost commas, dollars, what precedes ``#### `` and a final full stop. The harness stops generation
-at "Question:", "</s>" and "<|im_end|>"; a grader sees texts that were stopped already and cuts nothing.
+A filter extracts a piece of the text by a regular expression. ``exact_match`` compares it with the
+reference after removing commas, dollars, everything before ``#### `` and a final full stop from both. The
+harness stops generation at "Question:", "</s>" and "<|im_end|>"; a grader receives texts that were already
+stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Math-Verify's reading and comparing of numbers and formulas, in the worker process of ``algebra``."""
+"""Numbers and formulas read and compared by Math-Verify, in the worker process of ``algebra``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Reading numbers.
 
-A statement gives its first sentence's number (``prose`` says which). Where the first sentence does not open
-with its number, the statement may be a derivation: if any of its sentences computes or concludes something,
-the last one counts, up to an explanation or the end of the paragraph. A first sentence that computes
-something is followed as long as later ones on its line compute on with its result. Number words count where
-there are no digits. An unmarked text gives the number of its last sentence that holds one.
+A statement gives the number of its first sentence (``prose`` says which one). If that sentence does not
+begin with its number, the statement may be a derivation. Then the last sentence that computes or concludes
+something counts, up to an explanation or the end of the paragraph. If the first sentence computes
+something, later sentences on its line that continue with its result are followed. Number words count where
+there are no digits. A text without a statement gives the number of its last sentence that has one.
 """
 
 from __future__ import annotations

@@ -126,8 +126,11 @@ r"""The text with typography and LaTeX reduced to what the number grammar knows.
 
 @dataclass(frozen=True)
 class Number:
-    """A number at ``text[start:end]``; ``value`` is None for one that cannot be computed (``5/0``).
-    ``digits`` is where its digits begin, after sign and currency."""
+    """A number at ``text[start:end]``.
+
+    ``value`` is None if it cannot be computed (``5/0``). ``digits`` is where its digits begin, after sign
+    and currency.
+    """
 
     value: Fraction | None
     start: int

@@ -7,10 +7,10 @@ from collections import deque
 
 
 def any_of(words: str) -> str:
-    """A group that matches one of ``words``, which are separated by ", "; a space matches any white space.
+    r"""Return a group that matches one of ``words``, separated by ", "; a space matches any white space.
 
-    >>> any_of("so, in total")
-    '(?:so|in\\\\stotal)'
+    >>> print(any_of("so, in total"))
+    (?:so|in\stotal)
     """
     return f"(?:{'|'.join(word.replace(' ', chr(92) + 's') for word in words.split(', '))})"
 

@@ -1,13 +1,14 @@
-"""Which number of a sentence is meant.
+"""Choosing the number that a sentence states.
 
-1. A label in front ("Option 3:", "1)") is no number of the sentence.
-2. What is denied ("not 9 but 8") is not meant.
-3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence opens
-   with its number.
-4. The result of a sentence's last equation ("36 - 27 = 9") is meant, in whatever clause it stands.
-5. Numbers that set the scene come after all others: those of a clause in front ("In 5 years she will be 27"),
-   and those behind a preposition or a determiner ("The 3 dogs need 12 bowls").
-6. Of a chain of equalities from there, the last plain number ("10 / 4 = 5/2 = 2.5"), up to the clause's end.
+1. A label in front ("Option 3:", "1)") is not a number of the sentence.
+2. A denied number ("not 9 but 8") is ignored.
+3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence
+   begins with its number.
+4. The result of a sentence's last equation ("36 - 27 = 9") counts, in any clause.
+5. Background numbers come last: those of a leading clause ("In 5 years she will be 27"), and those after
+   a preposition or a determiner ("The 3 dogs need 12 bowls").
+6. In a chain of equalities, the last plain number up to the end of the clause counts
+   ("10 / 4 = 5/2 = 2.5").
 """
 
 from __future__ import annotations

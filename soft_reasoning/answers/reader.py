@@ -1,4 +1,4 @@
-"""What an answer type provides: how it is read where a text states it, how it closes an unmarked text."""
+"""The protocol of an answer type: reading a statement, and reading a text that has none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from soft_reasoning.answers.rewriting import Rewriter
 
 @dataclass(frozen=True)
 class Found:
-    """What was read: ``rewrites(piece)[start:end]``, where ``piece = text[offset:stop]`` of the text given.
+    """What a reader found: ``rewrites(piece)[start:end]``, where ``piece = text[offset:stop]``.
 
-    ``answer`` is canonical; None says that the text speaks of the answer without giving one.
+    ``answer`` is canonical. None means that the text mentions an answer without giving one.
     """
 
     answer: str | None
@@ -23,24 +23,24 @@ class Found:
     stop: int = 0
 
     def place(self, text: str) -> tuple[int, int]:
-        """``(start, end)`` of the answer in ``text``, which is the text that was read."""
+        """Return ``(start, end)`` of the answer in ``text``, the text that was read."""
         start, end = self.rewrites.origin(text[self.offset : self.stop], self.start, self.end)
         return self.offset + start, self.offset + end
 
 
 class Reader(Protocol):
-    """Reads answers of one type. A text that says nothing of an answer gives None."""
+    """Reads answers of one type; every method returns None for a text that holds no answer."""
 
     def read(self, statement: str) -> Found | None:
-        """What a statement (what follows "Answer:", or a box) gives."""
+        """Read a statement: the text after "Answer:", or the content of a box."""
         ...
 
     def opens(self, statement: str) -> bool:
-        """Whether a statement begins with an answer, so that "the answer is" before it introduces one."""
+        """Whether a statement begins with an answer, so that "the answer is" introduces one."""
         ...
 
     def close(self, text: str) -> Found | None:
-        """What a text without a statement ends on."""
+        """Read the end of a text that has no statement."""
         ...
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:

@@ -1,4 +1,4 @@
-"""Words by which a text declines to answer."""
+"""Phrases by which a text declines to answer."""
 
 from __future__ import annotations
 

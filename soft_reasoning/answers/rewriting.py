@@ -1,7 +1,7 @@
-"""Rewriting a text by a list of patterns, and finding where a piece of the result stood before.
+"""Rewriting a text by a list of patterns, and finding the origin of a piece of the result.
 
-Readers simplify a text (typography, LaTeX, emphasis) before they look for an answer in it. The place of the
-answer in the original text is needed seldom, so it is computed only when asked for.
+Readers simplify a text (typography, LaTeX, emphasis) before they look for an answer. The place of the
+answer in the original text is rarely needed, so it is computed on request.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Rewriter:
     """Applies passes in order.
 
     Args:
-        passes: ``(pattern, replacement)``, where the replacement is a template as of ``re.sub`` or a function
-            of the match; or ``(pattern, replacement, concerns)``, where ``concerns`` of the text is false for
-            texts that the pattern cannot match (a matter of speed alone).
+        passes: ``(pattern, replacement)``, with a replacement as for ``re.sub``; or ``(pattern,
+            replacement, applies)``, where ``applies(text)`` is false for texts that the pattern cannot
+            match, which saves time.
     """
 
     def __init__(self, *passes: Pass) -> None:
@@ -52,9 +52,9 @@ class Rewriter:
         return text
 
     def origin(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """``(start, end)`` in ``text`` of what stands at ``start:end`` in the rewritten text.
+        """Return ``(start, end)`` in ``text`` of what is at ``start:end`` in the rewritten text.
 
-        Text that was removed at either side does not count; what was replaced counts as a whole.
+        Text removed on either side is excluded. Replaced text counts as a whole.
         """
         history: list[Sequence[Edit]] = []
         for pattern, replacement, _ in self._passes:

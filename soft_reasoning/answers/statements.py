@@ -1,12 +1,12 @@
-r"""Where a text states its answer.
+r"""Finding where a text states its answer.
 
-1. The text ends where a model goes on to another question ("Question:", a chat template's next turn).
-2. A statement is what follows "Answer:" (any emphasis, "Final answer:", "Answer to part 2:", a heading), what
-   ``\boxed{}`` holds, what follows ``####``, "the answer is", or a word of correction ("Wait,", "Sorry,")
-   after an earlier statement. It reaches to the next statement.
-3. Statements come last first: the last one that can be read is the answer.
+1. The text ends where a model continues with another question ("Question:", a chat template's next turn).
+2. A statement is what follows "Answer:" (any emphasis, "Final answer:", "Answer to part 2:", a heading),
+   the content of ``\boxed{}``, what follows ``####`` or "the answer is", or what follows a correction
+   ("Wait,", "Sorry,") after an earlier statement. It ends where the next one begins.
+3. Statements are tried from the last to the first; the first one that can be read is the answer.
 
-No step looks further than ``WINDOW`` characters from a statement's beginning, which keeps reading linear.
+No step looks more than ``WINDOW`` characters beyond the start of a statement, so reading takes linear time.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ _WORD = re.compile(r"\w")
 
 
 class Statement(NamedTuple):
-    """``text[start:end]``; ``kind`` is marker, box, hashes, phrase or correction, and its mark stands at
-    ``begin``."""
+    """``text[start:end]``, whose mark is at ``begin``.
+
+    ``kind`` is marker, box, hashes, phrase or correction.
+    """
 
     kind: str
     begin: int

@@ -1,4 +1,4 @@
-"""Reading answers in words: the first sentence of a statement, without emphasis, quotes and the full stop."""
+"""Reading answers in words: the first sentence of a statement without emphasis, quotes and full stop."""
 
 from __future__ import annotations
 

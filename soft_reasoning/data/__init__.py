@@ -1,5 +1,4 @@
-"""Benchmarks: where rows come from (``sources``), how a row becomes a Problem (one file a benchmark), and
-which of them a run takes (``dataset``)."""
+"""Benchmarks: sources of rows, one adapter per benchmark (row to Problem), and the selection of problems."""
 
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar

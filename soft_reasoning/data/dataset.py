@@ -1,4 +1,4 @@
-"""A benchmark as a run uses it: rows from a file or the hub, adapted, chosen and checked."""
+"""A benchmark as a run uses it: rows from a file or the hub, converted, selected and checked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ class Dataset:
         self._exemplars, self._exemplar_source, self._train = exemplars, exemplar_source, dict(train or {})
 
     def problems(self, seed: int = 0) -> list[Problem]:
-        """The chosen problems. Raises UserError for data that is missing or bad, naming file and line."""
+        """Return the selected problems.
+
+        Raises:
+            UserError: If data are missing or wrong, with file and line.
+        """
         rows = [row for row in self._rows(self._path, self._hub) if _holds(row.doc, self._where)]
         problems = [self._problem(row) for row in rows]
         seen: dict[str, Row] = {}
@@ -87,7 +91,7 @@ class Dataset:
         if self._offset >= len(problems):
             raise UserError(
                 f"dataset {self.name}: expected rows beyond offset={self._offset}, got {len(problems)} in "
-                "all; lower dataset.offset or mend dataset.where"
+                "all; lower dataset.offset or fix dataset.where"
             )
         problems = problems[self._offset :]
         if self._limit is None:
@@ -95,7 +99,11 @@ class Dataset:
         return problems[: math.ceil(self._limit * len(problems)) if self._limit < 1 else int(self._limit)]
 
     def exemplars(self, seed: int = 0) -> list[Exemplar]:
-        """The ``shots`` exemplars of the prompt. Raises UserError where the source has fewer."""
+        """Return the ``shots`` exemplars of the prompt.
+
+        Raises:
+            UserError: If their source has fewer.
+        """
         if self.shots == 0:
             return []
         if self._exemplar_source == "file":
@@ -110,8 +118,13 @@ class Dataset:
         return held[: self.shots]
 
     def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
-        """The first ``count`` training rows (None: all) in a seeded order, without those whose question is
-        a problem's. Raises UserError where the benchmark has none."""
+        """Return the first ``count`` training rows (None: all) in a seeded order.
+
+        Rows whose question is one of the problems are left out.
+
+        Raises:
+            UserError: If the benchmark has no training rows.
+        """
         train = self._train
         if not train.get("row"):
             raise UserError(

@@ -22,13 +22,18 @@ TRAINING = 2000
 
 
 class DemoDataset(Dataset):
-    """The bundled problems; its training rows are drawn anew, since a seed is a data set."""
+    """The bundled problems; training rows are generated on demand."""
 
     def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
-        """The first ``count`` problems of the train split, the same for every ``seed``, none of them in
-        another split; each is solved rightly in the way of one of the authors, drawn by weight."""
+        """Return the first ``count`` problems of the train split, which are the same for every ``seed``.
+
+        None of them is in another split. Each has a correct solution in the style of one of the authors,
+        drawn by weight.
+        """
         count = TRAINING if count is None else count
-        held_out = {row.doc["question"] for split in SPLITS for row in read_file(FOLDER / f"{split}.jsonl")}
+        held_out = {
+            row.doc["question"] for split in SPLITS for row in read_file(str(FOLDER / f"{split}.jsonl"))
+        }
         rng = random.Random(SPLIT_SEEDS["train"])
         held = []
         for told in make_split("train", count, exclude=held_out):
@@ -41,13 +46,19 @@ class DemoDataset(Dataset):
 
 
 def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -> Dataset:
-    """The 500 problems of ``split``, "test" or "validation", the difficulties in turn; ``path`` reads
-    another file of the same layout. ``options`` are those of Dataset."""
+    """Return the 500 problems of ``split`` ("test" or "validation"), with the difficulties in turn.
+
+    Args:
+        split: Which of the two.
+        path: Another file of the same layout.
+        options: Those of :class:`Dataset`.
+    """
     if split not in SPLITS:
         raise UserError(f"dataset.split: expected one of {', '.join(SPLITS)}, got {split!r}")
     return DemoDataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), **options)
 
 
 def problem(row: Mapping[str, Any], index: int) -> Problem:
+    """Convert a row."""
     gold = fields.canonical_number(fields.text(row, "answer"), "answer")
     return Problem(fields.text(row, "id"), fields.text(row, "question"), gold, "number", row)

@@ -24,14 +24,18 @@ class Exemplar:
 
 
 def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
-    """Exemplars from a list of mappings (question, thought, answer) or from a YAML file that holds one,
-    at its top or under ``exemplars``. Raises UserError naming the entry that is incomplete."""
-    where = "dataset.exemplars"
-    if isinstance(source, str):
-        where = source
-        source = _from_yaml(Path(source).expanduser())
-    exemplars = []
-    for position, entry in enumerate(source or (), start=1):
+    """Read exemplars from a list of mappings (question, thought, answer) or from a YAML file of one.
+
+    The file holds the list at its top or under ``exemplars``.
+
+    Raises:
+        UserError: If an entry is incomplete; it names the entry.
+    """
+    named = isinstance(source, str)
+    where = source if named else "dataset.exemplars"
+    entries = _from_yaml(Path(source).expanduser()) if named else source or ()
+    exemplars: list[Exemplar] = []
+    for position, entry in enumerate(entries, start=1):
         try:
             parts = (fields.text(entry, key) for key in ("question", "thought", "answer"))
             exemplars.append(Exemplar(*parts))
@@ -40,7 +44,8 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
     return exemplars
 
 
-def _from_yaml(file: Path) -> Any:
+def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
+    held: Any
     try:
         held = OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, YAMLError) as error:

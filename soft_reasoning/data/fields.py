@@ -1,5 +1,7 @@
-"""Reading one field of a row. Each function raises UserError saying what was expected and what came;
-the data set adds the file and line."""
+"""Reading one field of a row.
+
+Each function raises UserError saying what was expected and what came; the data set adds file and line.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from soft_reasoning.types import Problem, UserError
 
 
 def problem(row: Mapping[str, Any], index: int) -> Problem:
+    """Convert a row."""
     return Problem(f"gsm8k-{index}", fields.text(row, "question"), solution(row)[1], "number", row)
 
 

@@ -34,8 +34,10 @@ class Hub:
 
 
 def three_ways(hub: Hub | None, key: str) -> str:
-    """How to provide a data set, for the end of an error message; without a ``hub`` there is one way.
-    ``key`` is that of the configuration which takes a local file."""
+    """Say how to provide a data set, as the end of an error message.
+
+    ``key`` is the configuration key of a local file. Without a ``hub`` a file is the only way.
+    """
     if hub is None:
         return f"give the path of a file that is there ({' '.join(SUFFIXES)})"
     return (
@@ -46,10 +48,10 @@ def three_ways(hub: Hub | None, key: str) -> str:
 
 
 def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> list[Row]:
-    """All rows of a JSONL, JSON (an array of objects), CSV or Parquet file, which ``key`` names.
+    """Return all rows of a JSONL, JSON (array of objects), CSV or Parquet file.
 
-    Raises UserError for a file that is missing (naming the ways to provide it), of another type, or
-    broken (naming the line).
+    Raises:
+        UserError: If the file is missing, of another type, or broken (with the line).
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -91,10 +93,10 @@ def _loads(text: str, where: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         fault = f"a fault at character {error.pos} ({error.msg})"
-        raise UserError(f"{where}: expected JSON, got {fault}; mend or remove it") from error
+        raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
     except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
         fault = f"a fault ({str(error).partition(';')[0]})"
-        raise UserError(f"{where}: expected JSON, got {fault}; mend or remove it") from error
+        raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
 
 
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
@@ -106,7 +108,7 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
                 if None in doc or None in doc.values():
                     came = "more" if None in doc else "fewer"
                     raise UserError(
-                        f"{file} line {line}: expected {len(reader.fieldnames)} columns, got {came}; "
+                        f"{file} line {line}: expected {len(reader.fieldnames or ())} columns, got {came}; "
                         "quote fields that hold commas"
                     )
                 yield f"line {line}", doc
@@ -131,9 +133,10 @@ def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_hub(hub: Hub, key: str) -> list[Row]:
-    """All rows of a split, downloaded or from the cache; ``key`` would name a file in its place.
+    """Return all rows of a split, downloaded or from the cache.
 
-    Raises UserError, naming the ways to provide the data set, whatever keeps the hub from giving it.
+    Raises:
+        UserError: If the hub does not provide it; the message says how else to.
     """
     import datasets
 
@@ -145,4 +148,4 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
             f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: {reason}); "
             + three_ways(hub, key)
         ) from error
-    return [Row(f"{hub.id} {hub.split} row {i}", i, doc) for i, doc in enumerate(table)]
+    return [Row(f"{hub.id} {hub.split} row {i}", i, dict(doc)) for i, doc in enumerate(table)]

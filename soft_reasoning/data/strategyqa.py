@@ -1,6 +1,6 @@
 """StrategyQA: ``qid``, ``term``, ``description``, ``question``, ``answer`` (boolean), ``facts``.
 
-The question is shown as "term: description. question", the term being what it is about.
+The question is shown as "term: description. question".
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from soft_reasoning.types import Problem
 
 
 def problem(row: Mapping[str, Any], index: int) -> Problem:
+    """Convert a row."""
     identity = f"strategyqa-{row.get('qid') or index}"
     return Problem(identity, question(row), fields.boolean(row, "answer"), "boolean", row)
 
 
 def exemplar(row: Mapping[str, Any]) -> Exemplar:
-    """The annotated facts serve as reasoning."""
+    """Convert a training row; the annotated facts are the reasoning."""
     facts = fields.value(row, "facts")
     facts = [facts] if isinstance(facts, str) else facts
     thought = " ".join(fields.sentence(" ".join(str(fact).split())) for fact in facts)
@@ -27,7 +28,7 @@ def exemplar(row: Mapping[str, Any]) -> Exemplar:
 
 
 def question(row: Mapping[str, Any]) -> str:
-    """The question behind its term and description; alone where a row has neither."""
+    """Return the question after its term and description, if the row has them."""
     term, description = (str(row.get(key) or "").strip() for key in ("term", "description"))
     about = ": ".join(part for part in (term, description) if part)
     asked = fields.text(row, "question")

@@ -11,16 +11,18 @@ from soft_reasoning.types import Problem
 
 
 def problem(row: Mapping[str, Any], index: int) -> Problem:
+    """Convert a row."""
     identity = row.get("ID") or f"svamp-{index}"
     return Problem(str(identity), question(row), fields.number(row, "Answer"), "number", row)
 
 
 def exemplar(row: Mapping[str, Any]) -> Exemplar:
-    """The equation serves as reasoning."""
+    """Convert a training row; the equation is the reasoning."""
     answer = fields.number(row, "Answer")
     equation = fields.text(row, "Equation").replace(".0", "")
     return Exemplar(question(row), f"{equation} = {answer}.", answer)
 
 
 def question(row: Mapping[str, Any]) -> str:
+    """Join body and question."""
     return f"{fields.sentence(fields.text(row, 'Body'))} {fields.text(row, 'Question')}"

@@ -1,0 +1,1 @@
+"""Runs and their results: runner, store, metrics, statistics, reports."""

@@ -1,4 +1,4 @@
-"""How many samples are as much as another method spends, from what finished runs spent."""
+"""Numbers of samples that cost as much as another method, computed from finished runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ BUDGETS = ("own", "equal")
 
 
 def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:
-    """The number of samples that generates as many tokens a problem as ``reference``, at least 1.
+    """Return the number of samples (at least 1) that generates as many tokens per problem as ``reference``.
 
-    ``tried`` and ``reference`` are metrics as in ``results.json``, the first of a run with ``samples``, whose
-    tokens, a verifier's included, are taken to grow in proportion to their number.
+    Args:
+        tried: Metrics, as in ``results.json``, of a run with ``samples`` samples. Tokens, including a
+            verifier's, are assumed to grow in proportion to samples.
+        samples: The samples of that run.
+        reference: Metrics of the reference.
 
-    Raises UserError when the samples held no tokens.
+    Raises:
+        UserError: If the samples held no tokens.
     """
     spent, wanted = (
         metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (tried, reference)

@@ -1,4 +1,4 @@
-"""Several runs on the same problems side by side, with the statistics that a comparison needs."""
+"""Several runs on the same problems side by side, with statistics."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class _Group:
-    """The runs of one setting, one a seed: their results, and each problem's correctness in those that have
-    it."""
+    """The runs of one setting (one per seed), and the correctness of each problem in each run that has it."""
 
     label: str
     configs: tuple[Mapping[str, Any], ...]
@@ -97,15 +96,21 @@ def compare(
     seed: int = 0,
     show: bool = True,
 ) -> tuple[Table, Table]:
-    """Compare finished runs: one row a setting, runs that differ in draws (seeds) alone together.
+    """Compare finished runs in two tables with one row per setting: quality of answers, and cost.
 
-    Two tables of the same rows: how good the answers are, with the statistics, and what they cost.
-    ``reference`` is the label of the row that others are tested against; when not given, that of
-    ``soft_reasoning`` without changes, else its first, else the first row. With ``folder`` the tables are
-    also printed (unless ``show`` is false) and written there: ``comparison.md``, ``comparison.json``, each
-    table as CSV and LaTeX (``comparison``, ``comparison_cost``), and a plot of accuracy against tokens.
+    Runs that differ only in their seed share a row.
 
-    Raises UserError when a folder holds no finished run, or a row and the reference share no graded problem.
+    Args:
+        folders: Folders of finished runs.
+        folder: Where to write ``comparison.md``, ``comparison.json``, both tables as CSV and LaTeX, and a
+            plot of accuracy against tokens. None writes nothing.
+        reference: Label of the row that others are tested against. By default that of ``soft_reasoning``
+            without changes, else the first of its rows, else the first row.
+        seed: Seed of the bootstrap and the permutation test.
+        show: Whether to print the tables as well.
+
+    Raises:
+        UserError: If a folder holds no finished run, or a row and the reference share no graded problem.
     """
     groups = _groups([Path(one) for one in folders])
     base = _reference(groups, reference)
@@ -145,7 +150,7 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
 
 
 def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The run's label or its method's name, and what tells it from other rows of the same name."""
+    """The run's label or its method's name, with the settings that differ between rows of the same name."""
     names = [config.get("label") or _method(config) for config in configs]
     labels = list(names)
     for name in set(names):
@@ -172,7 +177,7 @@ def _reference(groups: Sequence[_Group], label: str | None) -> _Group:
 
 
 def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[str, Any]]:
-    """What comparison.json holds: a row a setting, unrounded."""
+    """The content of comparison.json: one row per setting, unrounded."""
     rows, tested = [], []
     for group in groups:
         accuracy, std = mean_std(group.each("exact_match"))
@@ -205,10 +210,10 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
 
 
 def _paired(group: _Group, base: _Group) -> tuple[list[float], list[float]]:
-    """Mean correctness of both on each problem that both have, weighted by the seeds that have it in both.
+    """Mean correctness of both on each shared problem, weighted by the seeds that have it in both.
 
-    With the same problems in every seed all weights are 1; where each seed draws its own, the means of the
-    two lists are the accuracies over all pairs of a seed and a problem.
+    With the same problems in every seed all weights are 1. If each seed draws its own problems, the means
+    of the two lists are the accuracies over all pairs of a seed and a problem.
     """
     shared = sorted(base.correct.keys() & group.correct.keys())
     if not shared:
@@ -227,7 +232,7 @@ def _paired(group: _Group, base: _Group) -> tuple[list[float], list[float]]:
 
 
 def _budgets(groups: Sequence[_Group], base: _Group) -> list[str]:
-    """Under ``budget=equal``, which methods had the reference's tokens and which their own number."""
+    """A note on which methods had the reference's tokens under ``budget=equal``."""
     if not any(config.get("budget") == "equal" for group in groups for config in group.configs):
         return []
     others = [group for group in groups if group is not base]

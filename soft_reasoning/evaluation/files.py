@@ -1,4 +1,4 @@
-"""The files of a run's folder: their names, how they are read, and writing one whole or not at all."""
+"""The files of a run's folder: names, reading, and atomic writing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ PROBES = "probes"
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The records of a run, one at a time; a torn last line is left out.
+    """Yield the records of a run; a torn last line is skipped.
 
-    Raises UserError when there are none, and for a line torn elsewhere.
+    Raises:
+        UserError: If there are none, or another line is torn.
     """
     path = Path(folder) / SAMPLES
     if not path.is_file():
@@ -37,7 +38,11 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def read_json(path: Path) -> Any:
-    """Raises UserError when ``path`` is missing or damaged."""
+    """Read a file of a finished run.
+
+    Raises:
+        UserError: If ``path`` is missing or damaged.
+    """
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -47,7 +52,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a run. Raises UserError when it is missing or damaged."""
+    """Read the manifest of a run.
+
+    Raises:
+        UserError: If it is missing or damaged.
+    """
     path = Path(folder) / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -61,7 +70,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
-    """Seconds by kind, summed over every start of the run; lines torn by a crash are left out."""
+    """Return seconds by kind, summed over every start of the run; lines torn by a crash are skipped."""
     total: dict[str, float] = {}
     for entry in _timing(folder):
         for kind, value in entry.items():
@@ -71,7 +80,7 @@ def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
 
 
 def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
-    """Most bytes that an engine held during any start of the run, by what they held."""
+    """Return the most bytes that an engine held during any start of the run, by kind."""
     peaks: dict[str, int] = {}
     for entry in _timing(folder):
         for kind, value in entry.get(PEAKS, {}).items():
@@ -80,7 +89,7 @@ def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def read_means(folder: str | os.PathLike[str]) -> dict[str, float]:
-    """Bytes that an engine held on average over the samples of every start of the run, by what they held."""
+    """Return the mean bytes that an engine held over the samples of every start of the run, by kind."""
     totals: dict[str, list[int]] = {}
     for entry in _timing(folder):
         for kind, (size, count) in entry.get(HELD, {}).items():
@@ -101,23 +110,23 @@ def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turns what keeps ``folder`` from being written, such as a full disk, into a UserError."""
+    """Turn an OSError while ``folder`` is written, such as a full disk, into a UserError."""
     try:
         yield
     except OSError as error:
         raise UserError(
             f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
-            "mend that, or choose another with hydra.run.dir="
+            "fix that, or choose another with hydra.run.dir="
         ) from error
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value``, whole or not at all."""
+    """Write ``value`` atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text``, whole or not at all."""
+    """Write ``text`` atomically."""
     draft = path.with_name(path.name + ".part")
     with writing(path.parent):
         with open(draft, "w", encoding="utf-8") as file:
@@ -128,7 +137,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(end of the line in bytes, record) for each whole line; stops before a torn last one."""
+    """Yield (end of the line in bytes, record) for each whole line; stop before a torn last one."""
     end = 0
     with open(path, "rb") as file:
         torn: int | None = None

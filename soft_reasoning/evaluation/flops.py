@@ -1,10 +1,11 @@
-"""How much arithmetic a run took, by the usual estimate.
+"""An estimate of a run's floating-point operations.
 
-A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020, section 2.1) and 4 L H d for
-each key that it attends to, in L layers of H heads of width d (Chowdhery et al. 2022, appendix B: 12 L H d
-with the backward pass). Left out, as there: norms, softmax and sampling. Too high: every position is counted
-with the output layer, which a prompt needs once, every layer as one of full attention, the last token of a
-completion as if it were fed back, and a position computed again as if it attended to the whole prompt.
+A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020, section 2.1) and 4 L H d
+per key that it attends to, in L layers of H heads of width d (Chowdhery et al. 2022, appendix B: 12 L H d
+with the backward pass). Norms, softmax and sampling are left out, as there. The estimate is too high in
+four ways: every position counts the output layer, which a prompt needs once; every layer counts as full
+attention; the last token of a completion counts as if it were fed back; and a recomputed position counts as
+if it attended to the whole prompt.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from soft_reasoning.types import Usage
 
 
 def rates(model: Any) -> dict[str, int] | None:
-    """Operations of a Hugging Face ``model`` by ``position`` and by ``key`` attended to; None without one.
+    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
 
-    N leaves the lookup table out unless it is the output layer too, and counts those of a mixture's experts
-    that a token passes through.
+    None without a model. N leaves out the lookup table unless it is also the output layer. Of a mixture of
+    experts it counts those that a token passes through.
     """
     if model is None:
         return None
@@ -40,6 +41,6 @@ def rates(model: Any) -> dict[str, int] | None:
 
 
 def flops(usage: Usage, rate: Mapping[str, int]) -> int:
-    """Operations that ``usage`` stands for."""
+    """Return the operations of ``usage``."""
     positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
     return rate["position"] * positions + rate["key"] * usage.attended

@@ -1,5 +1,4 @@
-"""Average memory of a run: what the engine holds, sampled once a second (as in the paper's Appendix
-"Computational Efficiency")."""
+"""Average memory of a run, sampled once a second (paper, Appendix "Computational Efficiency")."""
 
 from __future__ import annotations
 
@@ -12,8 +11,10 @@ SECONDS = 1.0
 
 
 class MemorySampler:
-    """Samples ``engine.held_bytes`` (``engines.base.TellsMemory``) in a thread while the context is open; an
-    engine that does not tell is never asked."""
+    """Samples ``engine.held_bytes`` in a thread while the context is open.
+
+    It does nothing for an engine that is not a ``TellsMemory``.
+    """
 
     def __init__(self, engine: Any, seconds: float = SECONDS) -> None:
         self._engine, self._seconds = engine, seconds
@@ -35,7 +36,7 @@ class MemorySampler:
             self._thread = None
 
     def take(self) -> Mapping[str, list[int]]:
-        """[sum of bytes, samples] of every kind since the last call."""
+        """Return [sum of bytes, number of samples] by kind since the last call."""
         with self._lock:
             totals, self._totals = self._totals, {}
         return totals

@@ -1,7 +1,7 @@
-"""Metrics of a run, from its records and a grader alone: a finished run can be graded again.
+"""Metrics of a run, computed from its records and a grader, so that a finished run can be graded again.
 
-``grade`` reduces a record to what metrics need; a ``Tally`` counts these into the numbers of
-``results.json``, so that memory does not grow with the number of problems.
+``grade`` reduces a record to what metrics need. A ``Tally`` counts these into the numbers of
+``results.json``; its memory does not grow with the number of problems.
 """
 
 from __future__ import annotations
@@ -31,9 +31,16 @@ WORDS = ("easy", "medium", "hard", "expert")
 
 @dataclass(frozen=True)
 class GradedCandidate:
-    """One candidate: whether it is right (None without gold), and what search and verifier made of it;
-    ``agreement`` is the verifier's score before confidence (None: not judged), ``length`` is |u| (None: no
-    point of a search space)."""
+    """One candidate with its grade.
+
+    Attributes:
+        correct: Whether it is right; None without gold.
+        parsed: Whether it has an answer.
+        round: Its round.
+        reward: Its reward.
+        agreement: The verifier's score before confidence; None if it was not judged.
+        length: |u|; None if it is no point of a search space.
+    """
 
     correct: bool | None
     parsed: bool
@@ -44,8 +51,8 @@ class GradedCandidate:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One problem under one extraction; ``correct`` and ``covered`` are None without gold."""
+class Extraction:
+    """One problem under one way of extracting answers; ``correct`` and ``covered`` are None without gold."""
 
     correct: bool | None
     parsed: bool
@@ -54,7 +61,7 @@ class Reading:
 
 
 class Outcome(NamedTuple):
-    """What is kept of a problem once it is counted."""
+    """What is kept of a problem after it is counted."""
 
     correct: bool | None
     covered: bool
@@ -62,10 +69,12 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Graded:
-    """One problem: whether its final answer is right (None without gold), its candidates and its cost.
+    """One problem with its grade, its candidates and its cost.
 
-    ``readings`` holds the same under every extraction, by its name; ``decided``, for each round of proposals,
-    the share that the acquisition function chose.
+    Attributes:
+        correct: Whether the final answer is right; None without gold.
+        extractions: The same under every way of extracting answers, by its name.
+        decided: For each round of proposals, the share that the acquisition function chose.
     """
 
     doc_id: str
@@ -74,16 +83,16 @@ class Graded:
     candidates: tuple[GradedCandidate, ...]
     usage: Mapping[str, Usage] = field(default_factory=dict)
     difficulty: str | None = None
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    extractions: Mapping[str, Extraction] = field(default_factory=dict)
     decided: tuple[float, ...] = ()
 
     @property
     def rounds(self) -> int:
-        """How many rounds of candidates there were."""
+        """Number of rounds of candidates."""
         return 1 + max((c.round for c in self.candidates), default=-1)
 
     def covered(self, first: int | None = None) -> bool:
-        """Whether any candidate (of the ``first``) is right; a verifier's own answers are none of them."""
+        """Whether any candidate (of the ``first``) is right; the verifier's own answers do not count."""
         return any(c.correct for c in self.candidates[:first])
 
     @property
@@ -113,7 +122,7 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
-        readings={one.name: _reading(record, problem, one) for one in _compared(grader)},
+        extractions={one.name: _extraction(record, problem, one) for one in _compared(grader)},
         decided=tuple(
             entry["proposal"]["decided"]
             for entry in record["trace"]
@@ -123,16 +132,15 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
-    """This package's grader in each mode, with the tolerances of ``grader``; and ``grader`` where it reads
-    in another way."""
+    """This package's grader in each mode, with the tolerances of ``grader``, and ``grader`` itself."""
     tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
     own: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
     return own if grader.name in MODES else [*own, grader]
 
 
-def _reading(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Reading:
+def _extraction(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Extraction:
     answer, answers = answers_of(record, grader)
-    return Reading(
+    return Extraction(
         correct=grader.correct(answer, problem),
         parsed=answer is not None,
         covered=None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
@@ -149,7 +157,7 @@ def summarise(
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
-    """The metrics of ``rows``; see :meth:`Tally.metrics`."""
+    """Return the metrics of ``rows``; see :meth:`Tally.metrics`."""
     tally = Tally()
     for row in rows:
         tally.add(row)
@@ -157,8 +165,10 @@ def summarise(
 
 
 class Tally:
-    """The metrics of a run, counted problem by problem: their order changes no digit, and all that is kept
-    of each is its outcome, by id."""
+    """The metrics of a run, counted problem by problem.
+
+    The order of problems changes no digit. Only the outcome of each problem is kept, by id.
+    """
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}
@@ -171,7 +181,7 @@ class Tally:
         self._candidates_parsed: Counter[bool] = Counter()
         self._right_of: Counter[tuple[int, int]] = Counter()  # (right ones, all) of the first round
         self._first_right: Counter[int] = Counter()  # round of the first right candidate
-        self._readings = {mode: _Readings() for mode in MODES}
+        self._extractions = {mode: _Extractions() for mode in MODES}
         self._ended: Counter[int] = Counter()
         self._rounds: dict[int, _Round] = {}
         self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
@@ -187,8 +197,8 @@ class Tally:
         self._ended[row.rounds] += 1
         for candidate in row.candidates:
             self._candidates_parsed[candidate.parsed] += 1
-        for name, reading in row.readings.items():
-            self._readings.setdefault(name, _Readings()).add(reading)
+        for name, extraction in row.extractions.items():
+            self._extractions.setdefault(name, _Extractions()).add(extraction)
         for role, usage in row.usage.items():
             self._usage[role] = self._usage.get(role, Usage()) + usage
         for share in row.decided:
@@ -224,14 +234,16 @@ class Tally:
         rate: Mapping[str, int] | None = None,
         independent: bool = False,
     ) -> dict[str, Any]:
-        """Plain values with ``_stderr`` beside each share; None where undefined.
+        """Return plain values, with ``_stderr`` beside each share; None where undefined.
 
-        ``independent``: the first round's candidates are i.i.d. samples, as pass@m needs. What the run cost:
-        ``seconds`` by kind, ``peak_bytes`` and ``mean_bytes`` of the engine's memory (None where it does not
-        tell; the mean is over samples, one a second) and ``flops``
-        by role, estimated from the model's ``rate`` (``flops.rates``). ``seconds["engine"]`` is the time in
-        which the engine was waited for and ``idle`` all other: at most so long had it nothing to do, as one
-        in a process of its own (vLLM on a GPU) works on while nobody waits.
+        Args:
+            seconds: Seconds by kind. ``engine`` is the time spent waiting for the engine, ``idle`` all
+                other time, an upper bound: an engine in its own process (vLLM on a GPU) works on while
+                nobody waits.
+            peaks: Most bytes of memory by kind.
+            means: Mean bytes of memory by kind, over samples taken once a second.
+            rate: Operations per position and key (``flops.rates``).
+            independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
         """
         usage = {role: self._usage[role] for role in sorted(self._usage)}
         usage["total"] = sum(usage.values(), Usage())
@@ -249,7 +261,7 @@ class Tally:
             "candidates": candidates / self.problems if self.problems else None,
             "candidate_accuracy": _part(self._candidates_correct, True),
             "candidate_unparsed": _part(self._candidates_parsed, False),
-            "extraction": {mode: readings.metrics() for mode, readings in self._readings.items()},
+            "extraction": {mode: extractions.metrics() for mode, extractions in self._extractions.items()},
             "rounds": {
                 "mean": sum(n * c for n, c in self._ended.items()) / self.problems if self.problems else None,
                 "share_ended_after": {str(n): self._ended[n] / self.problems for n in sorted(self._ended)},
@@ -268,7 +280,7 @@ class Tally:
     def _pass(self) -> dict[str, float | None]:
         """pass@m for m = 1, 2, 4, ..., ``FIRST`` and the largest number of samples that every problem has.
 
-        Samples are the first round's: whether others follow depends on these, which would bias the estimate.
+        Only the first round counts: whether others follow depends on it, which would bias the estimate.
         """
         least = min((count for _, count in self._right_of), default=0)
         sizes = {m for m in (*(2**i for i in range(least.bit_length())), FIRST, least) if 1 <= m <= least}
@@ -281,9 +293,9 @@ class Tally:
         return out
 
     def _by_round(self) -> list[dict[str, Any]]:
-        """For each round: its candidates' accuracy and rewards, and coverage of all rounds up to it.
+        """For each round: accuracy and rewards of its candidates, and coverage of all rounds up to it.
 
-        Accuracy, rewards and lengths |u| are over the problems still searching in that round; coverage is
+        Accuracy, rewards and lengths |u| are over the problems still searching in that round. Coverage is
         over all.
         """
         graded = self._correct.total()
@@ -315,8 +327,7 @@ class Tally:
         }
 
     def _verifier(self) -> dict[str, Any] | None:
-        """How far the verifier can be trusted: agreement with gold over the first round's candidates, as only
-        the problems on which the search goes on have others."""
+        """Compare the verifier with gold over the first round's candidates, which every problem has."""
         if not self._verdicts:
             return None
         said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by what is so
@@ -369,7 +380,7 @@ class _Round:
             self.best.add(max(rewards))
 
 
-class _Readings:
+class _Extractions:
     """All problems under one extraction."""
 
     def __init__(self) -> None:
@@ -378,11 +389,11 @@ class _Readings:
         self.parsed: Counter[bool] = Counter()
         self.candidates_parsed: Counter[bool] = Counter()
 
-    def add(self, reading: Reading) -> None:
-        self.correct[reading.correct] += 1
-        self.covered[reading.covered] += 1
-        self.parsed[reading.parsed] += 1
-        self.candidates_parsed.update(reading.candidates_parsed)
+    def add(self, extraction: Extraction) -> None:
+        self.correct[extraction.correct] += 1
+        self.covered[extraction.covered] += 1
+        self.parsed[extraction.parsed] += 1
+        self.candidates_parsed.update(extraction.candidates_parsed)
 
     def metrics(self) -> dict[str, float | None]:
         return {

@@ -1,4 +1,4 @@
-"""The paper's figures beside a run's: rows of ``experiments/paper`` that fit its configuration."""
+"""The paper's figures beside a run's: rows of ``experiments/paper`` that match its configuration."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the paper; ``std`` is empty where it gives none, ``tables`` are those that show it."""
+    """One figure of the paper, and the tables that show it; ``std`` is empty if it gives none."""
 
     metric: str
     value: str
@@ -84,7 +84,7 @@ class Figure:
 
 
 def figures(config: Mapping[str, Any]) -> list[Figure]:
-    """The figures for a run of ``config``, one a metric; empty for a run that the paper has no like of."""
+    """Return the paper's figures for a run of ``config``, one per metric; empty if there are none."""
     flat = flatten(config)
     model, shots = model_of(str(flat.get("model.path"))), flat.get("dataset.shots")
     found: dict[str, Figure] = {}
@@ -101,13 +101,13 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
 
 
 def beside(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> Table | None:
-    """The run's metrics beside the paper's figures; None where there is none to show."""
+    """Return a table of the run's metrics beside the paper's figures, if there are any."""
     rows = []
     for figure in figures(config):
         shown = _shown(figure, metrics)
         if shown is not None:
-            more = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
-            rows.append([*shown, figure.tables[0] + more])
+            others = len(figure.tables) - 1
+            rows.append([*shown, figure.tables[0] + (f" and {others} more" if others else "")])
     return Table(["", "this run", "paper", "table"], rows) if rows else None
 
 
@@ -121,7 +121,7 @@ def _rows() -> list[dict[str, str]]:
 
 
 def model_of(path: str) -> str | None:
-    """The paper's model that a hub name or a folder names."""
+    """Return the paper's model that a hub name or a folder stands for."""
     for name, words in MODELS.items():
         if re.search(rf"{words}(-v[\d.]+)?(/|$)", path.lower()):
             return name
@@ -129,7 +129,7 @@ def model_of(path: str) -> str | None:
 
 
 def _fits(method: str, flat: Mapping[str, Any]) -> bool:
-    """Whether a run is what a table calls ``method``: its name, then the settings that the row changes."""
+    """Whether a run has the name and settings of the row ``method``."""
     name, *changes = method.split()
     wanted = OWN.get(name, {}) | {key: (value,) for key, value in (part.split("=") for part in changes)}
     if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
@@ -141,7 +141,7 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Numbers by value; a class (``...verifiers.MultiGenerate``) by the name of its choice."""
+    """Whether two values are equal: numbers by value, classes (``...verifiers.MultiGenerate``) by name."""
     try:
         return float(found) == float(wanted)
     except (TypeError, ValueError):
@@ -150,7 +150,7 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:
-    """What to call a figure, the run's and the paper's; None for those that depend on the machine."""
+    """A figure's label, the run's value and the paper's; None if it depends on the machine."""
     plain = f"{figure.value} ± {figure.std}" if figure.std else figure.value
     if figure.metric == "accuracy":
         return ["accuracy %", share(metrics, "exact_match"), plain]

@@ -1,7 +1,6 @@
-"""What a run shows while it works: a bar on a terminal, a line every so often elsewhere.
+"""What a run shows while it works: a bar on a terminal, otherwise a line at intervals.
 
-rich, because it redraws beside other output and because the package needs it nowhere else to be exact; all
-of it goes to standard error, so that standard output holds the final table alone.
+All of it goes to standard error, so that standard output holds only the final table.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ EVERY = 15.0
 class Progress:
     """Running counts of a run of ``total`` problems, shown while the context is open.
 
-    ``enabled = False`` shows nothing but :meth:`say`. Problems done before (a resumed run) are counted in
-    accuracy and coverage, and left out of the speed and of the time left.
+    With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume count in accuracy
+    and coverage, but not in speed and remaining time.
     """
 
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
@@ -54,7 +53,7 @@ class Progress:
             self._bar = None
 
     def count(self, row: Graded) -> None:
-        """One more problem is done."""
+        """Count one more finished problem."""
         self.done += 1
         if row.correct is not None:
             self._graded += 1
@@ -62,7 +61,7 @@ class Progress:
             self._covered += row.covered()
 
     def show(self, clock: Clock) -> None:
-        """Redraw, or write a line when the last one is long enough ago."""
+        """Redraw the bar, or print a line if the last one is old enough."""
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, state=self.state(clock))
         elif self._enabled and perf_counter() - self._spoke >= EVERY:
@@ -70,7 +69,7 @@ class Progress:
             self.say(f"{self.done}/{self.total} problems  {self.state(clock)}")
 
     def state(self, clock: Clock) -> str:
-        """Running accuracy and coverage, speed and time left, in words."""
+        """Describe running accuracy and coverage, speed and remaining time."""
         elapsed = perf_counter() - self._start
         here = self.done - self._before
         parts = []
@@ -83,7 +82,7 @@ class Progress:
         return "  ".join(parts)
 
     def say(self, line: str) -> None:
-        """One line, above the bar where there is one."""
+        """Print one line, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:

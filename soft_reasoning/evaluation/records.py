@@ -32,7 +32,7 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
         "target": problem.gold,
         "extraction": grader.name,
         "answer": result.answer,
-        "exact_match": None if problem.gold is None else float(grader.correct(result.answer, problem)),
+        "exact_match": None if (right := grader.correct(result.answer, problem)) is None else float(right),
         "filtered_resps": [result.answer],
         "resps": [[candidate.text for candidate in result.candidates]],
         "candidates": [_plain(candidate) for candidate in result.candidates],

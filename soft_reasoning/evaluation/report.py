@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.tables import Table, count, duration, number, percent, save, share
@@ -28,7 +28,7 @@ from soft_reasoning.evaluation.paper import NOTE, beside
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
 
 EXTRACTION = (
-    "An answer that could not be parsed counts as wrong. The run searched and voted under its own reading "
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own extraction "
     "(grader, grader.extraction); under another the texts that gave its final answers are read again."
 )
 
@@ -74,7 +74,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
-    metrics["grader"] = {"name": grader.name, **asdict(grader)}
+    metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
     write_results(folder, metrics, tally.outcomes)
     return metrics
 
@@ -175,8 +175,8 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         *(
-            [f"accuracy, {mode} extraction %", share(reading, "exact_match")]
-            for mode, reading in metrics["extraction"].items()
+            [f"accuracy, {mode} extraction %", share(graded, "exact_match")]
+            for mode, graded in metrics["extraction"].items()
         ),
         ["candidates a problem", number(metrics["candidates"], 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
@@ -230,12 +230,12 @@ def _by_extraction(metrics: Mapping[str, Any]) -> Table:
     rows = [
         [
             mode,
-            share(reading, "exact_match"),
-            share(reading, "coverage"),
-            percent(reading["unparsed"]),
-            percent(reading["candidate_unparsed"]),
+            share(graded, "exact_match"),
+            share(graded, "coverage"),
+            percent(graded["unparsed"]),
+            percent(graded["candidate_unparsed"]),
         ]
-        for mode, reading in metrics["extraction"].items()
+        for mode, graded in metrics["extraction"].items()
     ]
     return Table(columns, rows)
 

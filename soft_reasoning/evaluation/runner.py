@@ -1,4 +1,4 @@
-"""A run from its problems to its report: resume, drive, store, measure."""
+"""A run from its problems to its report: resume, solve, store, measure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from soft_reasoning.types import Problem, Result, UserError
 
 
 class Solver(Protocol):
-    """What solves problems with one method, here or elsewhere."""
+    """Solves problems with one method, in this process or elsewhere."""
 
     about: Mapping[str, Any]
     """What the manifest says of it: model, device, and whether candidates are ``independent`` samples."""
@@ -38,22 +38,21 @@ class Solver(Protocol):
         clock: Clock,
         on_tick: Callable[[Clock], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
-        """Each problem with its result, once, in the order they finish; as ``scheduler.drive``."""
+        """Yield each problem once with its result, in the order they finish, as ``scheduler.drive`` does."""
         ...
 
     def peaks(self) -> Mapping[str, int]:
-        """Most bytes that an engine has held so far, by what they held; empty where that is unknown."""
+        """Return the most bytes that an engine has held so far, by kind; empty if unknown."""
         ...
 
     def held(self) -> Mapping[str, Sequence[int]]:
-        """[sum of bytes, samples] that an engine has held since the last call, by what they held; empty where
-        that is unknown."""
+        """Return [sum of bytes, number of samples] by kind since the last call; empty if unknown."""
         ...
 
 
 @dataclass(frozen=True)
 class Local:
-    """Solves in this process, on the engine of ``context``, ``max_live`` problems at a time."""
+    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
 
     method: Method
     context: Context
@@ -110,14 +109,23 @@ def run(
     progress: bool = True,
     ignore: Sequence[str] = IGNORED,
 ) -> Summary:
-    """Solve ``problems`` into ``folder``, continuing where an earlier run of the same ``config`` stopped.
+    """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
-    ``config`` is plain data; ``ignore`` names its keys that change no result. ``fresh`` starts over.
-    Prints the final table to standard output, everything else to standard error.
+    The final table goes to standard output, everything else to standard error. Every finished problem is
+    stored before it counts, so an interrupted run loses none.
 
-    Raises UserError for what ``Store`` and ``solver`` refuse, for no problems or repeated ids, and where
-    ``folder`` holds a problem that changed or is none of ``problems``. Interrupted or failing, it says what
-    is kept and raises on: every finished problem is stored.
+    Args:
+        problems: The problems, with distinct ids.
+        solver: What solves them.
+        folder: The run's folder.
+        config: The configuration as plain data.
+        fresh: Whether to start over.
+        progress: Whether to show progress.
+        ignore: Keys of ``config`` that change no result.
+
+    Raises:
+        UserError: For what ``Store`` and ``solver`` refuse, for no problems or repeated ids, and if
+            ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
     _check(problems)
@@ -165,32 +173,36 @@ def _check(problems: Sequence[Problem]) -> None:
     seen: set[str] = set()
     for problem in problems:
         if problem.id in seen:
-            raise UserError(f"expected problems with ids of their own, got {problem.id} twice; mend the data")
+            raise UserError(f"expected problems with ids of their own, got {problem.id} twice; fix the data")
         seen.add(problem.id)
 
 
 def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
-    """What is stored already. Refuses results of other problems under the same ids, and of problems that are
-    not among ``problems``: the time and the memory of a run are those of all that it solved."""
+    """Yield the stored problems, graded.
+
+    Raises:
+        UserError: If a stored problem has changed or is not among ``problems``, since the time and memory
+            of a run are those of all that it solved.
+    """
     wanted = {problem.id: problem for problem in problems}
-    mend = "start over with fresh=true, or choose another folder with hydra.run.dir="
+    fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
     for name, before in store.done.items():
         if name not in wanted:
             raise UserError(
-                f"{store.folder} holds problem {name}, which this run does not take; raise limit, {mend}"
+                f"{store.folder} holds problem {name}, which this run does not take; raise limit, {fix}"
             )
         now = wanted[name].question, wanted[name].answer_type, wanted[name].gold
         parts = zip(("question", "answer type", "reference answer"), before, now, strict=True)
         if changed := " and ".join(part for part, old, new in parts if old != new):
             raise UserError(
-                f"{store.folder} holds problem {name} with another {changed}; restore the data, {mend}"
+                f"{store.folder} holds problem {name} with another {changed}; restore the data, {fix}"
             )
     for record in read_records(store.folder):
         yield grade(record, grader)
 
 
 def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, watch: Progress) -> None:
-    """Solve ``todo``; what a tick finished is on disk before the next, and before it counts as done."""
+    """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
     clock = Clock()
     recorded: dict[str, float] = {}
     finished: list[Graded] = []

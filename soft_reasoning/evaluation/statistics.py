@@ -1,4 +1,4 @@
-"""Statistics of comparisons: exact where that is cheap, seeded where it is not. Knows no run and no file."""
+"""Statistics of comparisons, exact where that is cheap and seeded otherwise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 
 
 def mean_stderr(values: Sequence[float]) -> tuple[float, float]:
-    """(mean, its standard error) of ``values`` (n,): sample standard deviation over sqrt(n).
+    """Return (mean, standard error) of ``values`` (n,): sample standard deviation over sqrt(n).
 
-    For 0/1 values that is sqrt(p (1 - p) / (n - 1)), as lm-evaluation-harness reports it. NaN where
-    undefined: no value at all, or the error of a single one.
+    For 0/1 values the latter is sqrt(p (1 - p) / (n - 1)), as in lm-evaluation-harness. NaN where
+    undefined: the mean of no values, the error of one.
     """
     n = len(values)
     if n == 0:
@@ -26,16 +26,19 @@ def mean_stderr(values: Sequence[float]) -> tuple[float, float]:
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
-    """(mean, sample standard deviation) over seeds; the latter is NaN for fewer than two."""
+    """Return (mean, sample standard deviation) over seeds; the latter is NaN for fewer than two."""
     if not values:
         return math.nan, math.nan
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def pass_at(n: int, correct: int, m: int) -> float:
-    """Chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, hold a right one.
+    """Return the chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, include a right one.
 
-    1 - C(n - c, m) / C(n, m), unbiased (Chen et al. 2021). Raises ValueError unless 1 <= m <= n.
+    1 - C(n - c, m) / C(n, m), unbiased (Chen et al. 2021).
+
+    Raises:
+        ValueError: Unless 1 <= m <= n.
     """
     if not 1 <= m <= n or not 0 <= correct <= n:
         raise ValueError(f"expected 1 <= m <= n and 0 <= correct <= n, got m={m}, n={n}, correct={correct}")
@@ -44,7 +47,7 @@ def pass_at(n: int, correct: int, m: int) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference of means with the interval it lies in."""
+    """A difference of means with its interval."""
 
     difference: float
     low: float
@@ -54,9 +57,10 @@ class Interval:
 def paired_bootstrap(
     a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> Interval:
-    """Percentile interval of mean(a) - mean(b) under resampling of problems; ``a``, ``b`` (n,) are paired.
+    """Return the percentile interval of mean(a) - mean(b), paired (n,), over resampled problems.
 
-    A resample of n pairs only matters by how often each distinct difference came: one multinomial draw.
+    A resample of n pairs depends only on how often each distinct difference occurs, so one multinomial draw
+    gives it.
     """
     difference = _paired(a, b)
     values, counts = np.unique(difference, return_counts=True)
@@ -66,9 +70,9 @@ def paired_bootstrap(
 
 
 def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided exact p value that two paired 0/1 outcomes (n,) are right equally often.
+    """Return the two-sided exact p value that two paired 0/1 outcomes (n,) are right equally often.
 
-    Binomial test at one half on the pairs that differ; 1 when none does.
+    This is the binomial test at one half on the pairs that differ; 1 if none does.
     """
     difference = _paired(a, b)
     only_a, only_b = int((difference > 0).sum()), int((difference < 0).sum())
@@ -80,10 +84,10 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
 def paired_permutation(
     a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 100_000
 ) -> float:
-    """Two-sided p value that ``a`` and ``b`` (n,), paired, have the same mean: signs flipped at random.
+    """Return the two-sided p value that paired ``a`` and ``b`` (n,) have the same mean, by random sign flips.
 
-    Exact (McNemar's test) where the differences are one size, as for single runs; otherwise over
-    ``resamples`` seeded draws, the observed one counted in, so that it is never zero.
+    It is exact (McNemar's test) if all differences have one size, as for single runs. Otherwise it uses
+    ``resamples`` seeded draws and counts the observed one, so that it is never zero.
     """
     difference = _paired(a, b)
     sizes, counts = np.unique(np.abs(difference[difference != 0]), return_counts=True)
@@ -96,7 +100,7 @@ def paired_permutation(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm-corrected ``p_values``, in the order given: family-wise error, no assumption of independence."""
+    """Return Holm-corrected ``p_values`` in the given order: family-wise error, no independence assumed."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     corrected = [0.0] * len(p_values)
     largest = 0.0

@@ -1,0 +1,1 @@
+"""Fine-tuning of LoRA adapters with the token-wise constrained objective."""

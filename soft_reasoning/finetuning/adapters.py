@@ -1,4 +1,4 @@
-"""Where adapters lie: a folder named by all that went into it, whole or not there at all."""
+"""Folders of adapters, named by everything that determines them and written atomically."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ PIECES, PIECE_BYTES = 64, 2**14
 
 
 def weights_mark(path: str, revision: str | None) -> str:
-    """What tells a model's weights from others: of a folder's files their sizes and ``PIECES`` from all over
-    them, of a model of the hub its name and revision."""
+    """Return a fingerprint of a model's weights.
+
+    For a folder it hashes the sizes of its files and ``PIECES`` samples of each, for a model of the hub it
+    is name and revision.
+    """
     folder = Path(path).expanduser()
     if not folder.is_dir():
         return f"{path}@{revision or 'main'}"
@@ -40,7 +43,7 @@ def weights_mark(path: str, revision: str | None) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Twelve hexadecimal digits for plain data."""
+    """Return twelve hexadecimal digits for plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -52,11 +55,21 @@ def adapter(
     *,
     say: Callable[[str], None],
 ) -> Path:
-    """The folder under ``root`` of the adapter that ``made_with`` (plain data) determines.
+    """Return the folder under ``root`` of the adapter that ``made_with`` determines, trained if missing.
 
-    Unless it is there, ``train`` makes it in a working folder beside it, which keeps its state over a kill
-    and takes its final name when all of it is on disk; what ``train`` returns is kept in ``training.json``.
-    Of several processes that want the same adapter one trains it and the others wait.
+    ``train`` works in a folder beside the final one, which keeps its state if the process is killed and is
+    renamed when everything is on disk. Its result is stored in ``training.json``. Of several processes that
+    need the same adapter, one trains it and the others wait.
+
+    Args:
+        root: Folder of all adapters.
+        name: Start of the folder's name.
+        made_with: Plain data that determines the adapter.
+        train: Trains into a folder and returns what to store.
+        say: Prints a line.
+
+    Raises:
+        UserError: If the folder cannot be written.
     """
     folder = root / f"{name}-{digest_of(made_with)}"
     if (folder / ABOUT).is_file():
@@ -104,4 +117,5 @@ def _to_disk(path: Path) -> None:
 
 
 def to_stderr(line: str) -> None:
+    """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)

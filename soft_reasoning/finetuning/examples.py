@@ -1,4 +1,4 @@
-"""Training rows as token ids: the prompt that a run would ask, and the solution as its continuation."""
+"""Training rows as token ids: the prompt of a run, and the solution as its continuation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soft_reasoning.types import Problem, UserError
 
 @dataclass(frozen=True)
 class Example:
-    """``ids`` of prompt and response; the response begins at ``start`` and ends in the end of sequence."""
+    """Token ids of prompt and response; the response begins at ``start`` and ends with end of sequence."""
 
     ids: tuple[int, ...]
     start: int
@@ -24,10 +24,13 @@ class Example:
 def examples_of(
     rows: Sequence[Exemplar], prompts: Prompts, *, response: str, max_length: int
 ) -> list[Example]:
-    """The rows whose example has at most ``max_length`` tokens (a cut one would teach not to end).
+    """Return the rows whose example has at most ``max_length`` tokens; truncated ones would teach not to end.
 
-    ``response`` is the form of what the model should write, with {thought} and {answer}; behind a prompt's
-    cue it begins with a space. Raises UserError when no row is short enough.
+    ``response`` is the template of what the model should write, with {thought} and {answer}. After a
+    prompt's cue it begins with a space.
+
+    Raises:
+        UserError: If no row is short enough, or the tokenizer has no end-of-sequence token.
     """
     tokenizer = prompts.tokenizer
     if tokenizer.eos_token_id is None:
@@ -50,9 +53,12 @@ def examples_of(
 
 
 def parts(batch: Sequence[Example], max_tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """``batch`` in parts of at most ``max_tokens`` padded tokens (at least one row each), shortest first.
+    """Yield ``batch`` in parts of at most ``max_tokens`` padded tokens, shortest rows first.
 
-    Yields ids (r, t), padded on the right with 0, and where responses are (r, t), a boolean mask.
+    A part has at least one row.
+
+    Yields:
+        Token ids (r, t), padded on the right with 0, and a boolean mask (r, t) of responses.
     """
     rows: list[Example] = []
     for example in sorted(batch, key=lambda e: len(e.ids)):

@@ -1,6 +1,6 @@
-"""Fine-tunes LoRA adapters of a language model with the constrained objective, and can be killed at any time.
+"""Fine-tuning of LoRA adapters with the constrained objective; a killed training resumes.
 
-The reference is the model itself with its adapters switched off, so one copy of the weights serves both.
+The reference is the same model with its adapters switched off, so one copy of the weights serves both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -32,11 +32,30 @@ CLIP = 1.0
 
 @dataclass(frozen=True)
 class Finetuning:
-    """``examples`` training rows (None: all), ``epochs`` times; ``b_first`` to ``b_rest`` as in
-    ``objective.strengths``. LoRA of rank ``rank`` and scale ``alpha`` / ``rank`` on every linear layer of
-    attention and MLP, no dropout; AdamW with first moment ``beta1`` and no weight decay, ``warmup_steps`` up
-    to ``learning_rate``, then linearly down to 0. ``part_tokens``: most tokens that go through the model at
-    once; changes no result beyond rounding. ``folder`` is where adapters are kept."""
+    """Settings of a fine-tuning: LoRA on every linear layer of attention and MLP, trained by AdamW.
+
+    There is no dropout and no weight decay. The learning rate rises over ``warmup_steps`` and falls
+    linearly to 0.
+
+    Args:
+        examples: Training rows; None is all.
+        epochs: Passes over them.
+        batch_size: Rows per step.
+        learning_rate: The largest.
+        warmup_steps: Steps until it is reached.
+        beta1: AdamW's first moment.
+        rank: Rank of the adapters.
+        alpha: Their scale is ``alpha / rank``.
+        b_first: Strength of the first token; with ``b_early``, ``early_tokens`` and ``b_rest`` as in
+            ``objective.strengths``.
+        max_length: Most tokens of an example.
+        response: Template of the response.
+        part_tokens: Most tokens per forward pass; changes results only by rounding.
+        folder: Where adapters are stored.
+
+    Raises:
+        UserError: For a value out of its range.
+    """
 
     examples: int | None = None
     epochs: int = 3
@@ -69,7 +88,11 @@ class Finetuning:
 
 
 def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
-    """``model`` under LoRA adapters that change nothing yet. Raises UserError without PEFT."""
+    """Return ``model`` with new LoRA adapters that change nothing yet.
+
+    Raises:
+        UserError: Without PEFT.
+    """
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
@@ -78,7 +101,7 @@ def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
         ) from error
     config = LoraConfig(
         task_type="CAUSAL_LM", target_modules="all-linear", lora_dropout=0.0, bias="none",
-        r=settings.rank, lora_alpha=settings.alpha,
+        r=settings.rank, lora_alpha=cast(int, settings.alpha),  # a float works too
     )  # fmt: skip
     with torch.random.fork_rng(), warnings.catch_warnings():
         torch.manual_seed(seed_for(seed, "finetuning", "adapters"))  # PEFT draws from global state,
@@ -87,7 +110,7 @@ def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
 
 
 def response_logprobs(model: Any, ids: Tensor, response: Tensor) -> Tensor:
-    """(n,) float32 log-probabilities of the response tokens of ``ids`` (r, t), row by row.
+    """Return float32 log-probabilities (n,) of the response tokens of ``ids`` (r, t), row by row.
 
     Padding is on the right, where causal attention never looks, so it needs no mask.
     """
@@ -97,11 +120,14 @@ def response_logprobs(model: Any, ids: Tensor, response: Tensor) -> Tensor:
 
 
 def backward(model: Any, batch: Sequence[Example], settings: Finetuning) -> dict[str, float]:
-    """Add the gradient of the batch's mean loss over response tokens; means over the same tokens of
-    ``loss``, ``cross_entropy`` and ``weight``."""
+    """Add the gradient of the batch's mean loss over response tokens.
+
+    Returns:
+        Means of ``loss``, ``cross_entropy`` and ``weight`` over these tokens.
+    """
     device = next(model.parameters()).device
     count = sum(len(example.ids) - example.start for example in batch)
-    total = dict.fromkeys(("loss", "cross_entropy", "weight"), 0.0)
+    total = {"loss": 0.0, "cross_entropy": 0.0, "weight": 0.0}
     for ids, response in parts(batch, settings.part_tokens):
         ids = ids.to(device)
         with torch.no_grad(), model.disable_adapter():
@@ -119,10 +145,13 @@ def backward(model: Any, batch: Sequence[Example], settings: Finetuning) -> dict
 def train(
     model: Any, examples: Sequence[Example], work: Path, settings: Finetuning, seed: int, *, progress: bool
 ) -> dict[str, Any]:
-    """Fine-tune ``model`` and save its adapters into ``work``; returns what was logged.
+    """Fine-tune ``model`` and save its adapters into ``work``; return the log.
 
-    A state of at most CHECKPOINT_SECONDS ago lies in ``work``; from it the same call goes on, to the same
-    adapters. Raises UserError when the loss is no longer finite.
+    ``work`` holds a checkpoint at most CHECKPOINT_SECONDS old, from which the same call resumes to the same
+    adapters.
+
+    Raises:
+        UserError: If the loss is no longer finite.
     """
     model = with_adapters(model, settings, seed)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -168,7 +197,7 @@ def train(
 
 
 def schedule(step: int, steps: int, warmup: int) -> float:
-    """The learning rate of ``step`` (from 0) as a share of the largest."""
+    """Return the learning rate of ``step`` (from 0) as a share of the largest."""
     return min(1.0, (step + 1) / max(1, warmup)) * (1 - step / steps)
 
 

@@ -1,6 +1,6 @@
-"""Where the problems of one run are solved: in this process, or by several engines on Ray.
+"""Where a run's problems are solved: in this process, or by several engines on Ray.
 
-Hydra's own launchers (``hydra/launcher=``) are another thing: they run the jobs of a sweep.
+Hydra's own launchers (``hydra/launcher=``) run the jobs of a sweep instead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from soft_reasoning.types import Problem
 
 
 class Launcher(Protocol):
+    """Starts solvers and keeps their engines between runs."""
+
     def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Solver:
-        """What solves ``problems`` as ``config`` says; engines are kept for the next configuration that
-        can use them. Raises UserError for a prompt that is too long."""
+        """Return a solver for ``config``; engines are reused if the next configuration allows it.
+
+        Raises:
+            UserError: If a prompt is too long.
+        """
         ...
 
     def close(self) -> None:
-        """Give engines and processes back."""
+        """Release engines and processes."""
         ...

@@ -1,4 +1,4 @@
-"""Ray itself: connecting to it, and how many workers it has room for."""
+"""Connecting to Ray, and counting how many workers fit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ REACHED = 5.0
 
 
 def connect(address: str) -> tuple[Any, bool]:
-    """Ray, connected to ``address``, and whether the connection is ours to close.
+    """Return Ray connected to ``address``, and whether this call opened the connection.
 
-    ``local`` starts Ray on this machine, ``auto`` finds what runs on it; else HOST:PORT. A session that is
-    open already is taken as it is. Raises UserError without Ray and where no cluster answers.
+    ``local`` starts Ray on this machine, ``auto`` finds one that runs on it, anything else is HOST:PORT. An
+    open session is used as it is.
+
+    Raises:
+        UserError: Without Ray, or if no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Else a paragraph on standard output for every worker that dies, which is said in one line anyway.
@@ -29,7 +32,7 @@ def connect(address: str) -> tuple[Any, bool]:
         raise UserError('launcher=ray needs Ray; pip install "soft-reasoning[ray]"') from error
     if ray.is_initialized():
         return ray, False
-    options = {"include_dashboard": False} if address == "local" else {}
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         if address not in ("local", "auto"):
             _reach(address)
@@ -52,10 +55,16 @@ def _reach(address: str) -> None:
 def places(
     resources: Mapping[str, float], workers: int | None, cpus: float, gpus: float | None
 ) -> tuple[int, float]:
-    """How many workers (as many as there is room for when None), and the GPUs of each (1 where there are
-    any when None). ``resources`` are the cluster's, by Ray's names.
+    """Return the number of workers and the GPUs of each.
 
-    Raises UserError for more than the cluster has.
+    Args:
+        resources: The cluster's resources, by Ray's names.
+        workers: How many; None is as many as fit.
+        cpus: CPUs of each worker.
+        gpus: GPUs of each worker; None is 1 if there are any.
+
+    Raises:
+        UserError: If the cluster has too few.
     """
     if gpus is None:
         gpus = 1.0 if resources.get("GPU", 0) >= 1 else 0.0

@@ -14,7 +14,7 @@ from soft_reasoning.types import Problem
 
 
 class LocalLauncher:
-    """Loads an engine, and keeps it until a configuration needs another."""
+    """Loads an engine and keeps it until a configuration needs another."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
@@ -33,7 +33,7 @@ class LocalLauncher:
         return Local(method, context, config.max_live)
 
     def close(self) -> None:
-        """Give the engine's memory back."""
+        """Release the engine."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -1,8 +1,8 @@
-"""Several engines on Ray: one actor each, on this machine or a cluster that runs already.
+"""Several engines on Ray, one actor each, on this machine or a running cluster.
 
-The calling process loads no model. It hands out the problems and takes the results as they come, so one
-process writes the store. What a problem gets depends neither on the worker that solves it nor on how many
-there are; a problem whose worker died is solved again by another.
+The calling process loads no model. It assigns problems and collects results, so one process writes the
+store. A problem's result depends neither on its worker nor on their number. If a worker dies, another one
+solves its problems.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from soft_reasoning.build import build_grader
+from soft_reasoning.build import build_grader, plain
 from soft_reasoning.checks import real, whole
 from soft_reasoning.launchers.cluster import connect, places
 from soft_reasoning.launchers.desk import Desk
@@ -31,10 +31,16 @@ PATIENCE = 30.0
 
 
 class RayLauncher:
-    """Keeps its workers, and their engines, from one run to the next.
+    """Keeps its workers and their engines from one run to the next.
 
-    ``address`` as in ``cluster.connect``, ``workers`` and ``gpus`` as in ``cluster.places``; ``cpus`` and
-    ``gpus`` of a worker may be fractions of one.
+    Args:
+        address: As in ``cluster.connect``.
+        workers: As in ``cluster.places``.
+        cpus: CPUs of a worker; may be a fraction of one.
+        gpus: GPUs of a worker; as in ``cluster.places``, and may be a fraction of one.
+
+    Raises:
+        UserError: For a value out of its range.
     """
 
     def __init__(
@@ -57,18 +63,22 @@ class RayLauncher:
     def start(
         self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
     ) -> RaySolver:
-        """As ``Launcher.start``, once a first worker is ready. Raises UserError also for no Ray, no cluster
-        at the address, too few CPUs or GPUs, and an engine that cannot be loaded."""
+        """Return a solver once a first worker is ready.
+
+        Raises:
+            UserError: Without Ray, a cluster at the address or enough CPUs or GPUs, and if an engine cannot
+                be loaded or a prompt is too long.
+        """
         if self._ray is None:
             self._ray, self._ours = connect(self._address)
             count, gpus = places(self._ray.cluster_resources(), self._workers, self._cpus, self._gpus)
             self._hire = self._ray.remote(Worker).options(num_cpus=self._cpus, num_gpus=gpus).remote
             self._crew = [_Member(self._hire()) for _ in range(count)]
-        run = (OmegaConf.to_container(config, resolve=True), list(exemplars))
+        run = (plain(config), list(exemplars))
         return RaySolver(self._ray, self._crew, self._hire, run, problems, build_grader(config))
 
     def close(self) -> None:
-        """Stop the workers, and Ray where it was started here."""
+        """Stop the workers, and Ray if it was started here."""
         if self._ray is not None:
             for member in self._crew:
                 self._ray.kill(member.actor)
@@ -118,7 +128,7 @@ class RaySolver:
         self._idle.append(member)
 
     def peaks(self) -> dict[str, int]:
-        """The largest of any worker."""
+        """Return the largest peak of any worker, by kind."""
         peaks: dict[str, int] = {}
         for last in self._latest.values():
             for name, value in last.peaks.items():
@@ -126,7 +136,7 @@ class RaySolver:
         return peaks
 
     def held(self) -> dict[str, list[int]]:
-        """Workers do not sample their memory."""
+        """Return nothing: workers do not sample their memory."""
         return {}
 
     def solve(
@@ -136,8 +146,11 @@ class RaySolver:
         clock: Clock,
         on_tick: Callable[[Clock], None] | None = None,
     ) -> Iterator[tuple[Problem, Result]]:
-        """As ``Solver.solve``. Seconds in ``clock`` are a worker's on average, so that they compare with the
-        time that passes; tokens and sequences are those of all."""
+        """Do what ``Solver.solve`` does.
+
+        Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
+        sequences are totals.
+        """
         self._desk = Desk(problems, workers=len(self._crew), room=self._run[0]["max_live"])
         finished: list[tuple[Problem, Result]] = []
         failure: Exception | None = None
@@ -167,7 +180,7 @@ class RaySolver:
                 self._idle.append(member)
 
     def _collect(self) -> tuple[list[tuple[Problem, Result]], Exception | None]:
-        """Wait for a worker; what those that answered have finished, and what one of them failed with."""
+        """Wait for a worker; return the finished problems, and the failure of a worker if there was one."""
         finished: list[tuple[Problem, Result]] = []
         failure: Exception | None = None
         for ref in self._answered():
@@ -199,7 +212,7 @@ class RaySolver:
         return self._ray.wait(calls, num_returns=len(calls), timeout=0)[0]
 
     def _value(self, ref: Any, member: _Member) -> Any:
-        """What a call returned; None when its worker died, which is replaced."""
+        """The result of a call, or None if its worker died and was replaced."""
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:

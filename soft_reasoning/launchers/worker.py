@@ -1,4 +1,4 @@
-"""One engine in a process of its own, and the problems it works on."""
+"""One engine in its own process, and the problems it works on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from soft_reasoning.types import Problem, Result
 
 @dataclass(frozen=True)
 class Finished:
-    """A problem's result, and the worker's clock and memory (``Solver.peaks``) at that time."""
+    """A problem's result, with the worker's clock and memory (``Solver.peaks``) at that time."""
 
     doc_id: str
     result: Result
@@ -26,13 +26,13 @@ class Finished:
 
 
 class Worker:
-    """Solves the problems it is given, as many together as its ``max_live``, for one run after another."""
+    """Solves the problems it receives, up to ``max_live`` together, for one run after another."""
 
     def __init__(self) -> None:
         self._launcher = LocalLauncher()
 
     def begin(self, config: Mapping[str, Any], exemplars: Sequence[Any]) -> dict[str, Any]:
-        """Get ready for a run of ``config`` (plain data); what the manifest says of the engine."""
+        """Prepare a run of ``config`` (plain data) and return what the manifest says of the engine."""
         self._local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
         self._inbox = _Inbox()
         self._clock = Clock()
@@ -40,14 +40,18 @@ class Worker:
         return dict(self._local.about)
 
     def check(self, problems: Sequence[Problem]) -> bool:
-        """True. Raises UserError for a prompt that is too long."""
+        """Return True.
+
+        Raises:
+            UserError: If a prompt is too long.
+        """
         check_lengths(list(problems), self._local.context)
         return True
 
     def work(self, problems: Sequence[Problem]) -> Finished | None:
-        """Take ``problems`` in and work until one problem is finished; None when there was none left.
+        """Add ``problems`` and work until one problem is finished; None if none was left.
 
-        They join the batches of those under way. Raises as ``scheduler.drive`` does.
+        They join the batches of those in progress. Raises as ``scheduler.drive`` does.
         """
         self._inbox.waiting.extend(problems)
         done = next(self._steps, None)
@@ -61,7 +65,7 @@ class Worker:
 
 
 class _Inbox:
-    """Problems not begun. Unlike most iterators it may go on after its end, when more were given."""
+    """Problems not yet started; unlike most iterators it can continue after its end, when more were added."""
 
     def __init__(self) -> None:
         self.waiting: deque[Problem] = deque()

@@ -43,10 +43,10 @@ def read_candidate(completion: Completion, problem: Problem, context: Context, r
     )
 
 
-def check_sampling(method: Any, *, mend: str = "method=cot is the greedy one") -> None:
-    """Refuse a ``temperature`` (``mend`` tells what to do about 0), ``top_k`` or ``top_p`` of ``method`` that
+def check_sampling(method: Any, *, fix: str = "method=cot is the greedy one") -> None:
+    """Refuse a ``temperature`` (``fix`` tells what to do about 0), ``top_k`` or ``top_p`` of ``method`` that
     nothing can be drawn with."""
-    real("method.temperature", method.temperature, above=0.0, mend=mend)
+    real("method.temperature", method.temperature, above=0.0, fix=fix)
     whole("method.top_k", method.top_k, least=0)
     real("method.top_p", method.top_p, above=0.0, most=1.0)
 

@@ -67,7 +67,7 @@ class CotDecoding:
         for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
             choice(f"method.{key}", getattr(self, key), known)
         if self.continuation == "sample":
-            check_sampling(self, mend="use method.continuation=greedy")
+            check_sampling(self, fix="use method.continuation=greedy")
 
     def solve(self, problem, context):
         prompt = context.prompts.solve(problem)

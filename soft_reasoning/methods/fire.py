@@ -33,8 +33,8 @@ class Fire:
         for key in ("samples", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         check_sampling(self)
-        mend = "method=cot is the greedy one"
-        real("method.first_temperature", self.first_temperature, above=0.0, mend=mend)
+        fix = "method=cot is the greedy one"
+        real("method.first_temperature", self.first_temperature, above=0.0, fix=fix)
         whole("method.first_top_k", self.first_top_k, least=0)
 
     def solve(self, problem, context):

@@ -49,7 +49,7 @@ class PrefixScorer:
         choice("method.form", self.form, FORMS)
         for key in ("candidates", "block_tokens", "top_tokens", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
-        real("method.temperature", self.temperature, above=0.0, mend="method=cot is the greedy one")
+        real("method.temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
         real("method.strength", self.strength)
         object.__setattr__(self, "_value", LinearHead(self.head) if self.head else SelfJudged())
 

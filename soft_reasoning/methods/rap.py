@@ -80,7 +80,7 @@ class ReasoningViaPlanning:
         for key in ("usefulness_weight", "expected_confidence"):
             real(f"method.{key}", getattr(self, key), least=0.0, most=1.0)
         real("method.exploration", self.exploration, least=0.0)
-        check_sampling(self, mend="questions and answers are sampled")
+        check_sampling(self, fix="questions and answers are sampled")
 
     def solve(self, problem, context):
         root = Node()

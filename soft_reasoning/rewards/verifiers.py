@@ -119,8 +119,8 @@ class ModelVerifier:
             whole(f"verifier.{key}", getattr(self, key), least=1)
         real("verifier.temperature", self.temperature, least=0.0)
         if self.samples > 1:
-            mend = "several samples of temperature 0 are equal"
-            real("verifier.temperature", self.temperature, above=0.0, mend=mend)
+            fix = "several samples of temperature 0 are equal"
+            real("verifier.temperature", self.temperature, above=0.0, fix=fix)
         if self.shots is not None:
             whole("verifier.shots", self.shots, least=0)
         for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):

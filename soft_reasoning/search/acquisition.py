@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from botorch.acquisition import AnalyticAcquisitionFunction
@@ -14,6 +15,13 @@ from torch import Tensor
 
 from soft_reasoning.checks import real
 from soft_reasoning.search.model import information_gain
+
+Forward = TypeVar("Forward", bound=Callable[..., Tensor])
+
+
+def one_point(forward: Forward) -> Forward:
+    """BoTorch's ``t_batch_mode_transform(expected_q=1)`` with the type of the method that it decorates."""
+    return cast(Forward, t_batch_mode_transform(expected_q=1)(cast(Any, forward)))
 
 
 def expected_improvement(mean: Tensor, sd: Tensor, best: Tensor) -> Tensor:
@@ -33,12 +41,14 @@ def printed_improvement(gain: Tensor, sd: Tensor) -> Tensor:
 
 
 def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
-    """omega = sqrt(gamma + 1 + ln(1 / delta)), by which deviations grow under noise (paper, Adaptive EI)."""
+    """Return omega = sqrt(gamma + 1 + ln(1 / delta)), which scales deviations (paper, Adaptive EI)."""
     return (gamma + 1.0 + math.log(1.0 / delta)).sqrt()
 
 
 class _Improvement(AnalyticAcquisitionFunction):
     """Posterior marginals beside the value to improve on."""
+
+    best_f: Tensor
 
     def __init__(
         self, model: Model, best_f: float | Tensor, posterior_transform: Any = None, maximize: bool = True
@@ -50,6 +60,7 @@ class _Improvement(AnalyticAcquisitionFunction):
     def _gain_and_sd(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """How far the mean lies above ``best_f``, and the deviation, (batch, 1) each."""
         mean, sd = self._mean_and_sigma(X)
+        assert sd is not None  # it is, unless asked not to be computed
         return (mean - self.best_f if self.maximize else self.best_f - mean), sd
 
 
@@ -84,6 +95,8 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
         torch.Size([1, 2])
     """
 
+    omega: Tensor
+
     def __init__(
         self,
         model: Model,
@@ -98,7 +111,7 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
             omega = adaptive_factor(information_gain(model), self.delta)
         self.register_buffer("omega", omega.unsqueeze(-1))
 
-    @t_batch_mode_transform(expected_q=1)
+    @one_point
     def forward(self, X: Tensor) -> Tensor:
         """Values (batch,) at ``X`` (batch x 1 x d); larger is better."""
         gain, sd = self._gain_and_sd(X)
@@ -108,17 +121,19 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
 class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):
     """The paper's formula as printed, deviations multiplied by omega. Its arguments are the parent's."""
 
-    @t_batch_mode_transform(expected_q=1)
+    @one_point
     def forward(self, X: Tensor) -> Tensor:
         gain, sd = self._gain_and_sd(X)
         return printed_improvement(gain, self.omega * sd).squeeze(-1)
 
 
 class ReleasedEI(_Improvement):
-    """The public code's rule: the printed formula with the gain's sign reversed and the variance in place of
-    the deviation. It favours points predicted worse than the incumbent."""
+    """The public code's rule: the printed formula with the opposite gain and the variance as deviation.
 
-    @t_batch_mode_transform(expected_q=1)
+    It favours points predicted worse than the incumbent.
+    """
+
+    @one_point
     def forward(self, X: Tensor) -> Tensor:
         """Values (batch,) at ``X`` (batch x 1 x d)."""
         gain, sd = self._gain_and_sd(X)

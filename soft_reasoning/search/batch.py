@@ -60,7 +60,10 @@ class TopK:
         rows = torch.arange(len(incumbent))
         own = X.ndim == 4  # each pick has points of its own
         taken = torch.zeros(len(rows), X.shape[-2], dtype=torch.bool)
-        points, top, decided = [], [], []
+        points: list[Tensor] = []
+        top: list[Tensor] = []
+        decided: list[Tensor] = []
+        values = torch.empty(0)
         for i in range(k):
             some = X[:, i] if own else X
             if i == 0 or own or self.fantasies:

@@ -4,6 +4,9 @@
 (N, d) where all problems share them and (b, N, d) where they depend on what a problem has seen.
 """
 
+# Parts of torch have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -95,7 +98,7 @@ class LocalCandidates(NormalCandidates):
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]
-        centre = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
+        centre: Tensor = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
         centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))
         k = lengths.shape[1]
         each = len(draws) // k
@@ -130,7 +133,8 @@ class TrustRegionCandidates(NormalCandidates):
 
     def widths(self, y: Tensor, k: int) -> Tensor:
         """Half-widths (b,) after the rounds of ``k`` rewards in ``y`` (b, n)."""
-        best = torch.stack([part.amax(-1) for part in y.split(k, dim=-1)], dim=-1).cummax(-1).values
+        rounds: tuple[Tensor, ...] = y.split(k, dim=-1)
+        best = torch.stack([part.amax(-1) for part in rounds], dim=-1).cummax(-1).values
         length = torch.full_like(y[:, 0], self.length)
         for i in range(1, best.shape[-1]):
             length = torch.where(best[:, i] > best[:, i - 1], 2 * length, length / 2)

@@ -6,6 +6,9 @@ directions around its own anchor z. The effective-dimension theorem then speaks 
 translated by z.
 """
 
+# torch.linalg has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -24,7 +27,7 @@ UNITS = ("rms", "absolute")
 
 
 class Subspace(Protocol):
-    """What an embedding becomes once the model and the problem are known."""
+    """An embedding bound to a model and a problem."""
 
     dim: int
     """Dimensions of the search: the embedding's ``dim`` for each of the m soft tokens."""
@@ -34,13 +37,15 @@ class Subspace(Protocol):
         ...
 
     def weights(self, U: Tensor) -> Tensor | None:
-        """(n, m, t) weights of the likely tokens in each soft token, the anchor taking the first one's place
-        where it matters; None where a soft token is no combination of them."""
+        """Return weights (n, m, t) of the likely tokens in each soft token; None if it is no mixture.
+
+        Where the anchor matters it takes the place of the first token.
+        """
         ...
 
 
 class Embedding(Protocol):
-    """A family of subspaces, as configured."""
+    """A configured family of subspaces."""
 
     dim: int
     """Search dimensions for each soft token."""
@@ -50,9 +55,13 @@ class Embedding(Protocol):
     """Whether the values of ``anchor`` matter (its shape always does)."""
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> Subspace:
-        """The subspace around ``anchor`` (m, D), for a table of root mean square ``rms``.
+        """Return the subspace around ``anchor``.
 
-        ``tokens`` (t, D) holds the embeddings of the likeliest first tokens, likeliest first.
+        Args:
+            anchor: (m, D) embeddings of the anchors.
+            rms: Root mean square of the embedding table.
+            seed: The run's seed.
+            tokens: (t, D) embeddings of the likeliest first tokens, likeliest first.
         """
         ...
 
@@ -78,7 +87,16 @@ class LinearSubspace:
 
 
 class _Linear:
-    """Shared by the linear embeddings: what is configured, and its checks."""
+    """The settings of a linear embedding.
+
+    Args:
+        dim: d, search dimensions per soft token.
+        sigma: Standard deviation of a coordinate of x - z.
+        units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
+        anchor: ``first_token``, or ``none`` for z = 0.
+        box: Clips every coordinate of u to [-box, box].
+        seed: Seed of A; None is the run's.
+    """
 
     likely_tokens = 0
 
@@ -92,9 +110,7 @@ class _Linear:
         box: float | None = None,
         seed: int | None = None,
     ):
-        """``sigma`` is the standard deviation of a coordinate of x - z, in units of the embedding table's
-        root mean square or absolute; ``box`` clips every coordinate of u to [-box, box]; ``seed`` is that of
-        A, None the run's."""
+        """Check and keep the settings."""
         self.dim = whole("embedding.dim", dim, least=1)
         self.sigma = real("embedding.sigma", sigma, least=0.0)
         self.units = choice("embedding.units", units, UNITS)

@@ -1,7 +1,7 @@
 """Monte Carlo tree search over steps that are costly to take (Hao et al. 2023).
 
-What a step is, what it earns and which steps may follow is the caller's ``visit``, a generator; the tree
-passes on what it yields and knows no language model.
+The caller's generator ``visit`` takes a step, rewards it and finds its successors. The tree forwards what
+it yields and knows no language model.
 """
 
 from __future__ import annotations
@@ -15,15 +15,23 @@ from typing import Any
 
 @dataclass(eq=False)
 class Node:
-    """A step from ``parent`` (the root has neither). ``expected`` is its reward as known beforehand,
-    ``reward`` the true one, None until it is visited; ``returns`` holds one value a back-up."""
+    """A step of the tree.
+
+    Attributes:
+        step: What the step is; None at the root.
+        parent: The node before it; None at the root.
+        expected: Its reward as estimated beforehand.
+        reward: Its reward, once it is visited.
+        children: The steps that may follow.
+        returns: One value per back-up.
+    """
 
     step: Any = None
     parent: Node | None = None
     expected: float = 0.0
     reward: float | None = None
-    children: list[Node] = field(default_factory=list)
-    returns: list[float] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list["Node"])
+    returns: list[float] = field(default_factory=list[float])
 
     @property
     def value(self) -> float:
@@ -43,11 +51,11 @@ def search(
     iterations: int,
     exploration: float,
 ) -> Generator[Any, Any, None]:
-    """Grow the tree under ``root``, which is not visited yet.
+    """Grow the tree under ``root``, which has not been visited.
 
-    An iteration selects a leaf, visits it unless it is an end reached again, goes on along the highest
-    expected rewards to an end, and backs up. ``visit(node, iteration)`` sets the node's reward and its
-    children; a visited node without children is an end.
+    An iteration selects a leaf, visits it unless it is a known end, follows the highest expected rewards to
+    an end, and backs up. ``visit(node, iteration)`` sets the node's reward and children; a visited node
+    without children is an end.
     """
     for iteration in range(iterations):
         leaf = select(root, exploration)
@@ -60,7 +68,7 @@ def search(
 
 
 def select(root: Node, exploration: float) -> Node:
-    """The leaf that UCT leads to; the earliest of equals."""
+    """Return the leaf that UCT leads to; the earliest wins a tie."""
     node = root
     while node.children:
         node = max(node.children, key=lambda child: uct(child, exploration))
@@ -68,7 +76,8 @@ def select(root: Node, exploration: float) -> Node:
 
 
 def uct(node: Node, exploration: float) -> float:
-    """Q + exploration * sqrt(ln N(parent) / max(1, N)), where N counts back-ups."""
+    """Return Q + exploration * sqrt(ln N(parent) / max(1, N)), where N counts back-ups."""
+    assert node.parent is not None  # the root is never chosen
     tried = math.log(len(node.parent.returns)) / max(1, len(node.returns))
     return node.value + exploration * math.sqrt(tried)
 
@@ -76,7 +85,10 @@ def uct(node: Node, exploration: float) -> float:
 def back_up(leaf: Node) -> None:
     """Give every node on the leaf's path the mean of the rewards from it to the leaf."""
     path = leaf.path
-    rewards = [node.reward for node in path]
+    rewards: list[float] = []
+    for node in path:
+        assert node.reward is not None  # every node of the path was visited
+        rewards.append(node.reward)
     for i, node in enumerate(path):
         node.returns.append(fmean(rewards[i:]))
 
@@ -84,8 +96,11 @@ def back_up(leaf: Node) -> None:
 def votes(
     root: Node, answer: Callable[[Node], Any], same: Callable[[Any, Any], bool]
 ) -> list[tuple[Any, float]]:
-    """(answer, weight) pairs of the finished tree, the "edge" aggregation: each visited end votes for its
-    answer with its reward, and each other visited node once for every distinct answer below it."""
+    """Return (answer, weight) pairs of the finished tree by the "edge" aggregation.
+
+    Each visited end votes for its answer with its reward, and each other visited node votes once for every
+    distinct answer below it.
+    """
     found: list[tuple[Any, float]] = []
 
     def below(node: Node) -> list[Any]:

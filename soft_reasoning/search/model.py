@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
-from botorch.posteriors import Posterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import Mean
-from linear_operator.operators import DiagLinearOperator
+from linear_operator.operators import DiagLinearOperator, LinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -27,13 +28,15 @@ VARIANCE_FLOOR = 1e-12
 class AverageReward(Mean):
     """The average reward of each problem, (b,), plus another prior ``mean``."""
 
+    average: Tensor
+
     def __init__(self, average: Tensor, mean: Mean):
         super().__init__()
         self.mean = mean
         self.register_buffer("average", average)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mean(x) + self.average.unsqueeze(-1)
+        return cast(Tensor, self.mean(x)) + self.average.unsqueeze(-1)
 
 
 class FixedNoiseGP(SingleTaskGP):
@@ -50,6 +53,11 @@ class FixedNoiseGP(SingleTaskGP):
         noise: Variance of the noise in ``y``.
     """
 
+    covar_module: Kernel  # pyright: ignore[reportIncompatibleVariableOverride]  # as given
+    mean_module: Mean
+    likelihood: FixedNoiseGaussianLikelihood  # pyright: ignore[reportIncompatibleVariableOverride]
+    train_targets: Tensor
+
     def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
         with settings.min_fixed_noise(double_value=0.0):  # GPyTorch would raise 1e-16, the released value
             super().__init__(
@@ -64,34 +72,34 @@ class FixedNoiseGP(SingleTaskGP):
         self.eval()
 
     def train(self, mode: bool = True) -> FixedNoiseGP:
-        self.__dict__.pop("_conditioned", None)  # the parameters may be about to change
+        vars(self).pop("_conditioned", None)  # the parameters may be about to change
         return super().train(mode)
 
     def conditioned(self) -> tuple[Tensor, Tensor]:
         """The Cholesky factor L of K + noise, (b, n, n), and L^-1 (y - mean), (b, n, 1)."""
-        cached = self.__dict__.get("_conditioned")
+        cached = vars(self).get("_conditioned")
         if cached is None or cached[0] is not self.train_targets:  # set_train_data may replace them
             U = self.train_inputs[0]
-            L = cholesky(self.covar_module(U).to_dense() + torch.diag_embed(self.likelihood.noise))
-            residual = (self.train_targets - self.mean_module(U)).unsqueeze(-1)
+            L = cholesky(covariance(self.covar_module, U, U) + torch.diag_embed(self.likelihood.noise))
+            residual = (self.train_targets - cast(Tensor, self.mean_module(U))).unsqueeze(-1)
             cached = (self.train_targets, L, torch.linalg.solve_triangular(L, residual, upper=False))
-            self.__dict__["_conditioned"] = cached
+            vars(self)["_conditioned"] = cached
         return cached[1], cached[2]
 
     def whiten(self, X: Tensor) -> Tensor:
         """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) where all problems share them, else (b, N, d)."""
         U = self.train_inputs[0]
         if X.ndim == 2:  # one kernel call for all problems
-            K = self.covar_module(U.reshape(-1, U.shape[-1]), X).to_dense().reshape(*U.shape[:-1], len(X))
+            K = covariance(self.covar_module, U.flatten(0, -2), X).reshape(*U.shape[:-1], len(X))
         else:
-            K = self.covar_module(U, X).to_dense()
+            K = covariance(self.covar_module, U, X)
         return torch.linalg.solve_triangular(self.conditioned()[0], K, upper=False)
 
     def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior means and variances, (b, N) each, at ``X`` (N, d) or (b, N, d)."""
         V = self.whiten(X)
-        prior = self.covar_module(X, diag=True)
-        mean = self.mean_module(X) + (self.conditioned()[1].mT @ V).squeeze(-2)
+        prior = cast(Tensor, self.covar_module(X, diag=True))
+        mean = cast(Tensor, self.mean_module(X)) + (self.conditioned()[1].mT @ V).squeeze(-2)
         return mean, torch.maximum(prior - V.square().sum(-2), VARIANCE_FLOOR * prior)
 
     def posterior(
@@ -100,7 +108,7 @@ class FixedNoiseGP(SingleTaskGP):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: Any = None,
-    ) -> Posterior:
+    ) -> GPyTorchPosterior | TransformedPosterior:
         """As BoTorch's; ``X`` (batch x q x d), batch ending in b or 1 where there are b problems."""
         if X.shape[-2] != 1 or observation_noise is not False:
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
@@ -121,7 +129,7 @@ class FixedNoiseGP(SingleTaskGP):
         """As GPyTorch's, also where only marginals were asked for before."""
         if self.prediction_strategy is None:
             self(*self.train_inputs)
-        self.__dict__.pop("_conditioned", None)  # GPyTorch copies the model; a graph cannot be copied
+        vars(self).pop("_conditioned", None)  # GPyTorch copies the model; a graph cannot be copied
         return super().get_fantasy_model(inputs, targets, **kwargs)
 
     def fantasise(self, X: Tensor) -> tuple[FixedNoiseGP, Tensor]:
@@ -135,6 +143,11 @@ class FixedNoiseGP(SingleTaskGP):
         U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, believed], dim=-1)
         gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
         return gp, believed.squeeze(-1)
+
+
+def covariance(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    """k(X, Z), (b, n, N), as a plain tensor."""
+    return cast(LinearOperator, kernel(X, Z)).to_dense()
 
 
 def cholesky(K: Tensor) -> Tensor:
@@ -153,12 +166,14 @@ def cholesky(K: Tensor) -> Tensor:
 
 
 def information_gain(model: Model) -> Tensor:
-    """gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
+    """Return gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
 
     Args:
-        model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between points.
+        model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
+            points.
     """
-    U = model.train_inputs[0]
-    noise = model.likelihood.noise.expand(U.shape[:-1])  # one for all points, or one each
-    L = cholesky(model.covar_module(U).to_dense() + torch.diag_embed(noise))
+    exact = cast(SingleTaskGP, model)  # what it reads of the model, GPyTorch's exact GPs have too
+    U = exact.train_inputs[0]
+    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
+    L = cholesky(covariance(cast(Kernel, exact.covar_module), U, U) + torch.diag_embed(noise))
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)

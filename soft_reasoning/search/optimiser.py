@@ -4,6 +4,10 @@
 points that it would get alone.
 """
 
+# Parts of torch have no types, and matrices have capital letters.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportConstantRedefinition=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -52,7 +56,7 @@ class Proposal:
     acquisition: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     incumbent: float = float("nan")
     decided: float = 0.0
-    diagnostics: dict[str, float] = field(default_factory=dict)
+    diagnostics: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class Optimiser(Protocol):
@@ -103,8 +107,8 @@ def _normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
 def _seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
     """(b, n): posterior means at the points observed."""
     if surrogate.fits:
-        problems = zip(U.split(1), y.split(1), strict=True)
-        return torch.cat([surrogate.fit(*one).marginals(one[0])[0] for one in problems])
+        each = (slice(i, i + 1) for i in range(len(U)))
+        return torch.cat([surrogate.fit(U[one], y[one]).marginals(U[one])[0] for one in each])
     return surrogate.fit(U, y).marginals(U)[0]
 
 

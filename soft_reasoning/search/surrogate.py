@@ -1,9 +1,13 @@
 """How a Gaussian process is fitted to a problem's rewards: kernel, mean, noise, and what is learnt."""
 
+# GPyTorch has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import math
 from copy import deepcopy
+from typing import TypeVar, cast
 
 import torch
 from botorch.optim.fit import fit_gpytorch_mll_scipy
@@ -19,6 +23,8 @@ from soft_reasoning.types import UserError
 
 SCALINGS = ("sqrt_d", "absolute")
 FITS = ("none", "map")
+
+Part = TypeVar("Part", Kernel, Mean)
 
 
 class Surrogate:
@@ -104,7 +110,7 @@ class Surrogate:
                 part.lengthscale = torch.tensor(self.lengthscale * unit, dtype=torch.float64)
             if self.fits and not hasattr(part, "lengthscale_prior"):
                 prior = LogNormalPrior(math.sqrt(2) + 0.5 * math.log(12 * dim), math.sqrt(3))
-                part.register_prior("lengthscale_prior", prior, "lengthscale")
+                cast(Kernel, part).register_prior("lengthscale_prior", prior, "lengthscale")
         if self.variance is not None:
             kernel = ScaleKernel(kernel).double()
             kernel.outputscale = torch.tensor(self.variance, dtype=torch.float64)
@@ -112,7 +118,7 @@ class Surrogate:
         return kernel
 
 
-def _of_gpytorch(name: str, value: object, kind: type) -> object:
+def _of_gpytorch(name: str, value: object, kind: type[Part]) -> Part:
     if not isinstance(value, kind):
         raise UserError(
             f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name one by _target_"

@@ -157,7 +157,7 @@ def _quantization(asked: dict[str, Any] | str) -> Any:
 
 
 def why(name: str, error: Exception) -> str:
-    """One line for an error of ``from_pretrained``: what was expected, what came, how to mend it."""
+    """One line for an error of ``from_pretrained``: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
     text = " ".join(str(error).split())

@@ -57,16 +57,16 @@ def on_the_cpu() -> bool:
 def import_vllm(on_cpu: bool) -> Any:
     for name, value in (ENVIRONMENT | (ON_THE_CPU if on_cpu else {})).items():
         os.environ.setdefault(name, value)
-    mend = "pip install 'soft-reasoning[vllm]', or use engine=hf"
+    fix = "pip install 'soft-reasoning[vllm]', or use engine=hf"
     try:
         vllm: Any = import_module("vllm")
         import_module("vllm.inputs")
     except ImportError as error:
         raise UserError(
-            f"engine=vllm: expected vLLM {OLDEST} or newer, found none ({error}); {mend}"
+            f"engine=vllm: expected vLLM {OLDEST} or newer, found none ({error}); {fix}"
         ) from error
     if "prompt_is_token_ids" not in getattr(vllm.inputs.EmbedsPrompt, "__annotations__", {}):
-        raise UserError(f"engine=vllm: expected vLLM {OLDEST} or newer, got {vllm.__version__}; {mend}")
+        raise UserError(f"engine=vllm: expected vLLM {OLDEST} or newer, got {vllm.__version__}; {fix}")
     return vllm
 
 
