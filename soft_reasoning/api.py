@@ -140,13 +140,13 @@ class SoftReasoner:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
         check_lengths(list(unique.values()), self.context)
         results: dict[str, Result] = {}
-        with Progress(len(unique), enabled=progress) as watch:
+        with Progress(len(unique), enabled=progress) as shown:
             for problem, result in drive(
                 unique.values(), self.method, self.context,
-                max_live=self.max_live, clock=Clock(), on_tick=watch.show,
+                max_live=self.max_live, clock=Clock(), on_tick=shown.show,
             ):  # fmt: skip
                 results[problem.id] = result
-                watch.done += 1
+                shown.done += 1
         return results[problems[0].id] if alone else [results[p.id] for p in problems]
 
     def close(self) -> None:

@@ -247,9 +247,9 @@ class Prompts:
             known = ", ".join(sorted(self.wording.tasks)) or "none"
             raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
         wording = self.wording.tasks[kind]
-        told = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
+        listed = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
         question = _question(problem)
-        known = {"question": question, "steps": told, **fields}
+        known = {"question": question, "steps": listed, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
         return self._build(wording.head, wording.ask, wording.cue, **known)
 

@@ -125,9 +125,9 @@ def _distribution(cells: Sequence[Cell]) -> list[str]:
 
 def _unrounded(cell: Cell) -> list[dict[str, Any]]:
     """A row per run: its folder, what tells it from the others, and its results."""
-    told = {"model": cell.model, "dataset": cell.dataset, "shots": cell.shots, **cell.setting}
+    setting = {"model": cell.model, "dataset": cell.dataset, "shots": cell.shots, **cell.setting}
     return [
-        {"folder": str(folder), **told, "seed": config.get("seed"), **result}
+        {"folder": str(folder), **setting, "seed": config.get("seed"), **result}
         for folder, config, result in zip(cell.folders, cell.configs, cell.results, strict=True)
     ]
 

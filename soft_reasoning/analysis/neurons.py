@@ -48,7 +48,7 @@ class Activity:
 
     Attributes:
         rate: (n, layers, width) how often each neuron is active.
-        mean: (n, layers, width) its mean activation.
+        value: (n, layers, width) its mean activation.
         right: (n,) whether each sample is right.
         round: (n,) the round of each sample.
     """

@@ -89,8 +89,8 @@ def grid_table(cells: Sequence[Cell]) -> Table:
             rules.append(first)
         labels = list(dict.fromkeys(cell.label for cell in block))
         for label in labels:
-            told = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
-            rows.append([(told | {"method": label})[name] for name in head])
+            values = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
+            rows.append([(values | {"method": label})[name] for name in head])
         place = len(head)
         for dataset in datasets:
             by_label = {cell.label: cell for cell in block if cell.dataset == dataset}
@@ -127,8 +127,8 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
         most = max(MOST_ROUNDS, *(_last_round(cell) - 1 for cell in by_dataset.values()))
         for n in range(most + 1):
             ended = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
-            told = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
-            row = [told[name] for name in head]
+            values = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
+            row = [values[name] for name in head]
             for dataset in datasets:
                 row += _ended(by_dataset.get(dataset), n, dataset in compared)
             rows.append(row)

@@ -89,16 +89,16 @@ class Worker:
     def _line(self, timeout: float) -> bytes:
         """The worker's next line; TimeoutError when late, EOFError when it has died."""
         _, stream = self._pipes()
-        held, deadline = b"", time.monotonic() + timeout
-        while not held.endswith(b"\n"):
+        line, deadline = b"", time.monotonic() + timeout
+        while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
                 raise TimeoutError
             piece = stream.read1(4096)
             if not piece:
                 raise EOFError
-            held += piece
-        return held.strip()
+            line += piece
+        return line.strip()
 
     def _pipes(self) -> tuple[IO[bytes], io.BufferedReader]:
         """Standard input and output of the running worker."""

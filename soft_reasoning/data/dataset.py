@@ -107,15 +107,15 @@ class Dataset:
         if self.shots == 0:
             return []
         if self._exemplar_source == "file":
-            held = from_config(self._exemplars)
+            exemplars = from_config(self._exemplars)
         else:
-            held = self.training(seed, self.shots)
-        if len(held) < self.shots:
+            exemplars = self.training(seed, self.shots)
+        if len(exemplars) < self.shots:
             raise UserError(
-                f"dataset.shots={self.shots}: expected as many exemplars, got {len(held)}; lower it, or set "
-                "dataset.exemplars=<YAML file> or dataset.exemplar_source=train"
+                f"dataset.shots={self.shots}: expected as many exemplars, got {len(exemplars)}; lower it, or "
+                "set dataset.exemplars=<YAML file> or dataset.exemplar_source=train"
             )
-        return held[: self.shots]
+        return exemplars[: self.shots]
 
     def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
         """Return the first ``count`` training rows (None: all) in a seeded order.
@@ -141,14 +141,14 @@ class Dataset:
         asked = {self._problem(row).question for row in self._rows(self._path, self._hub)
                  if _holds(row.doc, self._where)}  # fmt: skip
         order = torch.randperm(len(rows), generator=generator_for(seed, self.name, "exemplars")).tolist()
-        held: list[Exemplar] = []
+        exemplars: list[Exemplar] = []
         for position in order:
-            if len(held) == count:
+            if len(exemplars) == count:
                 break
             exemplar = _located(rows[position], adapter, rows[position].doc)
             if exemplar.question not in asked:
-                held.append(exemplar)
-        return held
+                exemplars.append(exemplar)
+        return exemplars
 
     def _rows(self, path: str | None, hub: Hub | None, key: str = "dataset.path") -> list[Row]:
         if path:

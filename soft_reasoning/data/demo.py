@@ -35,14 +35,14 @@ class DemoDataset(Dataset):
             row.doc["question"] for split in SPLITS for row in read_file(str(FOLDER / f"{split}.jsonl"))
         }
         rng = random.Random(SPLIT_SEEDS["train"])
-        held = []
-        for told in make_split("train", count, exclude=held_out):
+        rows = []
+        for generated in make_split("train", count, exclude=held_out):
             author = rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0]
-            steps = equations(told, frozenset())
-            solution = write(steps, author.layout, rng.choice(author.openers), told.objects)
+            steps = equations(generated, frozenset())
+            solution = write(steps, author.layout, rng.choice(author.openers), generated.objects)
             thought = solution.body.rpartition("\n")[0]
-            held.append(Exemplar(told.question, thought, str(solution.answer)))
-        return held
+            rows.append(Exemplar(generated.question, thought, str(solution.answer)))
+        return rows
 
 
 def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -> Dataset:

@@ -45,13 +45,13 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
 
 
 def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
-    held: Any
+    content: Any
     try:
-        held = OmegaConf.to_container(OmegaConf.load(file))
+        content = OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, YAMLError) as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({reason})") from error
-    held = held.get("exemplars") if isinstance(held, Mapping) else held
-    if not isinstance(held, list) or not all(isinstance(entry, Mapping) for entry in held):
+    content = content.get("exemplars") if isinstance(content, Mapping) else content
+    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
         raise UserError(f"{file}: expected a list of entries with question, thought and answer")
-    return held
+    return content

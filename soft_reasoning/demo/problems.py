@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True)
 class WordProblem:
-    """``events`` in the order told; ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with
+    """``events`` in order; ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with
     another person's ``extra``)."""
 
     question: str
@@ -126,10 +126,10 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         ask = "now"
-    told = " ".join(
+    sentences = " ".join(
         f"{i}) {_tell(rng, event, owner, third, objects)}" for i, event in enumerate(events, start=1)
     )
-    question = f"{owner} has {start} {objects}. {told} "
+    question = f"{owner} has {start} {objects}. {sentences} "
     if ask == "now":
         question += f"How many {objects} does {owner} have now?"
         answer = value

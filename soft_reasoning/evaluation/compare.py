@@ -156,8 +156,8 @@ def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     for name in set(names):
         same = [i for i, other in enumerate(names) if other == name]
         for i, settings in zip(same, differing([configs[i] for i in same]), strict=True):
-            told = [f"{key}={value}" for key, value in settings.items() if not is_draw(key)]
-            labels[i] = " ".join([name, *told])
+            settings_shown = [f"{key}={value}" for key, value in settings.items() if not is_draw(key)]
+            labels[i] = " ".join([name, *settings_shown])
     return labels
 
 

@@ -45,7 +45,7 @@ class Solver(Protocol):
         """Return the most bytes that an engine has held so far, by kind; empty if unknown."""
         ...
 
-    def held(self) -> Mapping[str, Sequence[int]]:
+    def memory_samples(self) -> Mapping[str, Sequence[int]]:
         """Return [sum of bytes, number of samples] by kind since the last call; empty if unknown."""
         ...
 
@@ -87,7 +87,7 @@ class Local:
     def peaks(self) -> Mapping[str, int]:
         return dict(getattr(self.context.engine, "peak_bytes", {}))
 
-    def held(self) -> Mapping[str, Sequence[int]]:
+    def memory_samples(self) -> Mapping[str, Sequence[int]]:
         return self._sampler.take()
 
 
@@ -131,24 +131,24 @@ def run(
     _check(problems)
     began, about = perf_counter(), solver.about
     with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
-        watch = Progress(len(problems), enabled=progress)
+        shown = Progress(len(problems), enabled=progress)
         for note in store.notes:
-            watch.say(note)
+            shown.say(note)
         tally = Tally()
         for row in _stored(store, problems, solver.grader):
             tally.add(row)
-            watch.count(row)
-        if watch.done:
-            watch.say(f"{watch.done} of {len(problems)} problems are done; continuing in {store.folder}")
+            shown.count(row)
+        if shown.done:
+            shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
         try:
-            with watch:
+            with shown:
                 todo = [problem for problem in problems if problem.id not in tally.outcomes]
-                _solve(todo, solver, store, tally, watch)
+                _solve(todo, solver, store, tally, shown)
         except BaseException as error:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-            if watch.done:
-                watch.say(
-                    f"{what}: {watch.done} of {len(problems)} problems are stored in {store.folder}; "
+            if shown.done:
+                shown.say(
+                    f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}; "
                     "the same command continues"
                 )
             raise
@@ -161,7 +161,7 @@ def run(
         )
         store.measured()
         for note in write_results(store.folder, metrics, tally.outcomes):
-            watch.say(note)
+            shown.say(note)
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
@@ -201,7 +201,7 @@ def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> 
         yield grade(record, grader)
 
 
-def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, watch: Progress) -> None:
+def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, shown: Progress) -> None:
     """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
     clock = Clock()
     recorded: dict[str, float] = {}
@@ -215,13 +215,13 @@ def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, 
                 store.sync()
             now = {**clock.seconds, "total": perf_counter() - began}
             spent = {kind: value - recorded.get(kind, 0.0) for kind, value in now.items()}
-            store.add_seconds(spent, solver.peaks(), solver.held())
+            store.add_seconds(spent, solver.peaks(), solver.memory_samples())
             recorded = now
         for row in finished:
             tally.add(row)
-            watch.count(row)
+            shown.count(row)
         finished.clear()
-        watch.show(clock)
+        shown.show(clock)
 
     try:
         for problem, result in solver.solve(todo, clock=clock, on_tick=settle):

@@ -20,7 +20,7 @@ from torch import Tensor
 from soft_reasoning.checks import form, real, whole
 from soft_reasoning.finetuning.examples import Example, parts
 from soft_reasoning.finetuning.objective import strengths, token_losses, token_weights
-from soft_reasoning.finetuning.watch import Watch
+from soft_reasoning.finetuning.progress import TrainingProgress
 from soft_reasoning.types import UserError, generator_for, seed_for
 
 STATE = "state.pt"
@@ -104,8 +104,8 @@ def with_adapters(model: Any, settings: Finetuning, seed: int) -> Any:
         r=settings.rank, lora_alpha=cast(int, settings.alpha),  # a float works too
     )  # fmt: skip
     with torch.random.fork_rng(), warnings.catch_warnings():
-        torch.manual_seed(seed_for(seed, "finetuning", "adapters"))  # PEFT draws from global state,
-        warnings.simplefilter("ignore", FutureWarning)  # and asks transformers for a name that has changed
+        torch.manual_seed(seed_for(seed, "finetuning", "adapters"))  # PEFT draws from global state
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT uses a renamed module of transformers
         return get_peft_model(model, config).eval()  # no dropout in the model either
 
 
@@ -166,15 +166,15 @@ def train(
         optimizer.load_state_dict(state["optimizer"])
     log = state["log"] if state else {"loss": [], "cross_entropy": [], "weight": [], "seconds": 0.0}
     began = perf_counter() - log["seconds"]
-    a_epoch = -(-len(examples) // settings.batch_size)
-    steps = settings.epochs * a_epoch
+    steps_per_epoch = -(-len(examples) // settings.batch_size)
+    steps = settings.epochs * steps_per_epoch
     saved = perf_counter()
-    with Watch(steps, enabled=progress) as watch:
+    with TrainingProgress(steps, enabled=progress) as shown:
         for step in range(len(log["loss"]), steps):
-            epoch, at = divmod(step, a_epoch)
+            epoch, at = divmod(step, steps_per_epoch)
             order = torch.randperm(len(examples), generator=generator_for(seed, "finetuning", "epoch", epoch))
             chosen = order[at * settings.batch_size : (at + 1) * settings.batch_size].tolist()
-            said = backward(model, [examples[i] for i in chosen], settings)
+            means = backward(model, [examples[i] for i in chosen], settings)
             for group in optimizer.param_groups:
                 group["lr"] = settings.learning_rate * schedule(step, steps, settings.warmup_steps)
             norm = torch.nn.utils.clip_grad_norm_(trained.values(), CLIP)
@@ -183,14 +183,14 @@ def train(
                                 "finetuning.learning_rate")  # fmt: skip
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            for name, value in said.items():
+            for name, value in means.items():
                 log[name].append(value)
             log["seconds"] = perf_counter() - began
             if perf_counter() - saved >= CHECKPOINT_SECONDS:
-                held = {name: p.detach() for name, p in trained.items()}
-                _save(work / STATE, {"adapters": held, "optimizer": optimizer.state_dict(), "log": log})
+                weights = {name: p.detach() for name, p in trained.items()}
+                _save(work / STATE, {"adapters": weights, "optimizer": optimizer.state_dict(), "log": log})
                 saved = perf_counter()
-            watch.show(step + 1, log)
+            shown.show(step + 1, log)
     model.save_pretrained(work, save_embedding_layers=False)
     (work / STATE).unlink(missing_ok=True)
     return {"steps": steps, "examples": len(examples), **log}

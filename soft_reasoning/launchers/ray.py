@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from soft_reasoning.build import build_grader, plain
 from soft_reasoning.checks import real, whole
 from soft_reasoning.launchers.cluster import connect, places
-from soft_reasoning.launchers.desk import Desk
+from soft_reasoning.launchers.queue import WorkQueue
 from soft_reasoning.launchers.worker import Finished, Worker
 from soft_reasoning.scheduler import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
@@ -25,9 +25,9 @@ from soft_reasoning.types import Problem, Result, UserError
 log = logging.getLogger(__name__)
 
 DEATHS = 3
-"""Times running that a worker may die, with no result in between, before the run gives up."""
+"""Deaths of a worker in a row, without a result in between, after which the run fails."""
 PATIENCE = 30.0
-"""Seconds without any answer before a line says what is waited for."""
+"""Seconds without an answer after which a line says what the run waits for."""
 
 
 class RayLauncher:
@@ -55,10 +55,10 @@ class RayLauncher:
         for name, value in (("cpus", cpus), ("gpus", 0 if gpus is None else gpus)):
             if real(f"ray.{name}", value, least=0) > 1 and value != int(value):
                 raise UserError(f"ray.{name}: expected a whole number or a fraction of one, got {value}")
-        self._address, self._workers, self._cpus, self._gpus = address, workers, cpus, gpus
+        self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None
         self._ours = False
-        self._crew: list[_Member] = []
+        self._workers: list[_WorkerProcess] = []
 
     def start(
         self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
@@ -71,61 +71,61 @@ class RayLauncher:
         """
         if self._ray is None:
             self._ray, self._ours = connect(self._address)
-            count, gpus = places(self._ray.cluster_resources(), self._workers, self._cpus, self._gpus)
-            self._hire = self._ray.remote(Worker).options(num_cpus=self._cpus, num_gpus=gpus).remote
-            self._crew = [_Member(self._hire()) for _ in range(count)]
+            count, gpus = places(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
+            self._start_worker = self._ray.remote(Worker).options(num_cpus=self._cpus, num_gpus=gpus).remote
+            self._workers = [_WorkerProcess(self._start_worker()) for _ in range(count)]
         run = (plain(config), list(exemplars))
-        return RaySolver(self._ray, self._crew, self._hire, run, problems, build_grader(config))
+        return RaySolver(self._ray, self._workers, self._start_worker, run, problems, build_grader(config))
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
         if self._ray is not None:
-            for member in self._crew:
-                self._ray.kill(member.actor)
+            for worker in self._workers:
+                self._ray.kill(worker.actor)
             if self._ours:
                 self._ray.shutdown()
-            self._ray, self._crew = None, []
+            self._ray, self._workers = None, []
 
 
 @dataclass(eq=False)
-class _Member:
-    """An actor of the crew, and how often it and those it replaces died since their last result."""
+class _WorkerProcess:
+    """A Ray actor, and how often it and those it replaced died since their last result."""
 
     actor: Any
     deaths: int = 0
 
 
 class RaySolver:
-    """One run on a crew; an ``evaluation.runner.Solver``."""
+    """One run on Ray workers; an ``evaluation.runner.Solver``."""
 
     def __init__(
         self,
         ray: Any,
-        crew: list[_Member],
-        hire: Callable[[], Any],
+        workers: list[_WorkerProcess],
+        start_worker: Callable[[], Any],
         run: tuple[dict[str, Any], list[Any]],
         problems: Sequence[Problem],
         grader: Any,
     ) -> None:
         self.grader = grader
         self.about: Mapping[str, Any] = {}
-        self._ray, self._crew, self._hire, self._run = ray, crew, hire, run
-        self._desk = Desk((), workers=1, room=1)
-        self._beginning: dict[Any, _Member] = {}
-        self._working: dict[Any, _Member] = {}
-        self._idle: list[_Member] = []
-        self._latest: dict[_Member, Finished] = {}
-        for member in crew:
-            self._begin(member)
+        self._ray, self._workers, self._start_worker, self._run = ray, workers, start_worker, run
+        self._queue = WorkQueue((), workers=1, room=1)
+        self._beginning: dict[Any, _WorkerProcess] = {}
+        self._working: dict[Any, _WorkerProcess] = {}
+        self._idle: list[_WorkerProcess] = []
+        self._latest: dict[_WorkerProcess, Finished] = {}
+        for worker in workers:
+            self._begin(worker)
         checked = False
         while not checked:
             while not self._idle:
                 _, failure = self._collect()
                 if failure is not None:
                     raise failure
-            member = self._idle.pop()
-            checked = self._value(member.actor.check.remote(problems), member) is not None
-        self._idle.append(member)
+            worker = self._idle.pop()
+            checked = self._value(worker.actor.check.remote(problems), worker) is not None
+        self._idle.append(worker)
 
     def peaks(self) -> dict[str, int]:
         """Return the largest peak of any worker, by kind."""
@@ -135,7 +135,7 @@ class RaySolver:
                 peaks[name] = max(value, peaks.get(name, 0))
         return peaks
 
-    def held(self) -> dict[str, list[int]]:
+    def memory_samples(self) -> dict[str, list[int]]:
         """Return nothing: workers do not sample their memory."""
         return {}
 
@@ -151,33 +151,33 @@ class RaySolver:
         Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
         sequences are totals.
         """
-        self._desk = Desk(problems, workers=len(self._crew), room=self._run[0]["max_live"])
+        self._queue = WorkQueue(problems, workers=len(self._workers), room=self._run[0]["max_live"])
         finished: list[tuple[Problem, Result]] = []
         failure: Exception | None = None
         while True:
             if failure is None:
-                self._hand_out()  # workers go on before anything is written
+                self._assign()  # workers continue while results are written
             yield from finished
             self._add_up(clock)
             if on_tick is not None:
                 on_tick(clock)
             if failure is not None:
                 raise failure
-            if not self._desk.left:
+            if not self._queue.unfinished:
                 return
             finished, failure = self._collect()
 
-    def _begin(self, member: _Member) -> None:
-        self._beginning[member.actor.begin.remote(*self._run)] = member
+    def _begin(self, worker: _WorkerProcess) -> None:
+        self._beginning[worker.actor.begin.remote(*self._run)] = worker
 
-    def _hand_out(self) -> None:
-        members, self._idle = self._idle, []
-        for member in members:
-            given = self._desk.hand_out(member)
-            if self._desk.holds(member):
-                self._working[member.actor.work.remote(given)] = member
+    def _assign(self) -> None:
+        idle, self._idle = self._idle, []
+        for worker in idle:
+            given = self._queue.assign(worker)
+            if self._queue.assigned(worker):
+                self._working[worker.actor.work.remote(given)] = worker
             else:
-                self._idle.append(member)
+                self._idle.append(worker)
 
     def _collect(self) -> tuple[list[tuple[Problem, Result]], Exception | None]:
         """Wait for a worker; return the finished problems, and the failure of a worker if there was one."""
@@ -185,21 +185,21 @@ class RaySolver:
         failure: Exception | None = None
         for ref in self._answered():
             beginning = ref in self._beginning
-            member = (self._beginning if beginning else self._working).pop(ref)
+            worker = (self._beginning if beginning else self._working).pop(ref)
             try:
-                value = self._value(ref, member)
-            except Exception as error:  # raised once the others' results are safe
+                value = self._value(ref, worker)
+            except Exception as error:  # raised after the others' results are stored
                 failure = error
                 continue
             if value is None:
                 continue
-            self._idle.append(member)
+            self._idle.append(worker)
             if beginning:
                 self.about = value
             else:
-                member.deaths = 0
-                self._latest[member] = value
-                finished.append((self._desk.finished(member, value.doc_id), value.result))
+                worker.deaths = 0
+                self._latest[worker] = value
+                finished.append((self._queue.finish(worker, value.doc_id), value.result))
         return finished, failure
 
     def _answered(self) -> list[Any]:
@@ -211,7 +211,7 @@ class RaySolver:
             self._ray.wait(calls)
         return self._ray.wait(calls, num_returns=len(calls), timeout=0)[0]
 
-    def _value(self, ref: Any, member: _Member) -> Any:
+    def _value(self, ref: Any, worker: _WorkerProcess) -> Any:
         """The result of a call, or None if its worker died and was replaced."""
         try:
             return self._ray.get(ref)
@@ -220,26 +220,26 @@ class RaySolver:
                 raise UserError(str(error.cause)) from error.cause
             raise
         except self._ray.exceptions.RayError as error:
-            self._replace(member, error)
+            self._replace(worker, error)
             return None
 
-    def _replace(self, member: _Member, error: Exception) -> None:
-        lost = self._desk.lost(member)
-        if member.deaths + 1 == DEATHS:
+    def _replace(self, worker: _WorkerProcess, error: Exception) -> None:
+        lost = self._queue.requeue(worker)
+        if worker.deaths + 1 == DEATHS:
             raise UserError(
-                f"expected a worker to live, one died {DEATHS} times running "
+                f"a worker died {DEATHS} times in a row "
                 f"({str(error).splitlines()[0]}); if memory ran out, lower max_live or ray.workers"
             ) from error
-        log.warning("a worker died; %d problems run again elsewhere", lost)
-        self._ray.kill(member.actor)  # in case it lives on out of reach
-        heir = _Member(self._hire(), member.deaths + 1)
-        self._crew[self._crew.index(member)] = heir
-        self._begin(heir)
+        log.warning("a worker died; %d problems run again on others", lost)
+        self._ray.kill(worker.actor)  # it may be alive but unreachable
+        replacement = _WorkerProcess(self._start_worker(), worker.deaths + 1)
+        self._workers[self._workers.index(worker)] = replacement
+        self._begin(replacement)
 
     def _add_up(self, clock: Clock) -> None:
         clocks = [last.clock for last in self._latest.values()]
         for kind in KINDS:
-            clock.seconds[kind] = sum(one.seconds[kind] for one in clocks) / len(self._crew)
+            clock.seconds[kind] = sum(one.seconds[kind] for one in clocks) / len(self._workers)
         clock.generated_tokens = sum(one.generated_tokens for one in clocks)
         clock.sequences = sum(one.sequences for one in clocks)
-        clock.live = sum(map(self._desk.holds, self._crew))
+        clock.live = sum(map(self._queue.assigned, self._workers))

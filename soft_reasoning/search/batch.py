@@ -76,12 +76,12 @@ class TopK:
             top.append(values[rows, index])
             decided.append(top[-1] - values.amin(-1) > TIE * top[-1].abs())
             if self.fantasies and i + 1 < k:
-                gp, believed = gp.fantasise(points[-1])
-                incumbent = torch.maximum(incumbent, believed)
+                gp, mean = gp.fantasise(points[-1])
+                incumbent = torch.maximum(incumbent, mean)
         return torch.stack(points, 1), torch.stack(top, -1), torch.stack(decided, -1)
 
 
 class KrigingBeliever(TopK):
-    """One point after another, each taken to come out at its posterior mean (Ginsbourger et al., 2010)."""
+    """One point after another, each added with its posterior mean as reward (Ginsbourger et al., 2010)."""
 
     fantasies = True

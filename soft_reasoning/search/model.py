@@ -133,16 +133,16 @@ class FixedNoiseGP(SingleTaskGP):
         return super().get_fantasy_model(inputs, targets, **kwargs)
 
     def fantasise(self, X: Tensor) -> tuple[FixedNoiseGP, Tensor]:
-        """Condition on each problem's point of ``X`` (b, d) having come out at its posterior mean.
+        """Add each problem's point of ``X`` (b, d) to the data, with its posterior mean as reward.
 
         Returns:
             The new model, and those means (b,).
         """
         X = X.unsqueeze(-2)
-        believed, _ = self.marginals(X)
-        U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, believed], dim=-1)
+        mean, _ = self.marginals(X)
+        U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, mean], dim=-1)
         gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
-        return gp, believed.squeeze(-1)
+        return gp, mean.squeeze(-1)
 
 
 def covariance(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a training shows on standard error: a bar on a terminal, a line every so often elsewhere."""
+"""What a training shows on standard error: a bar on a terminal, otherwise a line at intervals."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ RECENT = 20
 """Steps whose mean is shown."""
 
 
-class Watch:
-    """Shows the steps of a training while the context is open; nothing unless ``enabled``."""
+class TrainingProgress:
+    """Shows the steps of a training while the context is open, if ``enabled``."""
 
     def __init__(self, steps: int, *, enabled: bool) -> None:
         self._steps, self._enabled = steps, enabled
         self._bar = None
         self._spoke = perf_counter()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> TrainingProgress:
         if self._enabled and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -41,7 +41,7 @@ class Watch:
             self._bar.stop()
 
     def show(self, step: int, log: Mapping[str, Sequence[float]]) -> None:
-        """``step`` steps are done; ``log`` holds a number a step."""
+        """Show that ``step`` steps are done; ``log`` holds one value per step."""
         due = perf_counter() - self._spoke >= EVERY
         if not self._enabled or (self._bar is None and not due):
             return
