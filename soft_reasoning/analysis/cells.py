@@ -1,4 +1,4 @@
-"""The runs of a sweep grouped by model, shots, setting and data set: what tables and plots are made of."""
+"""The runs of a sweep, grouped by model, shots, setting and data set for tables and plots."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SHOTS = "dataset.shots"
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting on one data set by one model: its runs, one per draw.
+    """One setting on one data set by one model: its runs, one per seed.
 
-    ``setting`` holds the values that tell it from the sweep's other settings, without model, data set, shots
-    and draws; ``position`` is the place of its label in ``methods=[...]``.
+    ``setting`` holds the values that distinguish it from the sweep's other settings, without model, data
+    set, shots and seeds. ``position`` is the index of its label in ``methods=[...]``.
     """
 
     model: str
@@ -36,11 +36,11 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What a table's row is called."""
+        """Label of the table's row."""
         return row_label(self.setting) or self.method
 
     def each(self, *path: str) -> list[float]:
-        """The value at ``path`` of every run's results, without those that have none."""
+        """Return the value at ``path`` of every run's results that have one."""
         found = []
         for run in self.results:
             value: Any = run
@@ -51,26 +51,27 @@ class Cell:
         return found
 
     def mean(self, *path: str) -> float | None:
-        """The mean over runs of the value at ``path``; None where no run has one."""
+        """Return the mean over runs of the value at ``path``; None if no run has one."""
         values = self.each(*path)
         return statistics.fmean(values) if values else None
 
     def error(self, name: str) -> float | None:
-        """Standard deviation of a share over draws; for a single run its standard error."""
+        """Return the standard deviation of a share over seeds; for a single run its standard error."""
         values = self.each(name)
         if len(values) > 1:
             return statistics.stdev(values)
         return self.results[0].get(f"{name}_stderr")
 
     def figure(self, metric: str) -> Figure | None:
-        """The paper's figure of ``metric`` for this cell."""
+        """Return the paper's figure of ``metric`` for this cell."""
         return next((one for one in figures(self.configs[0]) if one.metric == metric), None)
 
 
 def read_cells(folders: Sequence[Path]) -> list[Cell]:
-    """The cells of finished runs, in the order of a table: model, shots, data set, setting by value.
+    """Return the cells of finished runs in the order of a table: model, shots, data set, setting by value.
 
-    Raises UserError for a folder that holds no finished run.
+    Raises:
+        UserError: If a folder holds no finished run.
     """
     manifests = [read_manifest(folder) for folder in folders]
     results = [read_json(folder / RESULTS) for folder in folders]
@@ -101,7 +102,7 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
 
 
 def row_label(setting: Mapping[str, Any]) -> str:
-    """A setting in words: a label or a method's name by itself, other values as key=value."""
+    """Describe a setting: a label or a method's name as it is, other values as key=value."""
     parts = [
         str(value) if key in ("label", "method.name") else f"{key}={value}"
         for key, value in setting.items()
@@ -111,7 +112,7 @@ def row_label(setting: Mapping[str, Any]) -> str:
 
 
 def datasets_of(cells: Sequence[Cell]) -> list[str]:
-    """The data sets of ``cells``, the paper's first and in its order."""
+    """Return the data sets of ``cells``, the paper's first and in its order."""
     return sorted({cell.dataset for cell in cells}, key=lambda name: (_place(name, DATASETS), name))
 
 
@@ -121,7 +122,7 @@ def spreads(cells: Sequence[Cell]) -> bool:
 
 
 def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
-    """The cells of each model, data set and shots: those that can be compared problem by problem."""
+    """Group cells by model, data set and shots; a group can be compared problem by problem."""
     groups: dict[tuple[str, str, int], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.model, cell.dataset, cell.shots), []).append(cell)
@@ -138,7 +139,7 @@ def _shots(config: Mapping[str, Any]) -> int:
 
 
 def _own(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """``setting`` without what a cell tells otherwise."""
+    """``setting`` without the keys that other fields of a cell hold."""
     return {
         key: value
         for key, value in setting.items()

@@ -1,4 +1,4 @@
-"""Correlation of the points that a search sampled, round by round (the paper's convergence figure)."""
+"""Correlation of the points that a search sampled, by round (paper, Figure "low")."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.ndarray], list[int]]:
-    """Correlation matrices of the points of rounds 0 to r for every r, and the number of points of a round.
+    """Return the correlation matrix of the points of rounds 0 to r for every r, and the points per round.
 
-    Each is the mean over the problems that reached round r. The points of a round stand in the order of their
-    rewards, best first, so that what good points have in common shows. Candidates without a point are left
-    out, and points of one coordinate, which have no correlation; no round is given where nothing is left.
+    Each is the mean over the problems that reached round r. The points of a round are sorted by reward,
+    best first, so that the common part of good points shows. Candidates without a point, and points of one
+    coordinate, which have no correlation, are left out; a round without any is skipped.
     """
     problems = [_rounds(record) for record in records]
     size = max((len(rounds[0]) for rounds in problems if rounds), default=0)

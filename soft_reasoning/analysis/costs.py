@@ -1,4 +1,4 @@
-"""What methods cost relative to one of them (the paper's Section "Efficiency and Performance Analysis")."""
+"""What methods cost relative to one of them (paper, Section "Efficiency and Performance Analysis")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIME_NOTE = (
 
 @dataclass(frozen=True)
 class Cost:
-    """One column: where it stands in results.json, how it is shown, and the paper's name for it."""
+    """One column: its path in results.json, its format, and the paper's name for it."""
 
     name: str
     path: tuple[str, ...]
@@ -41,14 +41,17 @@ COSTS = (
 
 
 def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Table, str] | None:
-    """What every setting takes on each data set, the same as shares of ``reference``'s, and whose these are.
+    """Return the cost of every setting on each data set, the same relative to ``reference``, and its label.
 
-    ``reference`` is a cell's label; None takes ``soft_reasoning``, else the first.
+    The share over all data sets is that of their sums (memory: means), as in the paper. The paper's own
+    share is beside it if it gives both figures. None if all cells are of one setting.
 
-    The share over all data sets is of their sums (memory: of their means), as in the paper, whose own shares
-    stand beside it where it gives both figures. None where all cells are of one setting.
+    Args:
+        cells: The cells.
+        reference: A cell's label; None takes ``soft_reasoning``, else the first.
 
-    Raises UserError for a reference that is none of the settings.
+    Raises:
+        UserError: If the reference is none of the settings.
     """
     labels = list(dict.fromkeys(cell.label for cell in cells))
     if reference is not None and reference not in labels:
@@ -121,7 +124,7 @@ def _paper(cell: Cell, cost: Cost) -> float | None:
 
 
 def _without_empty(table: Table) -> Table:
-    """``table`` without columns that hold nothing."""
+    """``table`` without empty columns."""
     keep = [
         j
         for j in range(len(table.columns))

@@ -1,4 +1,4 @@
-"""The pictures of the neuron analysis: activation rates by layer, and those of key neurons by round."""
+"""Plots of the neuron analysis: activation rates by layer, and those of key neurons by round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOURCES = {"self_consistency": "#2f6db3", "soft_reasoning": "#e0812c", "random_e
 
 
 def activation_rates(rates: Mapping[tuple[str, bool], Sequence[float]], path: Path) -> None:
-    """Rates in percent by layer, of each (source, right) pair; wrong answers have broken lines."""
+    """Plot rates in percent by layer for each (source, right) pair, wrong answers with broken lines."""
     with panels(path, height=4.4) as axes_of:
         axes = axes_of[0][0]
         for (source, right), values in rates.items():
@@ -28,7 +28,7 @@ def activation_rates(rates: Mapping[tuple[str, bool], Sequence[float]], path: Pa
 
 
 def key_rates(rounds: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
-    """Rates of key neurons in percent by layer, a panel per source and a line per round of its search."""
+    """Plot rates of key neurons in percent by layer, a panel per source and a line per round."""
     with panels(path, columns=len(rounds), width=4.2 * len(rounds), height=4.0) as axes_of:
         for axes, (source, lines) in zip(axes_of[0], rounds.items(), strict=True):
             for number, values in enumerate(lines):

@@ -67,12 +67,13 @@ class Activity:
 
 
 def record(samples: Sequence[Sample], neurons: Neurons, embed: Any, *, batch: int = 32) -> Activity:
-    """The activity of ``samples``: one pass each over its prompt and its first five tokens.
+    """Record the activity of ``samples`` in one pass each over prompt and first five tokens.
 
-    Only positions whose input is one of these tokens count; a soft token is none of them. ``embed`` gives
-    (len(ids), D) embeddings as the model's lookup returns them.
+    Only positions whose input is one of these tokens count, soft tokens do not. ``embed`` returns
+    (len(ids), D) embeddings as the model's lookup does.
 
-    Raises UserError for a sample without tokens.
+    Raises:
+        UserError: If a sample has no tokens.
     """
     if any(not sample.tokens for sample in samples):
         raise UserError("expected completions of a token or more, got an empty one; choose another question")
@@ -141,7 +142,7 @@ def random_neurons(keys: Tensor, *, by_layer: bool, seed: int, name: str) -> Ten
 
 
 def halves(activity: Activity, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
-    """Indices of two random halves of the samples, right and wrong ones parted equally."""
+    """Return indices of two random halves of the samples, with equal parts of right and wrong ones."""
     generator = generator_for(seed, name, "halves")
     first, second = [], []
     for kind in (activity.right, ~activity.right):
@@ -164,7 +165,7 @@ def layer_rates(activity: Activity, among: Tensor | None = None) -> Tensor:
 
 
 def mean_rate(activity: Activity, among: Tensor | None = None) -> float:
-    """Activation rate over all neurons, or ``among`` those alone."""
+    """Return the activation rate over all neurons, or over ``among``."""
     rate = activity.rate.mean(dim=0)
     return float(rate.mean() if among is None else rate[among].mean())
 

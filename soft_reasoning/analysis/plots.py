@@ -1,6 +1,7 @@
-"""Plots from computed metrics, as PNG and PDF files. matplotlib is imported on first use, without a display.
+"""Plots of computed metrics as PNG and PDF files.
 
-Every function draws one picture and knows no run: it takes the plain values that ``results.json`` holds.
+Every function draws one plot from the plain values of ``results.json``. Matplotlib is imported on first use
+and needs no display.
 """
 
 from __future__ import annotations
@@ -63,18 +64,18 @@ def panels(
 
 @contextmanager
 def figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]:
-    """The only axes of a new figure; as :func:`panels`."""
+    """Yield the only axes of a new figure; as :func:`panels`."""
     with panels(path, width=width, height=height) as axes:
         yield axes[0][0]
 
 
 def style_of(i: int) -> tuple[str, str]:
-    """(colour, marker) of the ``i``-th method."""
+    """Return (colour, marker) of the ``i``-th method."""
     return COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
 
 
 def percent_axis(axes: Any, name: str) -> None:
-    """The ``name`` ("x" or "y") axis within 0 to 100, at least 10 long, so that equal values look equal."""
+    """Limit the ``name`` ("x" or "y") axis to 0 to 100, at least 10 long, so that equal values look equal."""
     low, high = getattr(axes, f"get_{name}lim")()
     middle, half = (low + high) / 2, max((high - low) / 2, 5)
     low, high = middle - half, middle + half
@@ -91,7 +92,7 @@ def _points(rows: Sequence[Mapping[str, Any]], key: str, scale: float = 1.0) -> 
 
 
 def _rounds_axis(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rounds as ticks, with how many problems were still searching in each."""
+    """Rounds as ticks, with the number of problems still searching in each."""
     names = [f"{row['round']}\nn = {row['problems']}" for row in rows]
     axes.set_xticks([row["round"] for row in rows], names)
     axes.set_xlabel("round (n problems still searching)")
@@ -99,7 +100,7 @@ def _rounds_axis(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Candidates' accuracy in each round, and coverage of all rounds so far, in percent."""
+    """Plot the candidates' accuracy in each round, and coverage of all rounds so far, in percent."""
     with figure(path) as axes:
         axes.plot(*_points(rows, "coverage", 100), "o-", color=ORANGE, label="all problems, coverage so far")
         axes.plot(*_points(rows, "accuracy", 100), "o-", color=BLUE, label="the round's candidates, accuracy")
@@ -111,7 +112,7 @@ def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Mean and best reward in each round."""
+    """Plot the mean and best reward of each round."""
     with figure(path) as axes:
         axes.plot(*_points(rows, "best_reward"), "o-", color=GREEN, label="best of the round")
         axes.plot(*_points(rows, "reward"), "o-", color=BLUE, label="mean of the round")
@@ -123,7 +124,7 @@ def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) -> None:
-    """Tokens a problem by role: read anew, reused from the cache, and generated."""
+    """Plot tokens per problem by role: computed, cached and generated."""
     roles = [role for role in by_role if role != "total"]
     parts = {
         "prompt, computed": (GREY, [by_role[r]["prompt"] - by_role[r]["cached"] for r in roles]),
@@ -145,7 +146,7 @@ def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) 
 
 
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Accuracy (percent, with its error) of each row's ``label`` against generated ``tokens`` a problem."""
+    """Plot the accuracy (percent, with its error) of each row against generated tokens per problem."""
     columns = 2 if max(len(row["label"]) for row in rows) < 36 else 1
     legend = 0.22 * math.ceil(len(rows) / columns)
     with figure(path, 6.8, 3.7 + legend) as axes:
@@ -169,7 +170,7 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
 
 
 def log_axis(axes: Any, low: float, high: float) -> None:
-    """A logarithmic x axis around ``low`` to ``high`` with plain numbers at several ticks, however narrow."""
+    """Make a logarithmic x axis around ``low`` to ``high`` with plain numbers at several ticks."""
     from matplotlib.ticker import MaxNLocator
 
     left, right = low / 1.4, high * 1.4
@@ -184,10 +185,10 @@ def log_axis(axes: Any, low: float, high: float) -> None:
 
 
 def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:
-    """Correlation matrices of the points sampled up to each round, one panel a round.
+    """Plot the correlation of the points sampled up to each round, one panel per round.
 
-    ``matrices[r]`` is square over the points of rounds 0 to r, in order; the points of a round are
-    ``sizes[r]`` many, and lines part the rounds.
+    ``matrices[r]`` is square over the points of rounds 0 to r, in order. A round has ``sizes[r]`` points,
+    and lines separate the rounds.
     """
     with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
         image = None

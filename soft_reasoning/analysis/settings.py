@@ -1,4 +1,4 @@
-"""Configurations as flat keys: which of them results depend on, and which tell several runs apart."""
+"""Configurations as flat keys: which ones results depend on, and which ones distinguish several runs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ NAMES = ("model.path", "dataset.name")
 
 
 def is_draw(key: str) -> bool:
-    """Whether ``key``, or what it is copied from, is one of ``DRAWS``."""
+    """Whether ``key``, or the key it is copied from, is one of ``DRAWS``."""
     return key.removeprefix("method.") in DRAWS
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``config`` as dotted keys; lists are values, and so are empty mappings."""
+    """Return ``config`` as dotted keys; lists and empty mappings are values."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{prefix}{key}"
@@ -51,7 +51,10 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """The dotted keys that results depend on. ``ignore`` names keys, groups of keys, or ``*`` patterns."""
+    """Return the dotted keys that results depend on.
+
+    ``ignore`` names keys, groups of keys, or ``*`` patterns.
+    """
 
     def ignored(key: str) -> bool:
         return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
@@ -71,13 +74,16 @@ def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> 
 
 
 def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:
-    """For each configuration, its values of the keys that are not the same in all of them.
+    """Return, for each configuration, its values of the keys that differ between them.
 
-    Left out is what repeats another key: of several keys with the same values the shortest stays, the
-    parts of something that some configurations do not have at all follow from the key that chose it (and
-    are named only where nothing else tells two runs apart), and a class follows from a plain key (a name)
-    that decides it. What follows from one of ``NAMES`` is left out as well. Where every configuration has a
-    ``label``, it stands for all that follows from it.
+    Keys that repeat others are left out:
+
+    - Of several keys with the same values the shortest stays.
+    - The parts of something that only some configurations have follow from the key that chose it.
+      They are named only where nothing else distinguishes two runs.
+    - A class follows from a plain key (a name) that determines it.
+    - What follows from one of ``NAMES`` is left out.
+    - If every configuration has a ``label``, it replaces all that follows from it.
     """
     flat = [setting_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []

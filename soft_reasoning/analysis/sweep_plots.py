@@ -1,4 +1,4 @@
-"""The pictures of a sweep: lines over a value, points by setting, panels by data set, a distribution."""
+"""Plots of a sweep: lines over a value, points by setting, panels by data set, or a distribution."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
 
 
 def swept_number(cells: Sequence[Cell]) -> str | None:
-    """The only key that the cells' settings hold, where all its values are numbers, and several."""
+    """Return the only key of the cells' settings if its values are several numbers, else None."""
     keys = {key for cell in cells for key in cell.setting}
     if len(keys) != 1:
         return None
@@ -53,7 +53,7 @@ def swept_number(cells: Sequence[Cell]) -> str | None:
 def _lines(
     axes: Any, cells: Sequence[Cell], key: str, metrics: Sequence[Metric], style: str = "o-", name: str = ""
 ) -> None:
-    """A line per metric over the values of ``key``, its standard deviation as a band."""
+    """A line per metric over the values of ``key``, with its standard deviation as a band."""
     values = sorted({cell.setting[key] for cell in cells})
     for metric in metrics:
         rows = [(cell.setting[key], *_mean_error(cell, metric)) for cell in cells if cell.each(*metric.path)]
@@ -119,7 +119,7 @@ def _points(
 
 
 def _grid(cells: Sequence[Cell], path: Path) -> None:
-    """A panel per model (rows) and data set (columns); numbers of shots told apart by marker and line."""
+    """A panel per model (rows) and data set (columns); marker and line show the number of shots."""
     models = list(dict.fromkeys(cell.model for cell in cells))
     datasets, labels = datasets_of(cells), list(dict.fromkeys(cell.label for cell in cells))
     shots = sorted({cell.shots for cell in cells})
@@ -164,7 +164,7 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
 
 
 def _paper_marks(axes: Any, cells: Sequence[Cell], labels: Sequence[str], shift: float) -> None:
-    """The paper's figures as upright strokes."""
+    """The paper's figures as vertical strokes."""
     for metric in SHARES:
         known = [(labels.index(cell.label) + shift, cell.figure(metric.figure)) for cell in cells]
         at = [(place, float(one.value)) for place, one in known if one is not None]
@@ -176,7 +176,7 @@ def _paper_marks(axes: Any, cells: Sequence[Cell], labels: Sequence[str], shift:
 
 
 def _mean_error(cell: Cell, metric: Metric) -> tuple[float, float]:
-    """Mean and standard deviation over draws, in percent; of a single run its value and standard error."""
+    """Mean and standard deviation over seeds in percent; for a single run its value and standard error."""
     values = cell.each(*metric.path)
     if len(values) > 1:
         error = statistics.stdev(values)
@@ -186,7 +186,7 @@ def _mean_error(cell: Cell, metric: Metric) -> tuple[float, float]:
 
 
 def _distribution(cell: Cell, path: Path) -> None:
-    """A histogram of accuracies over draws, with their mean ± standard deviation and range."""
+    """A histogram of accuracies over seeds, with mean ± standard deviation and range."""
     values = [100 * value for value in cell.each(*ACCURACY.path)]
     with figure(path) as axes:
         axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor="white")
@@ -205,7 +205,7 @@ def _distribution(cell: Cell, path: Path) -> None:
 
 
 def distribution_note(values: Sequence[float]) -> str:
-    """Mean ± standard deviation and range of percentages, in words."""
+    """Describe percentages by mean ± standard deviation and range."""
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.1f}{spread} %, range {min(values):.1f} to {max(values):.1f}"
 

@@ -1,4 +1,4 @@
-"""The tables of a sweep: one row per setting, or the paper's layout over models, shots and data sets."""
+"""Tables of a sweep: one row per setting, or the paper's layout over models, shots and data sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from soft_reasoning.evaluation.paper import DATASETS, Figure
 
 @dataclass(frozen=True)
 class Metric:
-    """A share that tables show: where it stands in results.json, and what the paper's figures call it."""
+    """A share in tables: its path in results.json, and the name of the paper's figures."""
 
     name: str
     path: tuple[str, ...]
@@ -72,9 +72,9 @@ def settings_table(cells: Sequence[Cell]) -> Table:
 
 
 def grid_table(cells: Sequence[Cell]) -> Table:
-    """The paper's layout: a block per model, metric and shots, a row per setting, a column per data set.
+    """Return the paper's layout: blocks by model, metric and shots, rows by setting, columns by data set.
 
-    Where the paper has a figure for a cell, it and the difference have columns of their own beside it.
+    If the paper has a figure for a cell, the figure and the difference have columns beside it.
     """
     datasets = datasets_of(cells)
     compared = {cell.dataset for cell in cells if any(cell.figure(m.figure) for m in metrics_of(cells))}
@@ -136,7 +136,7 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
 
 
 def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
-    """Accuracy and coverage; in a sweep over verifiers their own accuracy as well."""
+    """Return accuracy and coverage, and the verifier's accuracy in a sweep over verifiers."""
     verifiers = {str((cell.configs[0].get("verifier") or {}).get("name")) for cell in cells}
     return (*SHARES, VERDICTS) if len(verifiers) > 1 else SHARES
 
@@ -147,7 +147,7 @@ def has_figures(cells: Sequence[Cell]) -> bool:
 
 
 def notes_of(cells: Sequence[Cell]) -> list[str]:
-    """What a reader of the tables must know."""
+    """Return the notes under the tables."""
     notes = [NOTE]
     if has_figures(cells):
         notes.append(PAPER_NOTE)
@@ -161,24 +161,24 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
 
 
 def shown_name(dataset: str) -> str:
-    """What the paper calls a data set, else its own name."""
+    """Return the paper's name of a data set, else its own."""
     return DATASETS.get(dataset, dataset)
 
 
 def difference(ours: float | None, figure: Figure | None) -> str:
-    """A share less the paper's percentage, in points."""
+    """Return a share minus the paper's percentage, in points."""
     return MISSING if ours is None or figure is None else f"{100 * ours - float(figure.value):+.1f}"
 
 
 def paper_cell(figure: Figure | None) -> str:
-    """The paper's figure as it stands in a table."""
+    """Format the paper's figure."""
     if figure is None:
         return MISSING
     return f"{figure.value}{ERROR}{figure.std}" if figure.std else figure.value
 
 
 def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
-    """The first columns: model and shots where there are several, and ``own``, the last of them last."""
+    """The first columns: model and shots if there are several, and ``own``."""
     several = {
         "model": len({cell.model for cell in cells}) > 1,
         "shots": len({cell.shots for cell in cells}) > 1,
@@ -193,7 +193,7 @@ def _columns(dataset: str, compared: bool) -> list[str]:
 
 
 def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
-    """(metric, cells of one model and number of shots), metrics that no run has left out."""
+    """(metric, cells of one model and number of shots), without metrics that no run has."""
     for model in dict.fromkeys(cell.model for cell in cells):
         for metric in metrics_of(cells):
             for shots in dict.fromkeys(cell.shots for cell in cells if cell.model == model):

@@ -25,9 +25,9 @@ TEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` of as many cells as ``columns``; the first ``labels`` columns are text, the rest numbers.
+    """Rows with one cell per column; the first ``labels`` columns are text, the rest numbers.
 
-    ``rules`` are the rows before which a line stands, ``bold`` the (row, column) of cells that stand out.
+    A line precedes the rows in ``rules``. The cells (row, column) in ``bold`` are bold.
     """
 
     columns: Sequence[str]
@@ -37,7 +37,7 @@ class Table:
     bold: Collection[tuple[int, int]] = ()
 
     def text(self) -> str:
-        """Aligned for a terminal: labels to the left, numbers to the right."""
+        """Format for a terminal: labels on the left, numbers on the right."""
         widths = [max(map(len, cells)) for cells in zip(self.columns, *self.rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ class Table:
         return "\n".join(lines)
 
     def markdown(self) -> str:
-        """A Markdown table, numbers aligned to the right."""
+        """Format as Markdown, numbers aligned to the right."""
         marks = ["---" if i < self.labels else "---:" for i in range(len(self.columns))]
         rows = [
             [f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)]
@@ -64,7 +64,7 @@ class Table:
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def csv(self) -> str:
-        """Comma-separated values. What follows a ± has a column of its own, and numbers have no commas."""
+        """Format as comma-separated values: errors in columns of their own, numbers without commas."""
         wide = [any(ERROR in row[j] for row in self.rows) for j in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
@@ -82,7 +82,7 @@ class Table:
         return [value, error] if wide else [value]
 
     def tex(self) -> str:
-        """A LaTeX ``tabular`` for the package booktabs, errors as subscripts as the paper has them."""
+        """Format as a LaTeX ``tabular`` for booktabs, with errors as subscripts as in the paper."""
         layout = "".join("l" if i < self.labels else "r" for i in range(len(self.columns)))
         lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]
         lines += [" & ".join(map(_escaped, self.columns)) + r" \\", r"\midrule"]
@@ -112,7 +112,7 @@ def save(table: Table, folder: Path, name: str) -> None:
 
 
 def best(values: Sequence[float | None], *, highest: bool = True) -> list[int]:
-    """Where the best of ``values`` stand; nowhere when fewer than two are known or all are equal."""
+    """Return the indices of the best ``values``; none if fewer than two are known or all are equal."""
     known = [value for value in values if value is not None]
     if len(known) < 2 or min(known) == max(known):
         return []
@@ -121,12 +121,12 @@ def best(values: Sequence[float | None], *, highest: bool = True) -> list[int]:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share as percent."""
+    """Format a share as percent."""
     return MISSING if value is None else f"{100 * value:.{digits}f}"
 
 
 def share(metrics: Mapping[str, Any], name: str) -> str:
-    """A share with its standard error, in percent."""
+    """Format a share with its standard error, in percent."""
     error = metrics.get(f"{name}_stderr")
     return percent(metrics.get(name)) + ("" if error is None else f" ± {100 * error:.1f}")
 
@@ -137,12 +137,12 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with thin groups: 12,345."""
+    """Format a whole number: 12,345."""
     return MISSING if value is None else f"{value:,.0f}"
 
 
 def duration(seconds: float | None) -> str:
-    """0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
+    """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
     if seconds is None:
         return MISSING
     if 0 < seconds < 1:
@@ -154,14 +154,14 @@ def duration(seconds: float | None) -> str:
 
 
 def memory(size: float | None) -> str:
-    """Bytes as 0.1 MiB, 23.4 MiB or 1.5 GiB."""
+    """Format bytes: 0.1 MiB, 23.4 MiB or 1.5 GiB."""
     if size is None:
         return MISSING
     return f"{size / 2**20:,.1f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
 
 
 def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> str:
-    """Percent: mean ± standard deviation over several seeds, or one value ± its standard error."""
+    """Format mean ± standard deviation over seeds, or one value ± its standard error, in percent."""
     known = [value for value in values if value is not None]
     if not known:
         return MISSING

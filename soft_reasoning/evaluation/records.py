@@ -1,8 +1,8 @@
-"""One problem's record: what ``samples.jsonl`` holds, in lm-evaluation-harness' names where it has one.
+"""One problem's record, a line of ``samples.jsonl``, with lm-evaluation-harness's names where it has one.
 
-``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness'.
-``resps[0][i]`` is the text of ``candidates[i]``; ``extraction`` says how answers were read; every number
-keeps its exact value.
+``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness's.
+``resps[0][i]`` is the text of ``candidates[i]``. ``extraction`` says how answers were extracted. Every
+number keeps its exact value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _plain(candidate: Candidate) -> dict[str, Any]:
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:
-    """The problem that a record answers."""
+    """Return the problem of a record."""
     return Problem(
         id=record["doc_id"],
         question=record["question"],
@@ -58,17 +58,17 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 
 
 def agreement_of(candidate: Mapping[str, Any]) -> float | None:
-    """The verifier's score of a record's candidate before confidence; None where it was not judged."""
+    """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
     agreement = candidate.get("agreement")  # records of earlier versions lack the key
     return candidate["verified"] if agreement is None else agreement
 
 
 def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
-    """The final answer and each candidate's, as ``grader`` reads them.
+    """Return the final answer and each candidate's, as ``grader`` reads them.
 
-    Under the reading that the run used they are the stored ones. Under another the stored texts are
-    read again, and the final answer is the vote of those texts (candidates and verifier's solutions) that
-    gave it, of all of them where there was none. An answer that no stored text gave stays.
+    Under the run's own extraction these are the stored answers. Under another the stored texts are read
+    again. The final answer is then the vote of the texts (candidates and verifier's solutions) that gave
+    it, or of all texts if there was none. An answer that no stored text gave is kept.
     """
     final, kind = record["answer"], record["answer_type"]
     stored = [candidate["answer"] for candidate in record["candidates"]]

@@ -1,4 +1,4 @@
-"""What is written about a finished run: results.json, grades.json, report.md and its plots."""
+"""The files written about a finished run: results.json, grades.json, report.md and plots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KINDS = ("engine", "optimiser", "method", "store")
 
 
 def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> list[str]:
-    """Write all that is computed from a run's records; returns what could not be done, a line each."""
+    """Write everything that is computed from a run's records; return notes on what could not be done."""
     write_json(folder / RESULTS, metrics)
     write_json(folder / GRADES, {name: outcomes[name]._asdict() for name in sorted(outcomes)})
     with writing(folder):
@@ -56,10 +56,13 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
 
 
 def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
-    """Grade a finished run again: its metrics, report and plots anew, its records untouched.
+    """Grade a finished run again: new metrics, report and plots, the same records.
 
-    Only what the run measured is graded: the problems in ``grades.json``, whose time and memory stay as in
-    ``results.json``. Raises UserError for a folder that holds no finished run.
+    Only what the run measured is graded: the problems in ``grades.json``. Time and memory stay as in
+    ``results.json``.
+
+    Raises:
+        UserError: If the folder holds no finished run.
     """
     folder = Path(folder)
     manifest, wanted, before = read_manifest(folder), read_json(folder / GRADES), read_json(folder / RESULTS)
@@ -144,7 +147,7 @@ def report(
     drawn: Mapping[str, str],
     notes: Iterable[str],
 ) -> str:
-    """report.md: the tables, the plots, and what the run was made with."""
+    """Return report.md: the tables, the plots, and how the run was made."""
     method, dataset = (_name(manifest["config"], key) for key in ("method", "dataset"))
     parts = [f"# {method} on {dataset}"]
     for name, table in tables.items():
@@ -267,7 +270,7 @@ def _seconds(metrics: Mapping[str, Any]) -> Table:
 
 
 def _cost(metrics: Mapping[str, Any]) -> str:
-    """Operations, the engine's idle time and its memory, in a sentence each."""
+    """Operations, the engine's idle time and its memory, one sentence each."""
     parts = [f"The engine was idle for at most {duration(metrics['seconds'].get('idle'))}."]
     if metrics["flops"]:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
