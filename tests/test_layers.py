@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 LAYERS = (
     "types", "checks", "answers", "demo", "data", "prompts", "engines",
     "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis",
-    "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "finetune", "regrade",
+    "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "regrade",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
