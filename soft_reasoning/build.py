@@ -87,7 +87,9 @@ def build_adapter(config: DictConfig) -> Path:
     shown = dataset.exemplars(config.seed)
     wanted, solved = settings.examples, {one.question for one in shown}
     rows = dataset.training(config.seed, None if wanted is None else wanted + len(shown))
-    rows = [row for row in rows if row.question not in solved][:wanted]  # their solutions are in the prompt
+    rows = [row for row in rows if row.question not in solved][
+        :wanted
+    ]  # exemplars, whose solutions are in the prompt
     wording = plain(config.prompt)
     asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
     model = plain(config.model)
@@ -112,7 +114,7 @@ def build_adapter(config: DictConfig) -> Path:
 
     root = Path(settings.folder).expanduser().absolute()
     folder = adapter(root, dataset.name, made_with, train_into, say=to_stderr)
-    gc.collect()  # the engine that comes next measures what memory is free
+    gc.collect()  # the engine, loaded next, measures free memory
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return folder

@@ -26,14 +26,14 @@ from soft_reasoning.evaluation.budget import BUDGETS
 from soft_reasoning.types import UserError
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
-"""The methods whose parts a preset chooses."""
+"""Methods whose parts a preset chooses."""
 
 SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
-"""Environment variable that names a sweep's folder, so that the jobs of a launcher agree on it."""
+"""Environment variable with the name of a sweep's folder, shared by all jobs of a launcher."""
 
 
 def conf_dir() -> str:
-    """conf/ inside an installed wheel, else beside the package (a clone or an editable install)."""
+    """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
     package = Path(__file__).resolve().parent
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():

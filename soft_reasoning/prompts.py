@@ -19,7 +19,7 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
-"""Two texts whose first and last tokens differ: what their prompts share is not theirs."""
+"""Two texts that differ in their first and last tokens, so what their prompts share is the template."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Prompts:
         return before + 1 + int(torch.randint(span, (), generator=draw))
 
     def _around(self) -> tuple[int, int]:
-        """How many tokens stand before and after the text, without the cue: BOS, or a template's headers."""
+        """Number of tokens before and after the text, without the cue: BOS, or a template's headers."""
         if self._span is None:
             one, two = (self._encode(text, "") for text in SPAN_TEXTS)
             if self.layout == "completion":

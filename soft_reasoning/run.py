@@ -173,7 +173,7 @@ def main() -> None:
     overrides = [a for a in sys.argv[1:] if a not in sweep]
     several = len(overrides) < len(sys.argv) - 1
     overrides = with_default_preset(overrides)
-    sys.argv[1:] = [*(["--multirun"] if several else []), *overrides]  # Hydra wants the flag first
+    sys.argv[1:] = [*(["--multirun"] if several else []), *overrides]  # Hydra expects the flag first
     os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
     with one_line_errors():
         hydra_main()

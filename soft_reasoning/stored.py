@@ -39,7 +39,7 @@ def _shipped_targets() -> frozenset[Any]:
 
 
 def _leaves(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value in nested settings, with the key it stands under."""
+    """Every plain value in nested settings, with its key."""
     if isinstance(content, Mapping):
         for name, value in content.items():
             yield from _leaves(value, str(name))

@@ -40,7 +40,7 @@ from soft_reasoning.types import UserError
 
 TABLE, PLOT = "sweep", "sweep.png"
 COMPARISONS = "comparisons"
-"""Inside a sweep's folder: paired differences for each model, data set and number of shots."""
+"""Inside a sweep's folder: paired differences by model, data set and number of shots."""
 
 
 class NoteSweep(Callback):
@@ -73,7 +73,9 @@ def combine(folder: Path) -> None:
     found = (path.parent for path in folder.rglob(RESULTS))
     runs = sorted(path for path in found if path.parent.name != PROBES)
     if not runs:
-        raise UserError(f"{folder}: expected finished runs of a sweep, found none; see what its jobs said")
+        raise UserError(
+            f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
+        )
     cells = read_cells(runs)
     table = grid_table(cells) if spreads(cells) or has_figures(cells) else settings_table(cells)
     print(f"\n{table.text()}\n")
@@ -124,7 +126,7 @@ def _distribution(cells: Sequence[Cell]) -> list[str]:
 
 
 def _unrounded(cell: Cell) -> list[dict[str, Any]]:
-    """A row per run: its folder, what tells it from the others, and its results."""
+    """A row per run: its folder, its setting and its results."""
     setting = {"model": cell.model, "dataset": cell.dataset, "shots": cell.shots, **cell.setting}
     return [
         {"folder": str(folder), **setting, "seed": config.get("seed"), **result}

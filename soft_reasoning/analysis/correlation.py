@@ -25,7 +25,7 @@ def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.
 
 
 def _rounds(record: Mapping[str, Any]) -> list[np.ndarray]:
-    """For each round its points (k, d), those of the highest reward first."""
+    """The points (k, d) of each round, highest reward first."""
     rounds: dict[int, list[Mapping[str, Any]]] = {}
     for candidate in record["candidates"]:
         if candidate["u"] is not None and len(candidate["u"]) > 1:

@@ -19,7 +19,7 @@ COLORS = (
     "#8c564b",
 )  # fmt: skip
 MARKERS = "osD^vpX<>h"
-"""As many as no common factor with the colours: eleven times ten methods are told apart."""
+"""Their number shares no factor with that of the colours, so 110 methods differ."""
 STYLE = {
     "figure.dpi": 150,
     "font.size": 10,

@@ -11,9 +11,10 @@ RESOURCES = (
     "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
     "engine.device_map", "model.device_map",
 )  # fmt: skip
-"""What an engine may take of its machine, so that a run can go on with more, or with less, after memory ran
-out. In low precision they change the last bits of sums, as a request's neighbours in a batch do, and no more.
-``engine.device`` is not among them: with ``dtype=auto`` it chooses the precision."""
+"""Resources of an engine, which may change when a run resumes, for example after memory ran out.
+
+In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is not
+among them, because with ``dtype=auto`` it determines the precision."""
 
 LIMIT = "dataset.limit"
 
@@ -21,16 +22,18 @@ IGNORED = (
     "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
     "ray", "hydra", "prompt.answer_type", *RESOURCES,
 )  # fmt: skip
-"""Keys that change no problem's result: how a run is watched, batched and spread out, how many problems it
-takes, and what the prompt says of itself (its wording is what counts)."""
+"""Keys that change no problem's result.
+
+They concern display, batching and distribution of a run, the number of its problems, and the declared type
+of the prompt (its wording counts instead)."""
 
 CLASS = "._target_"
 
 DRAWS = ("seed", "embedding.seed")
-"""Keys that say which draw of a setting a run is: runs that differ in these alone are averaged."""
+"""Keys of random seeds: runs that differ only in these are averaged."""
 
 NAMES = ("model.path", "dataset.name")
-"""Keys that stand for all that follows from them: prompts and exemplars come with a data set."""
+"""Keys from which others follow: a data set determines prompts and exemplars."""
 
 
 def is_draw(key: str) -> bool:
@@ -88,7 +91,7 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     flat = [setting_keys(config, ignore) for config in configs]
     common = [key for key in flat[0] if all(key in one for one in flat)] if flat else []
     keys = [key for key in common if len({repr(one[key]) for one in flat}) > 1]
-    if not keys:  # nothing else tells them apart
+    if not keys:  # nothing else distinguishes them
         keys = sorted({key for one in flat for key in one} - set(common))
     for name in NAMES:
         if name in keys:
@@ -100,7 +103,7 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     classes = [key for key in by_values.values() if key.endswith(CLASS)]
     chosen = plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)]
     rest = sorted({key for one in flat for key in one} - set(common), key=lambda name: (len(name), name))
-    for key in rest:  # of parts that only some have: what tells apart runs that are still alike
+    for key in rest:  # parts that only some have, if they distinguish runs that are equal so far
         if _kinds(flat, [*chosen, key]) > _kinds(flat, chosen):
             chosen.append(key)
     chosen.sort()

@@ -14,9 +14,9 @@ from soft_reasoning.analysis.sweeps import ACCURACY, COVERAGE, SHARES, Metric, s
 
 LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
 APART = 0.1
-"""Rows between the points of two metrics, so that equal values do not hide one another."""
+"""Distance in rows between the points of two metrics, so that equal values do not overlap."""
 CROWDED = 8
-"""Ticks closer than one part in so many of an axis overlap."""
+"""Ticks closer than this fraction (1 / CROWDED) of an axis overlap."""
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:

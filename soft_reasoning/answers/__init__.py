@@ -1,4 +1,4 @@
-r"""Answers: taken out of free text, compared, voted on, graded.
+r"""Extracting answers from free text, comparing them, voting and grading.
 
 An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
 ``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.

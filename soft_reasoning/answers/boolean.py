@@ -41,7 +41,7 @@ _IDIOMS = re.compile(
     r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.:;\n]{0,80})\b",
     re.IGNORECASE,
 )
-"""Words of a verdict that are none: "no doubt", "yes or no", "whether it is true"."""
+"""Phrases that contain such words without being verdicts: "no doubt", "yes or no"."""
 _NO_VERDICT = re.compile(r"^\W*(?:maybe|perhaps|it\sdepends|unclear|unsure|possibly)\b", re.IGNORECASE)
 _VERDICT = re.compile(
     rf"{_TURNED}|{_DENIED_SO}|{_SAID_SO}|(?<![\w-]){_OUTRIGHT_NO}"
@@ -117,7 +117,7 @@ class BooleanReader:
 
 
 def first_line(statement: str) -> tuple[int, int]:
-    """Where the first line that holds a word begins and ends."""
+    """Return the start and end of the first line that holds a word."""
     word = re.search(r"\w", statement)
     if word is None:
         return 0, 0

@@ -32,15 +32,15 @@ MODES = ("flexible", "strict")
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
 _WORD = re.compile(r"\w")
 _WEAK = 20
-"""How many statements without an answer right behind their mark are tried; more of them are a loop."""
+"""Most statements without an answer right after their mark that are tried; more are a loop."""
 
 
 class AnswerGrader(Protocol):
-    """How a run reads, compares and votes on answers."""
+    """Extracts, compares and votes on answers."""
 
     @property
     def name(self) -> str:
-        """What records and reports call the way that answers are read."""
+        """The name of the extraction in records and reports."""
         ...
 
     def supports(self, answer_type: str) -> bool:
@@ -71,14 +71,14 @@ class AnswerGrader(Protocol):
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
-    """The answer that ``text`` states, canonical, or None.
+    """Return the canonical answer that ``text`` states, or None.
 
     Args:
         text: what a model wrote.
         answer_type: one of ``ANSWER_TYPES``.
         mode: ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else;
-            ``flexible`` takes the last statement of any form, else how the text closes (see the package's
-            docstring for the rules).
+            ``flexible`` reads the last statement of any form, else the end of the text (the package's
+            docstring has the rules).
 
     Raises:
         UserError: for an unknown answer type or mode.
@@ -88,9 +88,9 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
 
 
 def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int, int] | None:
-    """``(start, end)``: where the answer that :func:`extract` gives stands in ``text``; None without one.
+    """Return ``(start, end)`` of the answer of :func:`extract` in ``text``; None without one.
 
-    It is the number, verdict, letter or phrase that was read, without the words around it.
+    It covers the number, verdict, letter or phrase without the words around it.
 
     >>> text = "10 / 4 eggs. Answer: 10/4 = $2.50 each"
     >>> text[slice(*locate(text, "number"))]
@@ -104,7 +104,7 @@ def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int,
     return offset + start, offset + end
 
 
-@lru_cache(maxsize=4096)  # a problem's votes and grades compare the same few answers over and over
+@lru_cache(maxsize=4096)  # votes and grades compare the same few answers repeatedly
 def equal(
     a: str | None, b: str | None, answer_type: str, *, absolute: float = 1e-3, relative: float = 1e-6
 ) -> bool:
@@ -158,7 +158,7 @@ def vote_by(
 
 @dataclass(frozen=True)
 class Grader:
-    """This package's own grader: tolerances of :func:`equal`, mode of :func:`extract`.
+    """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
 
     The public code's tolerances are ``Grader(absolute=0.01, relative=0)``.
     """
@@ -212,7 +212,7 @@ def _reader(answer_type: str) -> Reader:
 
 
 Place = tuple[Found, int, int]
-"""What was read, and ``text[start:end]`` that it was read from."""
+"""What was found, and the span of ``text`` in which it was found."""
 
 
 def _checked(text: str, answer_type: str, mode: str) -> Place | None:
@@ -232,9 +232,9 @@ def _strictly(text: str, reader: Reader) -> Place | None:
     return None if found is None else (found, start, end)
 
 
-@lru_cache(maxsize=1024)  # candidates of a problem are often alike, and each is read by several parts
+@lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
 def _flexibly(text: str, answer_type: str) -> Place | None:
-    """What the last statement that can be read says, else how the text closes."""
+    """Read the last readable statement, else the end of the text."""
     reader = READERS[answer_type]
     stated, own_end = statements(text)
     weak: list[tuple[int, int]] = []

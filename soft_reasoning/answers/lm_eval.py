@@ -47,7 +47,7 @@ class LmEvalGrader:
         return answer_type == "number"
 
     def extract(self, text: str, answer_type: str) -> str | None:
-        """What the filter takes, as it stands in the text; None where the harness says ``[invalid]``."""
+        """Return what the filter takes from the text; None where the harness says ``[invalid]``."""
         place = self.locate(text, answer_type)
         return None if place is None else text[slice(*place)]
 
@@ -76,7 +76,7 @@ class LmEvalGrader:
 
 
 def normalised(text: str) -> str:
-    """What ``exact_match`` compares: ``regexes_to_ignore`` of the task removed in order, in lower case."""
+    """Return what ``exact_match`` compares: lower case, without the task's ``regexes_to_ignore``."""
     text = text.replace(",", "").replace("$", "")
     text = text.rpartition("#### ")[2]  # (?s).*####\x20 removed, in linear time
     return _FINAL_STOP.sub("", text).lower()

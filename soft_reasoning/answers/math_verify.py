@@ -30,7 +30,7 @@ class MathVerifyGrader:
         return answer_type in TYPES
 
     def extract(self, text: str, answer_type: str) -> str | None:
-        """What ``math_verify.parse`` finds in ``text``; None where it finds nothing, or not in time."""
+        """Return what ``math_verify.parse`` finds in ``text``; None if it finds nothing in time."""
         if not self.supports(answer_type):
             raise UserError(
                 f"grader={self.name} reads numbers and formulas, got answers of type {answer_type}; "
@@ -39,13 +39,13 @@ class MathVerifyGrader:
         return algebra.parsed(text)
 
     def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
-        """Where the answer last stands in ``text``; None where Math-Verify spells it in another way."""
+        """Return the last place of the answer in ``text``; None if Math-Verify spells it differently."""
         answer = self.extract(text, answer_type)
         start = -1 if answer is None else text.rfind(answer.strip("$"))
         return None if answer is None or start < 0 else (start, start + len(answer.strip("$")))
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
-        """Whether either verifies the other; Math-Verify itself is not symmetric."""
+        """Whether either verifies the other, since Math-Verify is not symmetric."""
         if a is None or b is None:
             return False
         return a == b or algebra.verified(a, b) or algebra.verified(b, a)

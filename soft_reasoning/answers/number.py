@@ -43,7 +43,7 @@ class NumberReader:
         text = clean(statement)
         if (chosen := _stated(text)) or not _DIGIT.search(text):
             return _placed(chosen, statement)
-        return Found(None)  # "H2O": what else the text holds is not the answer
+        return Found(None)  # "H2O": the rest of the text is not the answer
 
     def opens(self, statement: str) -> bool:
         line = statement.lstrip().partition("\n")[0][:WINDOW]
@@ -78,7 +78,7 @@ class NumberReader:
         return close_enough(x, y, absolute, relative)
 
     def _opening(self, statement: str, line_end: int) -> Found | None:
-        """What the first line gives where nothing behind it matters: it opens with a plain number."""
+        """Read the first line if it begins with a plain number, so that later lines do not matter."""
         line = clean(statement[:line_end])
         begin = prose.unlabelled(line)
         numbers = list(find(line[begin:]))
@@ -88,7 +88,7 @@ class NumberReader:
 
 
 Choice = tuple[Fraction | None, int, int]
-"""A value (None: one that cannot be computed) and where it stands."""
+"""A value (None if it cannot be computed) with its start and end."""
 
 
 def close_enough(x: Fraction, y: Fraction, absolute: float, relative: float) -> bool:

@@ -35,9 +35,9 @@ _NO_COUNT = re.compile(
 
 
 def find(text: str) -> tuple[Fraction, int, int] | None:
-    """``(value, start, end)`` of the first number in words in ``text``; None where there is none.
+    """``(value, start, end)`` of the first number in words in ``text``, or None.
 
-    "one" counts only where it opens the text, as it mostly stands for a thing ("the one that").
+    "one" counts only at the beginning, since elsewhere it mostly means a thing ("the one that").
     """
     for found in _PHRASE.finditer(text):
         word = found.group().lower()

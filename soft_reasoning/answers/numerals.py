@@ -139,7 +139,7 @@ class Number:
 
 
 def find(text: str) -> Iterator[Number]:
-    """Every number of a cleaned ``text``, from left to right; digits inside words (``H2O``) are none."""
+    """Yield the numbers of a cleaned ``text`` in order; digits inside words (``H2O``) do not count."""
     position = 0
     while found := _NUMBER.search(text, position):
         value, end = _value(found)
@@ -189,7 +189,7 @@ def _value(found: re.Match[str]) -> tuple[Fraction | None, int]:
 
 
 def _negative(text: str, found: re.Match[str]) -> bool:
-    """Whether the signs of a match make it negative, rather than subtract it or mark a list item."""
+    """Whether the signs of a match make it negative rather than subtract it or mark a list item."""
     if found["word"] or found["inner"] == "-":
         return True
     sign = found["sign"] or ""
@@ -208,7 +208,7 @@ def _negative(text: str, found: re.Match[str]) -> bool:
 
 @lru_cache(maxsize=65536)
 def whole_value(text: str) -> Fraction | None:
-    """The value of a text that is one number and nothing else (currency, %, degrees and brackets apart)."""
+    """Return the value of a text that is one number, apart from currency, %, degrees and brackets."""
     text = clean(text)
     numbers = list(find(text))
     if len(numbers) != 1:
@@ -218,7 +218,7 @@ def whole_value(text: str) -> Fraction | None:
 
 
 def canonical(value: Fraction) -> str:
-    """Plain decimal text: exact where 30 digits after the point suffice, else 17 significant digits.
+    """Return plain decimal text: exact if 30 decimals suffice, else 17 significant digits.
 
     >>> canonical(Fraction("18.0")), canonical(Fraction("-.5")), canonical(Fraction(1, 3))
     ('18', '-0.5', '0.33333333333333333')

@@ -1,4 +1,4 @@
-"""Regular expressions from lists of words, so that the lists stay readable."""
+"""Regular expressions built from readable lists of words."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ _APPROACH = re.compile(
     r"(?:US|USD|EUR|GBP|Rs\.?|[a-z]\s?=)?[\W_]*",
     re.I,
 )
-"""What may stand before a number that opens a sentence: "It is about $"."""
+"""Text allowed before a number at the beginning of a sentence: "It is about $"."""
 _LONGEST_APPROACH = 60
 _NEAR = 12
 _CLAUSE_END = re.compile(
@@ -109,7 +109,7 @@ _SUBJECT = re.compile(
 
 
 def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
-    """The sentences of a cleaned ``text`` that hold a word, without the marks of a list.
+    """Yield the sentences of a cleaned ``text`` that hold a word, without list marks.
 
     ``at_line_start`` says whether ``text`` begins a line: there "- 5" is an item, elsewhere a number.
     """
@@ -129,19 +129,19 @@ def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
 
 
 def begins_list(text: str, begin: int = 0) -> bool:
-    """Whether "1." stands at ``begin`` and "2." on a later line."""
+    """Whether ``begin`` has "1." and a later line "2."."""
     item = _ITEM.match(text, begin)
     return item is not None and item[1] == "1" and _LIST_FOLLOWS.search(text, begin) is not None
 
 
 def unlabelled(sentence: str) -> int:
-    """Where a sentence begins behind its label."""
+    """Return where a sentence begins after its label."""
     label = _LABEL.match(sentence)
     return label.end() if label else 0
 
 
 def opens(sentence: str, numbers: Sequence[Number]) -> bool:
-    """Whether the first of the ``numbers`` of a sentence stands at its beginning, or all but there."""
+    """Whether a sentence begins with the first of its ``numbers``, or nearly so."""
     return bool(numbers) and _approached(sentence, 0, numbers[0]) and not is_subject(sentence, numbers)
 
 
@@ -156,7 +156,7 @@ def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
 
 
 def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
-    """The number that ``sentence[begin:]`` gives, of its ``numbers``; None where it gives none."""
+    """Return the number that ``sentence[begin:]`` states, one of ``numbers``, or None."""
     numbers = affirmed(sentence, numbers)
     if not numbers:
         return None
@@ -172,7 +172,7 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
 
 
 def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
-    """The plain number behind the last equals sign, where something is computed before it."""
+    """The plain number after the last equals sign that follows a computation."""
     for equals in reversed([*_EQUALS.finditer(sentence, begin)]):
         behind = next((n for n in numbers if n.start >= equals.start()), None)
         if behind is not None and behind.start - equals.end() <= _NEAR:
@@ -182,7 +182,7 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
 
 
 def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
-    """The numbers from the first one on that does not merely set the scene."""
+    """The numbers from the first one that is not background."""
     rest = list(numbers)
     if gerund := _GERUND.match(sentence, begin):
         rest = [n for n in rest if n.start >= gerund.end()] or rest
@@ -203,14 +203,14 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
 
 
 def is_subject(sentence: str, numbers: Sequence[Number]) -> bool:
-    """Whether the first of ``numbers`` counts what a sentence says of the second: "6 tickets cost $60"."""
+    """Whether the first of ``numbers`` belongs to the subject: "6 tickets cost $60"."""
     if len(numbers) < 2:
         return False
     return _SUBJECT.fullmatch(sentence, numbers[0].end, numbers[1].start) is not None
 
 
 def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:
-    """The last plain number of the chain of equalities that begins with the first of ``numbers``."""
+    """The last plain number of the chain of equalities that starts with the first of ``numbers``."""
     start, end = numbers[0].start, _clause_end(sentence, numbers)
     chain: list[tuple[Number, bool]] = []
     inside = iter([n for n in numbers if n.end <= end])
@@ -223,7 +223,7 @@ def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:
                 first = number
             number = next(inside, None)
         if first is not None:
-            unread = sentence.startswith("\\frac", first.start)  # its operators stand inside it
+            unread = sentence.startswith("\\frac", first.start)  # its operators are inside it
             rest = first.start if unread else first.end
             chain.append((first, bool(_OPERATOR.search(sentence, rest, stop))))
         start = equals.end() if equals else end
@@ -242,7 +242,7 @@ def _clause_end(sentence: str, numbers: Sequence[Number]) -> int:
 
 
 def computes_on(sentence: str, value: str) -> bool:
-    """Whether a sentence computes on with ``value``: it stands left of an equals sign."""
+    """Whether a sentence continues to compute with ``value``, left of an equals sign."""
     equals = _EQUALS.search(sentence)
     if equals is None:
         return False
@@ -256,7 +256,7 @@ def concludes(sentence: str) -> bool:
 
 
 def is_expression(sentence: str, numbers: Sequence[Number]) -> bool:
-    """Whether a sentence opens with something to compute rather than with a number."""
+    """Whether a sentence begins with an expression rather than a number."""
     return (
         len(numbers) > 1
         and bool(_EQUALS.search(sentence))

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from soft_reasoning.answers.patterns import any_of
 
 WINDOW = 2000
-"""Characters that one statement may have."""
+"""Longest statement, in characters."""
 
 MOST = 1000
-"""Statements that are looked at, the last ones; a text with more of them is a loop."""
+"""Most statements that are tried, from the last; a text with more is a loop."""
 
-_BEFORE = 40  # characters that are looked at before "answer"
+_BEFORE = 40  # characters examined before "answer"
 
 _ANSWER = ("answer", "Answer", "ANSWER")
 _CORRECTIONS = (
@@ -70,7 +70,7 @@ class Statement(NamedTuple):
 
 
 def statements(text: str) -> tuple[list[Statement], int]:
-    """The statements of ``text``, the last first, and where the text's own answer ends."""
+    """Return the statements of ``text``, last first, and the end of the text's own answer."""
     found = [one for begin, word in _occurrences(text, _ANSWER) if (one := _marked(text, begin, word))]
     own_end = _own_end(text, next((one.start for one in found if one.kind == "marker"), None))
     found += [
@@ -90,7 +90,7 @@ def statements(text: str) -> tuple[list[Statement], int]:
 
 
 def _occurrences(text: str, words: tuple[str, ...], begin: int = 0) -> Iterator[tuple[int, str]]:
-    """Where each of ``words`` stands, one word after the other."""
+    """Positions of each of ``words``, one word after the other."""
     for word in words:
         position = text.find(word, begin)
         while position >= 0:
@@ -125,7 +125,7 @@ def _marked(text: str, begin: int, word: str) -> Statement | None:
 
 
 def _corrects(text: str, begin: int, word: str) -> bool:
-    """Whether a word of correction at ``begin`` opens a sentence, and goes on as a correction does."""
+    """Whether a word of correction at ``begin`` starts a sentence and continues like a correction."""
     end = begin + len(word)
     if text[end : end + 1].isalpha() or not _SENTENCE_START.search(text, max(0, begin - _BEFORE), begin):
         return False
@@ -144,13 +144,13 @@ def _own_end(text: str, answered: int | None) -> int:
 
 
 def last_box(text: str) -> tuple[int, int] | None:
-    r"""Where the content of the last complete ``\boxed{...}`` (or ``\fbox``) stands that holds anything."""
+    r"""Return the span of the content of the last complete, non-empty ``\boxed{...}`` (or ``\fbox``)."""
     last = max(_boxes(text), key=lambda box: box.begin, default=None)
     return None if last is None else (last.start, last.end)
 
 
 def _boxes(text: str) -> Iterator[Statement]:
-    r"""Every complete ``\boxed{...}`` (or ``\fbox``) that holds anything, braces balanced."""
+    r"""Every complete, non-empty ``\boxed{...}`` (or ``\fbox``), with balanced braces."""
     if "box" not in text:
         return
     opened: list[re.Match[str]] = []

@@ -13,7 +13,7 @@ from soft_reasoning.types import UserError
 
 
 def value(row: Mapping[str, Any], *names: str) -> Any:
-    """The first of the fields ``names`` that the row has."""
+    """Return the first of the fields ``names`` that the row has."""
     for name in names:
         if row.get(name) is not None:
             return row[name]
@@ -38,7 +38,7 @@ def number(row: Mapping[str, Any], *names: str) -> str:
 
 
 def canonical_number(found: Any, name: str) -> str:
-    """``found`` as canonical decimal text; ``name`` says in errors where it stood."""
+    """Return ``found`` as canonical decimal text; ``name`` is its field in errors."""
     read = None if isinstance(found, bool) else numerals.whole_value(str(found))
     if read is None:
         raise UserError(f"expected a number in field '{name}', got {str(found)[:60]!r}")
@@ -56,6 +56,6 @@ def boolean(row: Mapping[str, Any], *names: str) -> str:
 
 
 def sentence(found: str) -> str:
-    """Text ending in exactly one mark of punctuation, so that another sentence can follow."""
+    """Return text that ends in exactly one punctuation mark, so that a sentence can follow."""
     found = found.strip().rstrip(",;").rstrip()
     return found if found.endswith((".", "?", "!")) else f"{found}."

@@ -17,13 +17,13 @@ def problem(row: Mapping[str, Any], index: int) -> Problem:
 
 
 def exemplar(row: Mapping[str, Any]) -> Exemplar:
-    """The worked solution without its calculator marks (``<<3*4=12>>``)."""
+    """Convert a training row; the worked solution loses its calculator marks (``<<3*4=12>>``)."""
     thought, answer = solution(row)
     return Exemplar(fields.text(row, "question"), re.sub(r"<<[^<>]*>>", "", thought), answer)
 
 
 def solution(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The text before the last ``####``, and the number behind it."""
+    """Return the text before the last ``####`` and the number after it."""
     before, mark, gold = fields.text(row, "answer").rpartition("####")
     if not mark:
         raise UserError("expected '#### <number>' at the end of field 'answer', got none")

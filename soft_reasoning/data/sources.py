@@ -1,4 +1,4 @@
-"""Where rows come from: a local file in the upstream layout, or the Hugging Face hub."""
+"""Sources of rows: a local file in the original layout, or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its fields, its number from 0, and where it stands ("file.jsonl line 3"), for errors."""
+    """One row: its fields, its index, and its place ("file.jsonl line 3") for errors."""
 
     where: str
     index: int
@@ -94,7 +94,7 @@ def _loads(text: str, where: str) -> Any:
     except json.JSONDecodeError as error:
         fault = f"a fault at character {error.pos} ({error.msg})"
         raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
-    except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+    except (ValueError, RecursionError) as error:  # a number is too long or brackets are too deep
         fault = f"a fault ({str(error).partition(';')[0]})"
         raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
 
@@ -113,7 +113,7 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
                     )
                 yield f"line {line}", doc
                 line = reader.line_num + 1
-        except csv.Error as error:  # a field too long: most likely a quote that nothing closes
+        except csv.Error as error:  # a field is too long, most likely after an open quote
             raise UserError(
                 f"{file} line {line}: expected CSV, got a fault ({error}); close its quotes, or write "
                 "the rows to a .jsonl file"

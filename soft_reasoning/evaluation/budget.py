@@ -8,7 +8,7 @@ from typing import Any
 from soft_reasoning.types import UserError
 
 BUDGETS = ("own", "equal")
-"""What each method of a comparison may spend: what its configuration says, or the reference's tokens."""
+"""Budget of each method of a comparison: its own, or the reference's tokens."""
 
 
 def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:

@@ -21,7 +21,7 @@ CONFIG = ".hydra/config.yaml"
 PEAKS = "peak_bytes"
 HELD = "held_bytes"
 PROBES = "probes"
-"""Inside a comparison: runs that only tell how many samples an equal budget allows."""
+"""Inside a comparison: runs that only determine how many samples an equal budget allows."""
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -20,13 +20,13 @@ from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
 from soft_reasoning.types import Problem, Usage
 
 FIRST = 5
-"""Candidates that coverage@5 looks at: as many as the paper's baselines draw."""
+"""Number of candidates of coverage@5, equal to the samples of the paper's baselines."""
 
 MEMORY = ("kv", "activations")
-"""What an engine's memory holds besides the weights: keys and values, and all else."""
+"""Kinds of an engine's memory beside the weights: keys and values, and everything else."""
 
 WORDS = ("easy", "medium", "hard", "expert")
-"""Names of difficulties, in their order."""
+"""Names of difficulties, in order."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Tally:
         self._ended: Counter[int] = Counter()
         self._rounds: dict[int, _Round] = {}
         self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
-        self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # said right, is right
+        self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # (judged right, is right)
         self._usage: dict[str, Usage] = {}
         self._decided = _Mean()
 
@@ -330,7 +330,7 @@ class Tally:
         """Compare the verifier with gold over the first round's candidates, which every problem has."""
         if not self._verdicts:
             return None
-        said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by what is so
+        said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by truth
         for (verdict, right), count in self._verdicts.items():
             said[bool(right)][verdict] += count
         of_right, of_wrong = _part(said[True], True), _part(said[False], False)
@@ -405,14 +405,14 @@ class _Extractions:
 
 
 def _share(name: str, counts: Counter[Any]) -> dict[str, float | None]:
-    """Mean and standard error of the values counted; None is no value."""
+    """Mean and standard error of the counted values, without None."""
     values = [float(v) for v, count in counts.items() if v is not None for _ in range(count)]
     mean, stderr = mean_stderr(values)
     return {name: _known(mean), f"{name}_stderr": _known(stderr)}
 
 
 def _part(counts: Counter[Any], which: bool) -> float | None:
-    """The share of ``which`` among what is known."""
+    """The share of ``which`` among the known values."""
     known = counts[True] + counts[False]
     return counts[which] / known if known else None
 

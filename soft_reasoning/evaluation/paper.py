@@ -15,7 +15,7 @@ from soft_reasoning.analysis.tables import MISSING, Table, count, percent, share
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = (PACKAGE / "paper", PACKAGE.parent / "experiments" / "paper")
-"""Where the tables lie: in an installed wheel, in a clone."""
+"""Folders of the tables: in an installed wheel, and in a clone."""
 
 MODELS = {
     "llama3_8b": "llama-3-8b-instruct",
@@ -23,7 +23,7 @@ MODELS = {
     "qwen2_72b": "qwen2-72b-instruct",
     "mistral_7b": "mistral-7b-instruct",
 }
-"""How the name or folder of each of the paper's models ends, versions apart."""
+"""The ends of the names or folders of the paper's models, without versions."""
 
 DATASETS = {
     "gsm8k": "GSM8K",
@@ -32,14 +32,14 @@ DATASETS = {
     "strategyqa": "StrategyQA",
     "aime_2024": "AIME-2024",
 }
-"""What the paper calls its data sets, in the order of its columns."""
+"""The paper's names of its data sets, in the order of its columns."""
 
 EI = (
     "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
     "printed_adaptive_ei", "released_ei",
 )  # fmt: skip
 CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}
-"""Choices of the acquisition function whose class is called otherwise."""
+"""Acquisition functions whose class has another name."""
 
 SAMPLING = {"method.temperature": (0.8,), "method.top_k": (50,), "method.top_p": (1,)}
 OWN = {
@@ -62,10 +62,10 @@ OWN = {
         "verifier": ("multi_generate",),
     },
 }
-"""By method, what the paper's rows are run with unless they say otherwise: the values that will do."""
+"""By method, the accepted values of the paper's rows, unless a row changes them."""
 
 PROBLEMS = 200
-"""Of the runs whose tokens the paper totals."""
+"""Problems of the runs whose total tokens the paper gives."""
 
 NOTE = (
     "The paper: mean ± standard deviation over five seeds, 200 test problems (AIME 2024: 30), prompts and "
@@ -162,7 +162,9 @@ def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:
         return ["verifier's accuracy, first round %", ours, plain]
     if figure.metric.startswith("ended_after_"):
         number = int(figure.metric.rpartition("_")[2])
-        ended = metrics["rounds"]["share_ended_after"].get(str(number + 1), 0.0)  # the first proposes nothing
+        ended = metrics["rounds"]["share_ended_after"].get(
+            str(number + 1), 0.0
+        )  # the first round has no proposals
         return [f"ended after {number} rounds of proposals %", percent(ended), plain]
     tokens = {"input_tokens": "prompt", "output_tokens": "generated"}.get(figure.metric)
     if tokens:

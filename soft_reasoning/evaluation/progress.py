@@ -14,7 +14,7 @@ from soft_reasoning.evaluation.metrics import Graded
 from soft_reasoning.scheduler import Clock
 
 EVERY = 15.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 
 
 class Progress:

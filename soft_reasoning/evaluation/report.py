@@ -83,7 +83,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
 
 
 def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Draw what there is to draw; file names by title."""
+    """Draw the plots that apply; return file names by title."""
     drawn: dict[str, str] = {}
     rounds = metrics["by_round"]
     if len(rounds) > 1 and any(row["accuracy"] is not None for row in rounds):

@@ -28,7 +28,7 @@ class Solver(Protocol):
     """Solves problems with one method, in this process or elsewhere."""
 
     about: Mapping[str, Any]
-    """What the manifest says of it: model, device, and whether candidates are ``independent`` samples."""
+    """Entries of the manifest: model, device, and whether candidates are ``independent`` samples."""
     grader: AnswerGrader
 
     def solve(

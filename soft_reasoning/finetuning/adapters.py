@@ -14,7 +14,7 @@ from soft_reasoning.types import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock; there two trainings of one adapter are not kept apart
+except ImportError:  # Windows has no flock; there two processes may train one adapter at once
     fcntl = None  # type: ignore[assignment]
 
 ABOUT = "training.json"

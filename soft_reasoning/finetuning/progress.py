@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 EVERY = 15.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 RECENT = 20
 """Steps whose mean is shown."""
 

@@ -25,7 +25,7 @@ from soft_reasoning.types import UserError, generator_for, seed_for
 
 STATE = "state.pt"
 CHECKPOINT_SECONDS = 30.0
-"""How much work a kill may cost."""
+"""Seconds of work that a kill may lose."""
 CLIP = 1.0
 """Largest norm of a step's gradient."""
 
@@ -209,7 +209,7 @@ def _strengths(count: int, settings: Finetuning) -> Tensor:
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write atomically."""
     draft = path.with_name(path.name + ".part")
     with open(draft, "wb") as file:
         torch.save(state, file)

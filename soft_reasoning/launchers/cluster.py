@@ -11,7 +11,7 @@ from typing import Any
 from soft_reasoning.types import UserError
 
 REACHED = 5.0
-"""Seconds in which a cluster must answer; Ray itself waits for minutes."""
+"""Seconds within which a cluster must answer; Ray itself waits for minutes."""
 
 
 def connect(address: str) -> tuple[Any, bool]:
@@ -24,7 +24,7 @@ def connect(address: str) -> tuple[Any, bool]:
         UserError: Without Ray, or if no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Else a paragraph on standard output for every worker that dies, which is said in one line anyway.
+    # Otherwise Ray prints a paragraph for every dead worker, which we report in one line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "A worker died or was killed")
     try:
         import ray
@@ -73,7 +73,7 @@ def places(
         if each == 0:
             continue
         there = resources.get(name, 0)
-        # Fractions share a device and are not split over two.
+        # A fraction shares one device and is not split between two.
         fits = int(there / each + 1e-9) if each >= 1 else int(there) * int(1 / each + 1e-9)
         wanted = workers or 1
         if fits < wanted:

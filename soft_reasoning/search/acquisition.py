@@ -46,7 +46,7 @@ def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
 
 
 class _Improvement(AnalyticAcquisitionFunction):
-    """Posterior marginals beside the value to improve on."""
+    """An acquisition function of the posterior marginals and the value to improve on."""
 
     best_f: Tensor
 
@@ -58,7 +58,7 @@ class _Improvement(AnalyticAcquisitionFunction):
         self.maximize = maximize
 
     def _gain_and_sd(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """How far the mean lies above ``best_f``, and the deviation, (batch, 1) each."""
+        """Posterior mean minus ``best_f``, and the deviation, (batch, 1) each."""
         mean, sd = self._mean_and_sigma(X)
         assert sd is not None  # it is, unless asked not to be computed
         return (mean - self.best_f if self.maximize else self.best_f - mean), sd

@@ -1,4 +1,4 @@
-"""How the k points of a round are chosen from the candidate points."""
+"""Choosing the k points of a round from the candidate points."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 from soft_reasoning.search.model import FixedNoiseGP
 
 TIE = 1e-10
-"""Values closer than this, relative to the largest, count as equal, and the lowest index wins. So rounding,
-which differs between batch sizes, decides nothing."""
+"""Values closer than this, relative to the largest, are ties, which the lowest index wins. So rounding, which
+differs between batch sizes, decides nothing."""
 
 Acquire = Callable[[Model, Tensor], AcquisitionFunction]
 """Builds the acquisition function of a model and of the values (b, 1) to improve on."""
 
 
 class Batch(Protocol):
-    """A rule that picks the k points of a round."""
+    """A rule that chooses the k points of a round."""
 
     def choose(
         self, acquire: Acquire, gp: FixedNoiseGP, X: Tensor, incumbent: Tensor, k: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Pick ``k`` points for each of b problems.
+        """Choose ``k`` points for each of b problems.
 
         Args:
             acquire: Builds the acquisition function.
@@ -38,7 +38,7 @@ class Batch(Protocol):
 
         Returns:
             (b, k, d) distinct points; (b, k) acquisition values when chosen; (b, k) booleans: whether the
-            values of the candidate points differed at all, so that the acquisition function decided.
+            candidate points' values differed, so that the acquisition function decided.
         """
         ...
 

@@ -40,7 +40,7 @@ class AverageReward(Mean):
 
 
 class FixedNoiseGP(SingleTaskGP):
-    """A ``SingleTaskGP`` of known noise whose posterior is cheap where only marginals are wanted.
+    """A ``SingleTaskGP`` with fixed noise whose posterior marginals are cheap.
 
     For q = 1 the posterior takes one Cholesky factor and the diagonal of the variance. For q > 1 it is
     GPyTorch's. ``kernel`` and ``mean`` have no batch shape: all problems share their parameters.
@@ -59,7 +59,9 @@ class FixedNoiseGP(SingleTaskGP):
     train_targets: Tensor
 
     def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
-        with settings.min_fixed_noise(double_value=0.0):  # GPyTorch would raise 1e-16, the released value
+        with settings.min_fixed_noise(
+            double_value=0.0
+        ):  # GPyTorch would raise 1e-16, the public code's value
             super().__init__(
                 U,
                 y.unsqueeze(-1),
@@ -126,7 +128,7 @@ class FixedNoiseGP(SingleTaskGP):
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def get_fantasy_model(self, inputs: Any, targets: Tensor, **kwargs: Any) -> FixedNoiseGP:
-        """As GPyTorch's, also where only marginals were asked for before."""
+        """As GPyTorch's, also if only marginals were computed before."""
         if self.prediction_strategy is None:
             self(*self.train_inputs)
         vars(self).pop("_conditioned", None)  # GPyTorch copies the model; a graph cannot be copied
@@ -151,7 +153,7 @@ def covariance(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 
 def cholesky(K: Tensor) -> Tensor:
-    """Cholesky factors of ``K`` (b, n, n); a matrix that rounding left singular gets some jitter.
+    """Return Cholesky factors of ``K`` (b, n, n), with jitter if rounding made a matrix singular.
 
     Raises:
         UserError: If the largest jitter does not help.
@@ -160,7 +162,7 @@ def cholesky(K: Tensor) -> Tensor:
         return psd_safe_cholesky(K)
     except NotPSDError as error:
         raise UserError(
-            "surrogate.noise: expected enough of it to fit points that lie close together, got a singular "
+            "surrogate.noise: expected enough noise for points that are close together, got a singular "
             "covariance; raise it"
         ) from error
 
@@ -172,7 +174,7 @@ def information_gain(model: Model) -> Tensor:
         model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
             points.
     """
-    exact = cast(SingleTaskGP, model)  # what it reads of the model, GPyTorch's exact GPs have too
+    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
     U = exact.train_inputs[0]
     noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
     L = cholesky(covariance(cast(Kernel, exact.covar_module), U, U) + torch.diag_embed(noise))

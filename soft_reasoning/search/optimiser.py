@@ -1,6 +1,6 @@
-"""Optimisers: what was seen in, the next round's points out.
+"""Optimisers: from the points and rewards so far to the next round's points.
 
-``propose`` is a pure function of the data and a seed. It serves many problems at once and gives each the
+``propose`` is a pure function of the data and a seed. It handles many problems at once and gives each the
 points that it would get alone.
 """
 
@@ -35,19 +35,25 @@ CHUNK_NUMBERS = 2**22
 """Float64 numbers that the largest tensor of a chunk of problems may hold (32 MB)."""
 
 ROUNDS_KEPT = 8
-"""Candidate points of a round serve all problems; of so many rounds they are kept (2 MB each)."""
+"""Number of rounds whose candidate points, shared by all problems, are cached (2 MB each)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
     """The next round of one problem.
 
-    ``points`` (k, d) float64; ``mean`` and ``sd`` (k,) their posterior before the round; ``acquisition``
-    (k,) their values when chosen; ``incumbent`` the value to improve on. ``decided`` is the share of the
-    points that the acquisition function chose: not those whose candidate points all had the same value, nor
-    random ones. ``diagnostics`` holds plain floats, among them ``expected_improvement``: how far the round's
-    rewards, noise included, are expected to rise above the incumbent, on average. Random search leaves all
-    but the points empty.
+    Random search leaves everything but the points empty.
+
+    Attributes:
+        points: (k, d) float64.
+        mean: (k,) their posterior means before the round.
+        sd: (k,) their posterior deviations.
+        acquisition: (k,) acquisition values when chosen.
+        incumbent: The value to improve on.
+        decided: Share of the points that the acquisition function chose. A point does not count if all its
+            candidate points had the same value.
+        diagnostics: Plain floats, such as ``expected_improvement``: the mean expected improvement of the
+            round's rewards, noise included, over the incumbent.
     """
 
     points: Tensor
@@ -113,15 +119,15 @@ def _seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
 
 
 class BayesianOptimiser:
-    """Fit a surrogate, score candidate points by an acquisition function, choose a batch of them.
+    """Fits a surrogate, scores candidate points by an acquisition function, and chooses a batch.
 
     Args:
         surrogate: The Gaussian process.
         acquisition: A class of analytic acquisition functions, its own arguments bound (``_partial_: true``
             in YAML). It is called with ``model`` and, where it takes that, ``best_f``.
-        candidate_points: The discrete set that the function is maximised over.
+        candidate_points: The discrete set over which the function is maximised.
         batch: How k points are chosen from it.
-        incumbent: What is to be improved on: the best ``posterior_mean`` at the points evaluated, or the best
+        incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
 
     Raises:
@@ -201,14 +207,14 @@ class BayesianOptimiser:
             ) from error
 
     def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:
-        # 1. The model, and what is to be improved on.
+        # 1. The model and the incumbent.
         gp = self.surrogate.fit(U, y)
         worth = y if self.incumbent == "observed" else gp.marginals(U)[0]
         incumbent, best = worth.max(-1)
         # 2. The round's points, chosen among the candidate points.
         X = self.candidate_points.place(draws, gp, best, lengths)
         points, value, decided = self.batch.choose(self._acquire, gp, X, incumbent, lengths.shape[1])
-        # 3. What was expected of them.
+        # 3. Their posterior.
         mean, variance = gp.marginals(points)
         noisy, sd = (variance + self.surrogate.noise).sqrt(), variance.sqrt()
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
@@ -232,9 +238,9 @@ class BayesianOptimiser:
 
 
 class RandomOptimiser:
-    """The control: every round is drawn from N(0, I), whatever was seen.
+    """The control: every round is drawn from N(0, I).
 
-    Its ``surrogate`` serves final-answer rules alone. ``independent``: no point depends on another.
+    Its ``surrogate`` is only used by final-answer rules. ``independent``: no point depends on another.
     """
 
     independent = True

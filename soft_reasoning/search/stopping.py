@@ -12,12 +12,15 @@ RULES = ("agreement", "improvement", "difference", "none")
 class Stopping:
     """Limits of one problem's search.
 
-    ``rounds`` counts proposals after the first round. ``agreement`` stops once the verifier agrees with
-    more than half of a round's candidates; ``improvement`` (the public code) once a round's
-    best minus the best before it is below ``threshold``; ``difference`` (the paper, Setting the Convergence
-    Threshold) once two successive rounds' best rewards differ by less.
-    ``max_tokens`` and ``max_seconds`` bound what a problem may spend; None is no bound. A bound of time is
-    not reproducible.
+    Args:
+        rounds: Rounds after the first.
+        threshold: Of the rules ``improvement`` and ``difference``.
+        rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
+            ``improvement`` (the public code) when a round's best reward minus the best before is below
+            ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
+            two successive rounds differ by less, ``none`` never.
+        max_tokens: Most tokens of candidates and verifier; None is no bound.
+        max_seconds: Most seconds; None is no bound. This bound is not reproducible.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class Stopping:
         tokens: int = 0,
         seconds: float = 0.0,
     ) -> str | None:
-        """Why to stop now ("converged", "rounds", "tokens", "seconds"), or None to go on.
+        """Return why to stop ("converged", "rounds", "tokens", "seconds"), or None to continue.
 
-        ``rewards_by_round`` holds every round so far, the first one included; ``agreement`` the
-        share of the verifier's judgements that call each candidate of the last right (None: not judged);
-        ``tokens`` what candidates and verifier wrote for the problem; ``seconds`` since it was begun, in
-        which other problems in work have their share.
+        Args:
+            rewards_by_round: The rewards of every round so far.
+            agreement: For each candidate of the last round, the share of judgements that call it right; None
+                if it was not judged.
+            tokens: Tokens that candidates and verifier wrote for the problem.
+            seconds: Seconds since the problem was started, shared with other problems.
         """
         if self._converged([max(rewards) for rewards in rewards_by_round], agreement):
             return "converged"

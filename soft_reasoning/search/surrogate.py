@@ -1,4 +1,4 @@
-"""How a Gaussian process is fitted to a problem's rewards: kernel, mean, noise, and what is learnt."""
+"""The surrogate: kernel, mean and noise of the Gaussian process, and which parameters are fitted."""
 
 # GPyTorch has no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
@@ -34,14 +34,14 @@ class Surrogate:
     (2e-22); one of sqrt(d) leaves exp(-1), and the search can learn.
 
     Args:
-        kernel: A GPyTorch kernel. It is copied; ARD and priors are its own matter.
+        kernel: A GPyTorch kernel, which is copied. It may have ARD and priors.
         mean: A GPyTorch mean, of the rewards less their average where ``centred``.
-        lengthscale: Of every part of the kernel that has one; None leaves the kernel's own.
+        lengthscale: For every part of the kernel that has one; None keeps the kernel's own.
         scaling: Whether ``lengthscale`` is in units of ``sqrt_d`` or ``absolute``.
-        noise: Variance of a reward's noise, lambda.
-        variance: Prior variance: the kernel is wrapped in a ``ScaleKernel``. None leaves it as it is.
-        centred: Whether the average reward of a problem is subtracted first. A zero mean under rewards that
-            are all positive draws the search back to where it has been.
+        noise: lambda, the variance of a reward's noise.
+        variance: Prior variance: the kernel is wrapped in a ``ScaleKernel``. None leaves the kernel unscaled.
+        centred: Whether the average reward of a problem is subtracted first. All rewards are
+            positive, so a zero mean would pull the search back to known points.
         fit: ``none`` keeps all parameters. ``map`` fits the kernel's and the mean's to each problem by its
             marginal likelihood and priors, ``variance`` and ``noise`` excepted. A lengthscale without a prior
             gets that of Hvarfner et al. (2024), LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), its median moved by
