@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from jinja2 import TemplateError
 
-from soft_reasoning.checks import form
+from soft_reasoning.checks import choice, form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 PLACEMENTS = ("first", "middle", "last")
@@ -165,8 +165,7 @@ class Prompts:
         system: str | None = None,
         chat_options: Mapping[str, Any] | None = None,
     ):
-        if layout not in LAYOUTS:
-            raise UserError(f"prompt.layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
+        choice("prompt.layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)
         if layout == "auto":
             layout = "chat" if template else "completion"
@@ -260,8 +259,7 @@ class Prompts:
         header. ``middle`` is drawn once per problem, uniformly from the positions inside the text and
         before the cue (paper, "Impact of Special Token Placement").
         """
-        if placement not in PLACEMENTS:
-            raise UserError(f"method.placement: expected one of {', '.join(PLACEMENTS)}, got {placement!r}")
+        choice("method.placement", placement, PLACEMENTS)
         if placement == "last":
             return len(prompt.ids)
         before, after = self._around()

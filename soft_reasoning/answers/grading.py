@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from soft_reasoning.answers.reader import Found, Reader
 from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.statements import WINDOW, last_box, statements
 from soft_reasoning.answers.text import TextReader
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.checks import choice, real
+from soft_reasoning.types import Problem
 
 READERS: dict[str, Reader] = {
     "number": NumberReader(),
@@ -168,12 +168,9 @@ class Grader:
     extraction: str = "flexible"
 
     def __post_init__(self) -> None:
-        _check(self.extraction, MODES, "extraction")
-        for name in ("absolute", "relative"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and math.isfinite(value) and value >= 0):
-                raise UserError(f"grader.{name}: expected a finite number >= 0, got {value}; try 1e-3")
+        choice("grader.extraction", self.extraction, MODES)
+        real("grader.absolute", self.absolute, least=0.0, fix="try 1e-3")
+        real("grader.relative", self.relative, least=0.0, fix="try 1e-6")
 
     @property
     def name(self) -> str:
@@ -201,13 +198,8 @@ class Grader:
         return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
 
 
-def _check(value: str, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise UserError(f"unknown {what} '{value}'; use one of {', '.join(known)}")
-
-
 def _reader(answer_type: str) -> Reader:
-    _check(answer_type, ANSWER_TYPES, "answer type")
+    choice("answer type", answer_type, ANSWER_TYPES)
     return READERS[answer_type]
 
 
@@ -217,7 +209,7 @@ Place = tuple[Found, int, int]
 
 def _checked(text: str, answer_type: str, mode: str) -> Place | None:
     reader = _reader(answer_type)
-    _check(mode, MODES, "extraction")
+    choice("extraction", mode, MODES)
     return _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
 
 

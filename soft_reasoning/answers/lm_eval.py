@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.answers.grading import vote_by
 from soft_reasoning.answers.patterns import last_match
+from soft_reasoning.checks import choice
 from soft_reasoning.types import Problem, UserError
 
 _FIRST_AFTER_HASHES = re.compile(r"#### (\-?[0-9\.\,]+)")
@@ -36,8 +37,7 @@ class LmEvalGrader:
     filter: str
 
     def __post_init__(self) -> None:
-        if self.filter not in NAMES:
-            raise UserError(f"grader.filter: expected one of {', '.join(NAMES)}, got {self.filter}")
+        choice("grader.filter", self.filter, tuple(NAMES))
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ import torch
 from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.checks import choice, whole
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
 from soft_reasoning.types import Problem, UserError, generator_for
@@ -56,12 +57,11 @@ class Dataset:
         exemplar_source: str = "file",
         train: Mapping[str, Any] | None = None,
     ) -> None:
-        _one_of("dataset.answer_type", answer_type, ANSWER_TYPES)
-        _one_of("dataset.sample", sample, SAMPLES)
-        _one_of("dataset.exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
-        for key, count in (("offset", offset), ("shots", shots)):
-            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-                raise UserError(f"dataset.{key}: expected a whole number >= 0, got {count!r}")
+        choice("dataset.answer_type", answer_type, ANSWER_TYPES)
+        choice("dataset.sample", sample, SAMPLES)
+        choice("dataset.exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
+        whole("dataset.offset", offset, least=0)
+        whole("dataset.shots", shots, least=0)
         self.name = name
         self.answer_type = answer_type
         self.shots = shots
@@ -187,11 +187,6 @@ def _holds(doc: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
         if str(doc.get(field)) not in map(str, values):
             return False
     return True
-
-
-def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UserError(f"{key}: expected one of {', '.join(known)}, got {value!r}")
 
 
 def _checked_limit(limit: int | float | None) -> int | float | None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.checks import choice
 from soft_reasoning.data import fields
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.data.sources import read_file
 from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
 from soft_reasoning.demo.solutions import AUTHORS, equations, write
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import Problem
 
 SPLITS = ("validation", "test")
 FOLDER = Path(__file__).parents[1] / "demo"
@@ -53,8 +54,7 @@ def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -
         path: Another file of the same layout.
         options: Those of :class:`Dataset`.
     """
-    if split not in SPLITS:
-        raise UserError(f"dataset.split: expected one of {', '.join(SPLITS)}, got {split!r}")
+    choice("dataset.split", split, SPLITS)
     return DemoDataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), **options)
 
 

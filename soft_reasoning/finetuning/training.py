@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 from typing import Any, cast
 
@@ -18,14 +20,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from soft_reasoning.checks import form, real, whole
+from soft_reasoning.display import Display
 from soft_reasoning.finetuning.examples import Example, parts
 from soft_reasoning.finetuning.objective import strengths, token_losses, token_weights
-from soft_reasoning.finetuning.progress import TrainingProgress
 from soft_reasoning.types import UserError, generator_for, seed_for
 
 STATE = "state.pt"
 CHECKPOINT_SECONDS = 30.0
 """Seconds of work that a kill may lose."""
+RECENT = 20
+"""Number of steps whose means are shown."""
 CLIP = 1.0
 """Largest norm of a step's gradient."""
 
@@ -169,7 +173,8 @@ def train(
     steps_per_epoch = -(-len(examples) // settings.batch_size)
     steps = settings.epochs * steps_per_epoch
     saved = perf_counter()
-    with TrainingProgress(steps, enabled=progress) as shown:
+    with closing(Display(steps, "steps", enabled=progress)) as display:
+        display.open(len(log["loss"]))
         for step in range(len(log["loss"]), steps):
             epoch, at = divmod(step, steps_per_epoch)
             order = torch.randperm(len(examples), generator=generator_for(seed, "finetuning", "epoch", epoch))
@@ -190,7 +195,7 @@ def train(
                 weights = {name: p.detach() for name, p in trained.items()}
                 _save(work / STATE, {"adapters": weights, "optimizer": optimizer.state_dict(), "log": log})
                 saved = perf_counter()
-            shown.show(step + 1, log)
+            display.show(step + 1, lambda: _state(log))
     model.save_pretrained(work, save_embedding_layers=False)
     (work / STATE).unlink(missing_ok=True)
     return {"steps": steps, "examples": len(examples), **log}
@@ -199,6 +204,12 @@ def train(
 def schedule(step: int, steps: int, warmup: int) -> float:
     """Return the learning rate of ``step`` (from 0) as a share of the largest."""
     return min(1.0, (step + 1) / max(1, warmup)) * (1 - step / steps)
+
+
+def _state(log: Mapping[str, Any]) -> str:
+    """The means of the last steps in words."""
+    cross_entropy, weight = (fmean(log[key][-RECENT:]) for key in ("cross_entropy", "weight"))
+    return f"cross-entropy {cross_entropy:.3f}  weight {weight:.2f}"
 
 
 def _strengths(count: int, settings: Finetuning) -> Tensor:

@@ -299,7 +299,7 @@ def test_bad_settings_are_refused(options):
 
 
 def test_unknown_answer_type_is_refused():
-    with pytest.raises(UserError, match="unknown answer type 'integer'"):
+    with pytest.raises(UserError, match="answer type: expected one of .*got 'integer'"):
         extract("Answer: 1", "integer")
 
 

@@ -2,6 +2,7 @@
 
 import io
 
+from soft_reasoning import display
 from soft_reasoning.evaluation import progress
 from soft_reasoning.evaluation.metrics import Graded, GradedCandidate
 from soft_reasoning.evaluation.progress import Progress
@@ -20,6 +21,7 @@ def row(correct, covered):
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(display, "perf_counter", lambda: now[0])
     stream, clock = io.StringIO(), Clock()
     with Progress(100, stream=stream) as watch:
         for _ in range(60):
