@@ -13,8 +13,8 @@ RESOURCES = (
 )  # fmt: skip
 """Resources of an engine, which may change when a run resumes, for example after memory ran out.
 
-In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is not
-among them, because with ``dtype=auto`` it determines the precision."""
+In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is
+not among them, because with ``dtype=auto`` it determines the precision."""
 
 LIMIT = "dataset.limit"
 
