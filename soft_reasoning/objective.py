@@ -27,7 +27,8 @@ class SoftReasoningObjective(BaseTestProblem):
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
     candidates and, for some verifiers, on the rounds before. ``bounds`` are those of a box, [-sqrt 3, sqrt 3]
     in each dimension, whose uniform points have the variance of N(0, I), where the method starts. Points
-    outside it are evaluated too. No noise is added (``noise_std`` is None).
+    outside it are evaluated too. No noise is added (``noise_std`` is None). With ``decoding=sampled`` a
+    reward is itself a draw; evaluating a point again draws another.
 
     Args:
         reasoner: An open :class:`~soft_reasoning.SoftReasoner` whose method is ``soft_reasoning``.

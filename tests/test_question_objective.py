@@ -53,6 +53,15 @@ def test_is_a_botorch_test_problem(reasoner):
     assert objective(10 * X[:1]).isfinite().all(), "points outside the box are evaluated"
 
 
+def test_sampled_decoding_draws_a_reward_anew_each_time():
+    with SoftReasoner.from_pretrained("demo", overrides=["decoding=sampled"]) as sampled:
+        objective, again = (SoftReasoningObjective(sampled, QUESTION) for _ in range(2))
+        X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
+        first, second = objective(X), objective(X)
+        assert not torch.equal(first, second)
+        assert torch.equal(again(X), first), "a draw follows the seed and its number"
+
+
 def test_the_default_optimiser_drives_it(reasoner):
     objective = SoftReasoningObjective(reasoner, QUESTION)
     U = torch.randn(5, 50, dtype=torch.float64, generator=generator_for(1, "points"))

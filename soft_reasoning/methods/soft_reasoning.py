@@ -6,7 +6,6 @@ same verifier, same final rule.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,14 @@ from torch import Tensor
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Steps, read_candidate
+from soft_reasoning.methods.base import (
+    Rounds,
+    Steps,
+    check_sampling,
+    judge_round,
+    read_candidate,
+    sample_seed,
+)
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
@@ -26,6 +32,7 @@ from soft_reasoning.search.embedding import Embedding, Subspace
 from soft_reasoning.search.optimiser import Optimiser, Proposal
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
+    GREEDY,
     Candidate,
     Generate,
     NextLogits,
@@ -34,6 +41,7 @@ from soft_reasoning.types import (
     Propose,
     Request,
     Result,
+    Sampling,
     UserError,
     generator_for,
 )  # fmt: skip
@@ -58,7 +66,11 @@ class BlackBox:
 class SoftReasoning:
     """``candidates`` (k) completions a round; the first ``scope`` answer tokens are soft tokens, placed
     ``first``, ``middle`` or ``last`` in the prompt; the other parts are the seams of ``search`` and
-    ``rewards``."""
+    ``rewards``.
+
+    ``decoding`` says how the tokens after the soft ones are chosen: greedily (the paper), or sampled, each
+    candidate of a problem on a stream of its own. A reward is then one draw at its point.
+    """
 
     embedding: Embedding
     optimiser: Optimiser
@@ -66,6 +78,7 @@ class SoftReasoning:
     reward: Reward
     stopping: Stopping
     final: FinalAnswer
+    decoding: Sampling = GREEDY
     candidates: int = 5
     placement: str = "last"
     scope: int = 1
@@ -77,6 +90,8 @@ class SoftReasoning:
         for key in ("scope", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         choice("method.placement", self.placement, PLACEMENTS)
+        if self.decoding != GREEDY:
+            check_sampling(self.decoding, where="decoding", fix="decoding=greedy is the greedy one")
 
     @property
     def independent(self) -> bool:
@@ -84,49 +99,25 @@ class SoftReasoning:
         return getattr(self.optimiser, "independent", False)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        began, written = time.monotonic(), 0
         box = yield from self.open(problem, context)
         points = self.optimiser.initial(
             self.candidates, box.subspace.dim, generator_for(context.seed, problem.id, "initial")
         )
         proposal: Proposal | None = None
-        rounds: list[list[Candidate]] = []
-        verdicts: list[Verdict] = []
-        trace: list[dict[str, Any]] = []
+        rounds = Rounds()
         while True:
-            found, verdict = yield from self.evaluate(box, points, verdicts, context)
-            rounds.append(found)
-            verdicts.append(verdict)
-            written += verdict.tokens + sum(c.generated_tokens for c in found)
-            trace.append(
-                {
-                    "round": len(rounds) - 1,
-                    "rewards": [c.reward for c in found],
-                    "verifier": {
-                        "answers": list(verdict.answers),
-                        "weights": list(verdict.weights),
-                        "texts": list(verdict.texts),
-                    },
-                    "tokens": _readable(box, points, context.engine),
-                    "proposal": _diagnostics(proposal, found),
-                }
-            )
-            seen = [c for r in rounds for c in r]
-            U = torch.tensor([c.u for c in seen], dtype=torch.float64)
-            y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
-            reason = self.stopping.reason(
-                [[c.reward for c in r] for r in rounds],
-                agreement=verdict.agreement,
-                tokens=written,
-                seconds=time.monotonic() - began,
-            )
-            if reason is not None:
+            found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
+            tokens, expected = _readable(box, points, context.engine), _diagnostics(proposal, found)
+            rounds.add(found, verdict, tokens=tokens, proposal=expected)
+            if rounds.end(self.stopping):
                 break
-            proposal = yield Propose(self.optimiser, U, y, self.candidates, len(rounds), context.seed)
+            U, y = _observed(rounds.seen)
+            proposal = yield Propose(
+                self.optimiser, U, y, self.candidates, len(rounds.verdicts), context.seed
+            )
             points = proposal.points
-        trace[-1]["ended"] = reason
-        answer = self.choose(box, seen, verdicts, context)
-        return Result(answer, tuple(seen), tuple(trace))
+        answer = self.choose(box, rounds.seen, rounds.verdicts, context)
+        return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
 
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
         """The question's prompt, anchor and subspace."""
@@ -143,8 +134,9 @@ class SoftReasoning:
         ``earlier`` holds the verdicts of the rounds before.
         """
         number, problem = len(earlier), box.problem
+        before = sum(len(verdict.scores) for verdict in earlier)
         completions = yield Generate(
-            [self._request(box.prompt, x, box.position, context) for x in box.subspace(points)]
+            [self._request(box, x, before + i, context) for i, x in enumerate(box.subspace(points))]
         )
         found = [
             replace(
@@ -154,14 +146,11 @@ class SoftReasoning:
             )
             for u, completion in zip(points, completions, strict=True)
         ]
-        verdict = yield from self.verifier.verify(
-            problem, found, context, stage=f"round-{number}", earlier=earlier
+        return (
+            yield from judge_round(
+                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=earlier
+            )
         )
-        found = [
-            replace(c, verified=score, agreement=agreed, reward=self.reward(score, c.coherence))
-            for c, score, agreed in zip(found, verdict.scores, verdict.agreement, strict=True)
-        ]
-        return found, verdict
 
     def choose(
         self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
@@ -169,8 +158,7 @@ class SoftReasoning:
         """The final answer after all rounds, by the configured rule."""
         mean = None
         if self.final.needs_posterior:
-            U = torch.tensor([c.u for c in seen], dtype=torch.float64)
-            y = torch.tensor([c.reward for c in seen], dtype=torch.float64)
+            U, y = _observed(seen)
             mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
@@ -205,11 +193,18 @@ class SoftReasoning:
         )
         return subspace, likely
 
-    def _request(self, prompt: Prompt, soft: Tensor, position: int, context: Context) -> Request:
+    def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return Request(
-            prompt.ids, soft=soft, position=position,
+            box.prompt.ids, soft=soft, position=box.position, sampling=self.decoding,
             max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+            seed=sample_seed(box.problem, context, index),
         )  # fmt: skip
+
+
+def _observed(seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
+    """The points (n, d) and rewards (n,) of candidates."""
+    U = torch.tensor([c.u for c in seen], dtype=torch.float64)
+    return U, torch.tensor([c.reward for c in seen], dtype=torch.float64)
 
 
 def _likeliest(logits: Tensor, count: int, tokenizer: Any, anchor: int | None) -> list[int]:

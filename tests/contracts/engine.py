@@ -58,6 +58,14 @@ class EngineContract:
         soft = engine.embed(prompt[-3:])
         assert self.greedy(engine, prompt[:-3], soft=soft).token_ids == plain.token_ids
 
+    def test_a_sample_behind_a_token_s_embedding_is_the_sample_behind_the_token(self, engine, prompts):
+        drawn = {"sampling": Sampling(0.8, top_k=50), "max_new_tokens": self.new_tokens, "seed": 3}
+        token = self.greedy(engine, prompts[0]).token_ids[:1]
+        by_id, by_row = engine.generate(
+            [Request((*prompts[0], *token), **drawn), Request(prompts[0], soft=engine.embed(token), **drawn)]
+        )
+        assert by_id.token_ids == by_row.token_ids and by_id.prompt_tokens == by_row.prompt_tokens
+
     def mixed(self, engine, prompts) -> list[Request]:
         """Requests of every kind side by side."""
         generator = torch.Generator().manual_seed(3)

@@ -30,7 +30,9 @@ def solve(engine, *overrides, seed=0):
     return {p.id: r for p, r in drive(PROBLEMS, method, context)}
 
 
-@pytest.mark.parametrize("method", ["cot", "self_consistency", "soft_reasoning", "random_embedding"])
+@pytest.mark.parametrize(
+    "method", ["cot", "self_consistency", "soft_reasoning", "random_embedding", "verified_sampling"]
+)
 def test_every_method_answers_and_accounts(engine, method):
     for result in solve(engine, f"method={method}").values():
         assert result.candidates and all(c.text for c in result.candidates)
@@ -182,6 +184,23 @@ def test_bad_values_are_refused_when_built(bad):
         build_method(compose_config([bad]))
     error = user_error(refused.value)
     assert bad.split("=")[0] in str(error) and "expected" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding", "verified_sampling"])
+@pytest.mark.parametrize("bad", ["decoding.temperature=0", "decoding.top_k=-1", "decoding.top_p=2"])
+def test_bad_decoding_is_refused_when_built(method, bad):
+    with pytest.raises(InstantiationException) as refused:
+        build_method(compose_config([f"method={method}", "decoding=sampled", bad]))
+    assert f"{bad.split('=')[0]}: expected" in str(user_error(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"), [("decoding=greedy", "use decoding=sampled"), ("final=posterior_vote", "surrogate")]
+)
+def test_samples_without_points_refuse_what_needs_them(bad, message):
+    with pytest.raises(InstantiationException) as refused:
+        build_method(compose_config(["method=verified_sampling", bad]))
+    assert message in str(user_error(refused.value))
 
 
 SAMPLED = ("method.temperature=hot", "method.top_k=abc", "method.top_k=-1", "method.top_p=2",

@@ -1,0 +1,76 @@
+"""Verified sampling: rounds of temperature samples under Soft Reasoning's verifier and rules.
+
+The control that tells what the searched soft token adds: same verifier, reward, stopping rule and final
+rule, no soft token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from soft_reasoning.checks import whole
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import (
+    Rounds,
+    Steps,
+    check_sampling,
+    judge_round,
+    read_candidate,
+    sampled,
+)
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.search.stopping import Stopping
+from soft_reasoning.types import Generate, Problem, Result, Sampling, UserError
+
+
+@dataclass(frozen=True)
+class VerifiedSampling:
+    """``candidates`` (k) samples a round, drawn by ``decoding``; they are the samples of self-consistency, k
+    at a time. The other parts are those of Soft Reasoning."""
+
+    verifier: Verifier
+    reward: Reward
+    stopping: Stopping
+    final: FinalAnswer
+    decoding: Sampling = Sampling(temperature=0.8, top_k=50)
+    candidates: int = 5
+    max_new_tokens: int = 300
+    name: str = "verified_sampling"
+    independent: ClassVar[bool] = True  # a round's candidates are, so pass@m can be estimated
+
+    def __post_init__(self) -> None:
+        whole("search.candidates", self.candidates, least=2)
+        whole("method.max_new_tokens", self.max_new_tokens, least=1)
+        check_sampling(self.decoding, where="decoding", fix="use decoding=sampled")
+        if self.final.needs_posterior:
+            raise UserError(
+                f"final={self.final.rule}: expected a rule that needs no surrogate, since samples have no "
+                "points; use final=reward_vote"
+            )
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        rounds = Rounds()
+        while True:
+            number = len(rounds.verdicts)
+            requests = sampled(
+                problem, context, self.decoding, self.candidates, self.max_new_tokens, first=len(rounds.seen)
+            )
+            completions = yield Generate(requests)
+            found = [
+                replace(
+                    read_candidate(completion, problem, context, number),
+                    coherence=self.reward.of_coherence(completion),
+                )
+                for completion in completions
+            ]
+            found, verdict = yield from judge_round(
+                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
+            )
+            rounds.add(found, verdict)
+            if rounds.end(self.stopping):
+                break
+        answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)
+        return Result(answer, tuple(rounds.seen), tuple(rounds.trace))

@@ -1,0 +1,115 @@
+"""Sampled completions behind soft tokens, and rounds of samples without one."""
+
+import pytest
+import torch
+
+from soft_reasoning.build import build_context, build_engine, build_method
+from soft_reasoning.config import compose_config
+from soft_reasoning.scheduler import drive
+from soft_reasoning.types import Problem, Prompt, Request, Sampling
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
+ROUNDS = ("search.rounds=1", "search.stopping.rule=none", "search.candidates=3")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return build_engine(compose_config(["engine=fake"]))
+
+
+def solve(engine, *overrides):
+    config = compose_config(["max_new_tokens=30", *overrides])
+    method, context = build_method(config), build_context(config, engine)
+    return {p.id: r for p, r in drive(PROBLEMS, method, context)}
+
+
+def texts(result):
+    return [c.text for c in result.candidates]
+
+
+@pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding"])
+def test_without_noise_candidates_are_samples_behind_the_anchor(engine, method):
+    results = solve(engine, f"method={method}", "embedding.sigma=0", "decoding=sampled", *ROUNDS)
+    context = build_context(compose_config(), engine)
+    differ = 0
+    for problem in PROBLEMS:
+        prompt = context.prompts.solve(problem)
+        logits, _ = engine.next_token_logits([Prompt(prompt.ids)])
+        requests = [
+            Request(
+                (*prompt.ids, int(logits.argmax())),
+                sampling=Sampling(0.8, top_k=50),
+                max_new_tokens=30,
+                stop=context.prompts.stop,
+                seed=context.stream(problem.id, "sample", i),
+            )
+            for i in range(6)
+        ]
+        assert texts(results[problem.id]) == [c.text for c in engine.generate(requests)]
+        differ += len(set(texts(results[problem.id]))) > 1
+    assert differ, "samples are not all alike"
+
+
+def test_the_points_are_those_of_greedy_decoding_and_the_texts_are_not(engine):
+    greedy = solve(engine, "method=random_embedding", *ROUNDS)
+    sampled = solve(engine, "method=random_embedding", "decoding=sampled", *ROUNDS)
+    for name, one in greedy.items():
+        assert [c.u for c in one.candidates] == [c.u for c in sampled[name].candidates]
+    assert any(texts(one) != texts(sampled[name]) for name, one in greedy.items())
+
+
+@pytest.mark.parametrize("method", ["random_embedding", "verified_sampling"])
+@pytest.mark.parametrize(
+    "change", ["decoding.temperature=5", "decoding.top_k=1", "decoding.top_p=0.01", "seed=1"]
+)
+def test_every_setting_of_the_decoding_acts(engine, method, change):
+    rounds = ("decoding=sampled", f"method={method}", "embedding.seed=0", *ROUNDS)
+    rounds = tuple(one for one in rounds if method != "verified_sampling" or "embedding" not in one)
+    plain, changed = solve(engine, *rounds), solve(engine, *rounds, change)
+    assert any(texts(plain[name]) != texts(changed[name]) for name in plain)
+
+
+def test_candidates_of_one_point_differ_by_their_place_alone(engine):
+    """The same point twice in a round: another stream, so another draw of the same reward."""
+    config = compose_config(["decoding=sampled", "max_new_tokens=30"])
+    method, context = build_method(config), build_context(config, engine)
+    found = []
+
+    class Twice:
+        name = "twice"
+
+        def solve(self, problem, context):
+            box = yield from method.open(problem, context)
+            points = torch.zeros(8, box.subspace.dim, dtype=torch.float64)
+            found.extend((yield from method.evaluate(box, points, (), context))[0])
+            return (yield from method.solve(problem, context))
+
+    list(drive(PROBLEMS[:1], Twice(), context))
+    assert len({c.text for c in found}) > 1
+
+
+def test_verified_sampling_draws_the_samples_of_self_consistency(engine):
+    ours = solve(engine, "method=verified_sampling", *ROUNDS)
+    theirs = solve(engine, "method=self_consistency", "method.samples=6")
+    for name, result in ours.items():
+        assert texts(result) == texts(theirs[name])
+        assert [c.round for c in result.candidates] == [0, 0, 0, 1, 1, 1]
+        assert all(c.u is None and c.reward is not None for c in result.candidates)
+        assert [entry["round"] for entry in result.trace] == [0, 1]
+        assert result.trace[-1]["ended"] == "rounds"
+        usage = result.usage
+        assert usage["candidate"].sequences == 6 and usage["verifier"].sequences == 2
+        assert usage["candidate"].generated_tokens == sum(c.generated_tokens for c in result.candidates)
+
+
+def test_verified_sampling_stops_and_answers_by_the_rules_of_soft_reasoning(engine):
+    every = solve(engine, "method=verified_sampling", "search.stopping.rule=none")
+    bounded = solve(engine, "method=verified_sampling", "search.stopping.max_tokens=1")
+    for name, result in bounded.items():
+        assert result.trace[-1]["ended"] == "tokens" and len(every[name].candidates) == 25
+        assert texts(result) == texts(every[name])[:5]
+    said = solve(engine, "method=verified_sampling", "search.stopping.rule=none", "final=verifier")
+    for name, result in said.items():
+        answers = [a for entry in result.trace for a in entry["verifier"]["answers"] if a is not None]
+        assert result.answer == answers[-1]
+        assert result.candidates == every[name].candidates
