@@ -25,6 +25,7 @@ CHOICES = sorted(
 )
 APART = {"experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
 NEEDS = {
+    "search=none": ["method=verified_sampling"],
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
     "finetuning=constrained": ["method=constrained_finetuning"],
 }
