@@ -1,4 +1,4 @@
-"""What a run hands to its methods and verifiers."""
+"""What a run gives to its methods and verifiers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from soft_reasoning.types import seed_for
 
 @dataclass(frozen=True)
 class Context:
-    """``engine`` is for looking up (tokenizer, embeddings); everything that costs model work goes
-    through a yielded effect. ``seed`` is the run's."""
+    """What methods look up during a run.
+
+    Attributes:
+        engine: For its tokenizer and embeddings; model work goes through yielded effects.
+        prompts: Builds prompts.
+        grader: Extracts and compares answers.
+        seed: The run's seed.
+    """
 
     engine: Engine
     prompts: Prompts
@@ -21,5 +27,5 @@ class Context:
     seed: int
 
     def stream(self, *stage: object) -> int:
-        """The seed of one stage, such as ``stream(problem.id, "sample", 3)``."""
+        """Return the seed of one stage, such as ``stream(problem.id, "sample", 3)``."""
         return seed_for(self.seed, *stage)

@@ -13,6 +13,7 @@ from soft_reasoning.api import SoftReasoner
 from soft_reasoning.context import Context
 from soft_reasoning.methods.base import Steps
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -84,7 +85,7 @@ class SoftReasoningObjective(BaseTestProblem):
         )
         self._verdicts.append(verdict)
         self.candidates += found
-        return torch.tensor([c.reward for c in found], dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
+        return torch.tensor(rewards_of(found), dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self.evaluate_true(X)
@@ -97,7 +98,8 @@ class SoftReasoningObjective(BaseTestProblem):
             UserError: Before the first evaluation.
         """
         self._needs_candidates()
-        return max(self.candidates, key=lambda candidate: candidate.reward or 0.0)
+        rewards = rewards_of(self.candidates)
+        return self.candidates[rewards.index(max(rewards))]
 
     @property
     def answer(self) -> str | None:

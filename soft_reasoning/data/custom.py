@@ -37,33 +37,33 @@ class Columns:
             listed = (f"({letter}) {text}" for letter, text in zip(_LETTERS, texts, strict=False))
             question = "\n".join((question, *listed))
         if self.answer is not None:
-            gold = self._gold(row, texts, labels)
+            gold = self._gold(row, self.answer, texts, labels)
         identity = index if self.id is None else fields.text(row, self.id)
         return Problem(f"{self.name}-{identity}", question, gold, self.answer_type, row)
 
     def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         if self.choices is None:
             return [], []
-        held = fields.value(row, self.choices)
-        texts = held.get("text") if isinstance(held, Mapping) else held
+        found = fields.value(row, self.choices)
+        texts = found.get("text") if isinstance(found, Mapping) else found
         if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
             raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(texts)[:60]}")
-        labels = held.get("label") if isinstance(held, Mapping) else None
+        labels = found.get("label") if isinstance(found, Mapping) else None
         return [str(text).strip() for text in texts], list(map(str, labels or range(len(texts))))
 
-    def _gold(self, row: Mapping[str, Any], texts: list[str], labels: list[str]) -> str:
+    def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:
         if self.answer_type == "number":
-            return fields.number(row, self.answer)
+            return fields.number(row, column)
         if self.answer_type == "boolean":
-            return fields.boolean(row, self.answer)
-        gold = fields.text(row, self.answer)
+            return fields.boolean(row, column)
+        gold = fields.text(row, column)
         if self.answer_type != "choice":
             return gold
         letters = _LETTERS[: len(texts) or 26]
         for known in (labels, list(letters), texts):
             if gold in known:
                 return letters[known.index(gold)]
-        raise UserError(f"expected one of the choices in field '{self.answer}', got {gold[:60]!r}")
+        raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
 
 @dataclass(frozen=True)

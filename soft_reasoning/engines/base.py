@@ -49,8 +49,10 @@ class Engine(Protocol):
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
-        tokens of each prompt were cached. ``top`` as in :class:`NextLogits`."""
+        """Return logits of the token after each prompt, and the number of cached tokens of each prompt.
+
+        Logits are (len(prompts), len(ids) or vocabulary) float32. ``top`` is as in :class:`NextLogits`.
+        """
         ...
 
     def submit(self, requests: Sequence[Request]) -> list[int]:

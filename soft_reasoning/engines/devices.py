@@ -1,4 +1,4 @@
-"""Devices and their memory: which one is taken, what is freed, what is said when it runs out."""
+"""Devices and their memory: choosing a device, and errors when memory runs out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ RAN_OUT = ("out of memory", "can't allocate memory", "not enough memory", "STATU
 
 
 def device_of(name: str | None) -> torch.device:
-    """``name``, if it is a device of this machine; for None a GPU where there is one, else the CPU."""
+    """Return the device ``name`` of this machine; None is a GPU if there is one, else the CPU.
+
+    Raises:
+        UserError: If there is no such device.
+    """
     try:
         device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name is None else name)
         torch.empty(0, device=device)
@@ -29,14 +33,14 @@ def device_of(name: str | None) -> torch.device:
 def keep_freed_memory() -> None:
     """Let tensors reuse memory that others freed.
 
-    The C library gives large freed pieces back to the system, and touching them anew may cost more than the
-    work they are for. Freeing one large piece raises the size from which it does so, up to 32 MiB.
+    The C library returns large freed blocks to the system, and touching new ones may cost more than the
+    work they are for. Freeing one large block raises the threshold, up to 32 MiB.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether ``error``, or one while handling which it was raised, says that memory ran out."""
+    """Whether ``error``, or an error it was raised from, says that memory ran out."""
     if error is None:
         return False
     said = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
@@ -45,7 +49,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 @contextmanager
 def memory_for(model: str) -> Iterator[None]:
-    """UserError where memory runs out while ``model`` is loaded or tried out."""
+    """Raise a UserError if memory runs out while ``model`` is loaded or probed."""
     try:
         yield
     except RuntimeError as error:
@@ -55,7 +59,7 @@ def memory_for(model: str) -> Iterator[None]:
 
 
 def too_large(model: str, error: Exception) -> str:
-    """One line for memory that does not suffice for ``model``."""
+    """Say in one line that memory does not suffice for ``model``."""
     return (
         f"expected memory for the model {model}, and it ran out ({' '.join(str(error).split())[:200]}); free "
         "the device of other work, or take model.dtype=bfloat16, quantised weights, several devices "

@@ -1,9 +1,9 @@
-"""An engine without weights: a deterministic language model of a few dozen lines, for tests and docs.
+"""An engine without weights: a small deterministic language model for tests and docs.
 
-Its next token is a function of the tokens so far, so everything that holds of a real model holds of it:
-a completion can be continued from any of its prefixes, a soft token equal to a token's embedding acts as
-that token, any other acts as its nearest token. It opens in one of eight ways, names two small numbers
-that depend on the whole text before them, and ends: " We total is 7. Answer: 12".
+Its next token is a function of the tokens so far, so it behaves like a real model. A completion can be
+continued from any of its prefixes, a soft token equal to a token's embedding acts as that token, and any
+other acts as its nearest token. It begins in one of eight ways, names two small numbers that depend on the
+whole text before them, and ends, for example with "We total is 7. Answer: 12".
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class FakeEngine(BatchEngine):
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
-        tokens of each prompt were cached."""
+        """Return logits as ``engines.base.Engine`` does."""
         asked = [self._prepare(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
         rows = [self._model.logits(one.head) for one in asked]
         logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)

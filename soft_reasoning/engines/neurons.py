@@ -85,8 +85,10 @@ class Neurons:
 
     @contextmanager
     def masked(self, silent: Tensor) -> Iterator[None]:
-        """Silence the neurons where ``silent`` (layers, width) is true, in passes over one position per row:
-        those of generated tokens, while the prompt is read as it is."""
+        """Silence the neurons where ``silent`` (layers, width) is true, in passes over one position per row.
+
+        These are the passes of generated tokens; the prompt is read unchanged.
+        """
 
         def mask_of(layer: int) -> Any:
             keep = ~silent[layer]

@@ -1,4 +1,4 @@
-"""A completion while it is written: token by token, until an end token, a stop string or the limit."""
+"""A completion in progress, token by token until an end token, a stop string or the limit."""
 
 from __future__ import annotations
 

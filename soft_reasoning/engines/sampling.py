@@ -12,7 +12,7 @@ from soft_reasoning.types import Request, Sampling
 
 
 class Row(Protocol):
-    """A request under way, and the ``ids`` generated so far."""
+    """A request in progress, and the ``ids`` generated so far."""
 
     request: Request
     ids: list[int]
@@ -59,7 +59,7 @@ def choose(logits: Tensor, rows: Sequence[Row], eos: Sequence[int]) -> Tensor:
 
 
 def draws_of(request: Request) -> Tensor:
-    """(max_new_tokens,) float64: the uniform numbers that ``request``'s tokens are drawn with."""
+    """Return the uniform numbers (max_new_tokens,) float64 from which ``request``'s tokens are drawn."""
     generator = torch.Generator().manual_seed(request.seed)
     return torch.rand(request.max_new_tokens, generator=generator, dtype=torch.float64)
 
@@ -70,7 +70,7 @@ def is_sampled(sampling: Sampling) -> bool:
 
 
 def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
-    """``(temperature, top_k, top_p)`` in force at ``step``; the first token may have its own (FIRE)."""
+    """Return ``(temperature, top_k, top_p)`` at ``step``; the first token may have its own (FIRE)."""
     temperature, top_k = sampling.temperature, sampling.top_k
     if step == 0:
         temperature = temperature if sampling.first_temperature is None else sampling.first_temperature
@@ -79,7 +79,7 @@ def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
 
 
 def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """(R,) tokens for ``logits`` (R, V) and uniform numbers ``u`` (R,).
+    """Return tokens (R,) for ``logits`` (R, V) and uniform numbers ``u`` (R,).
 
     Filters act in the usual order: temperature, the ``top_k`` likeliest, then the smallest set of tokens
     whose probability reaches ``top_p``.

@@ -28,8 +28,10 @@ class StopChecker:
         self._suspects: dict[tuple[str, ...], dict[int, bool]] = {}
 
     def before_stop(self, ids: Sequence[int], stop: tuple[str, ...]) -> str | None:
-        """The text of ``ids`` before the earliest stop string; None unless its last token may have completed
-        one."""
+        """Return the text of ``ids`` before the earliest stop string.
+
+        None if the last token cannot have completed one.
+        """
         if not stop or not ids:
             return None
         known = self._suspects.setdefault(stop, {})
@@ -54,7 +56,7 @@ class StopChecker:
 
 
 def earliest_stop(text: str, stop: Sequence[str]) -> int:
-    """Where the earliest stop string begins in ``text``, or -1."""
+    """Return where the earliest stop string begins in ``text``, or -1."""
     found = [at for s in stop if s and (at := text.find(s)) >= 0]
     return min(found, default=-1)
 
@@ -68,11 +70,11 @@ def finish(
     min_new_tokens: int = 0,
     checker: StopChecker | None = None,
 ) -> tuple[int, str, str]:
-    """``(count, text, reason)``: how many of ``ids`` belong to the completion, its text, why it ended.
+    """Return ``(count, text, reason)``: how many of ``ids`` belong to the completion, its text, why it ended.
 
-    The completion ends with the first end-of-sequence token or with the token completing the earliest
-    stop string; the text is cut before either. Both are ignored among the first ``min_new_tokens``
-    tokens, but a stop string that they hold is still cut off once the completion ends by one.
+    The completion ends with the first end-of-sequence token or with the token that completes the earliest
+    stop string. The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens,
+    but a stop string in them is still cut off if the completion ends by one.
     """
     checker = checker or StopChecker(tokenizer)
     for count in range(max(1, min_new_tokens), len(ids) + 1):

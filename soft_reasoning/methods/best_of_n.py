@@ -1,6 +1,6 @@
-"""Best of n: self-consistency's samples, of which the one with the highest reward answers.
+"""Best of n: of the samples of self-consistency, the one with the highest reward is the answer.
 
-It tells what the reward is worth without a search: same verifier, same coherence, no optimiser.
+It shows the value of the reward without a search: same verifier, same coherence, no optimiser.
 """
 
 from __future__ import annotations
@@ -9,20 +9,31 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, check_sampling, read_candidate, sampled
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import NoVerifier, Verifier
-from soft_reasoning.types import Generate, Result, Sampling, UserError
+from soft_reasoning.types import Generate, Problem, Result, Sampling, UserError
 
 SELECT = ("verifier", "coherence")
 
 
 @dataclass(frozen=True)
 class BestOfN:
-    """``samples`` solutions at ``temperature`` and ``top_k``, the same as self-consistency's under the same
-    settings. ``select`` "verifier" takes the parsed candidate of highest ``reward``, that of highest
-    coherence among equals; "coherence" asks no verifier. The earliest wins what is still a tie. The verifier
-    is shown ``together`` candidates at a time, as in a round of Soft Reasoning, so that any number fits."""
+    """Samples solutions, as self-consistency does under the same settings, and selects one.
+
+    Args:
+        verifier: Scores the solutions.
+        reward: Combines score and coherence.
+        select: ``verifier`` takes the parsed candidate of highest reward, then of highest coherence.
+            ``coherence`` does not run the verifier. The earliest candidate wins a tie.
+        samples: Number of solutions.
+        together: Candidates that the verifier sees at a time, as in a round of Soft Reasoning.
+        temperature: Sampling temperature.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per solution.
+    """
 
     verifier: Verifier
     reward: Reward
@@ -34,7 +45,7 @@ class BestOfN:
     top_p: float = 1.0
     max_new_tokens: int = 300
     name: str = "best_of_n"
-    independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
+    independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
         for key in ("samples", "together", "max_new_tokens"):
@@ -45,7 +56,7 @@ class BestOfN:
             raise UserError("method.select=verifier: expected a verifier, got verifier=none; "
                             "use method.select=coherence")  # fmt: skip
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
         completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
         found = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import read_candidate
-from soft_reasoning.types import Generate, Request, Result
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, read_candidate
+from soft_reasoning.types import Generate, Problem, Request, Result
 
 
 @dataclass(frozen=True)
 class ChainOfThought:
-    """``max_new_tokens`` bounds the solution (300 in the paper)."""
+    """One greedy solution of at most ``max_new_tokens`` tokens (300 in the paper)."""
 
     max_new_tokens: int = 300
     name: str = "cot"
@@ -19,7 +20,7 @@ class ChainOfThought:
     def __post_init__(self) -> None:
         whole("method.max_new_tokens", self.max_new_tokens, least=1)
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
         request = Request(prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop)
         [completion] = yield Generate([request])

@@ -1,9 +1,9 @@
 """CoT-decoding: one path for each of the likeliest first tokens (Wang and Zhou 2024).
 
-A path's confidence Delta is the mean, over the tokens of its answer, of p(likeliest) - p(second likeliest).
-The probabilities are those of the model after each prefix, asked for as next-token logits: exact on every
-engine without any of them keeping more than the chosen token's log-probability, at the price of reading the
-path once more. Only tokens that overlap the answer's characters count; the reasoning's do not.
+The confidence Delta of a path is the mean of p(likeliest) - p(second likeliest) over the tokens of its
+answer. The probabilities are next-token logits after each prefix. That is exact on every engine, although
+engines keep only the chosen token's log-probability, and costs reading the path once more. Only tokens that
+overlap the answer count.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import Any
 import torch
 
 from soft_reasoning.checks import choice, whole
+from soft_reasoning.context import Context
 from soft_reasoning.engines.text import decode, finish
-from soft_reasoning.methods.base import check_sampling, read_candidate
+from soft_reasoning.methods.base import Steps, check_sampling, read_candidate
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
     Completion,
     Generate,
     NextLogits,
+    Problem,
     Prompt,
     Request,
     Result,
@@ -43,13 +45,20 @@ are in work at a time."""
 
 @dataclass(frozen=True)
 class CotDecoding:
-    """The ``paths`` (k) likeliest first tokens, enumerated, each continued by a ``sample`` (at
-    ``temperature``, ``top_k`` and ``top_p``) or ``greedy``.
+    """Continues the ``paths`` (k) likeliest first tokens and aggregates their answers.
 
-    ``aggregate`` "majority" counts paths, "delta_sum" adds up the Deltas of the paths that agree, "delta_max"
-    takes the answer of the most confident path; a tie goes to the likelier first token. Paths without an
-    answer do not count. Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority; the
-    original continues 10 greedily and sums Deltas.
+    Soft Reasoning's comparison samples 5 paths at 0.8 and takes the majority. The original continues 10
+    paths greedily and sums Deltas. Paths without an answer do not count.
+
+    Args:
+        paths: Number of first tokens.
+        continuation: ``sample`` (at ``temperature``, ``top_k``, ``top_p``) or ``greedy``.
+        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
+            ``delta_max`` takes the most confident path. The likelier first token wins a tie.
+        temperature: Sampling temperature.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per path.
     """
 
     paths: int = 5
@@ -69,7 +78,7 @@ class CotDecoding:
         if self.continuation == "sample":
             check_sampling(self, fix="use method.continuation=greedy")
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
         [logits] = yield NextLogits([prompt], role="first_token")
         if self.paths > len(logits):
@@ -94,7 +103,7 @@ class CotDecoding:
         return Result(self._answer(candidates, deltas, problem, context), candidates, (trace,))
 
     def _continued(self, problem, prompt: Prompt, starts: Sequence[Completion], context):
-        """``starts`` written to their ends; one that is over with its first token stays as it is."""
+        """Complete ``starts``; one that ended with its first token stays as it is."""
         room = min(self.max_new_tokens, context.engine.context_length - len(prompt.ids)) - 1
         open_ = [i for i, start in enumerate(starts) if room > 0 and start.finish_reason == "length"]
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
@@ -121,7 +130,7 @@ class CotDecoding:
     ) -> str | None:
         answers = [c.answer for c in candidates]
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        if self.aggregate != "delta_max":
+        if weights is None or self.aggregate != "delta_max":
             return context.grader.vote(answers, problem.answer_type, weights)
         parsed = [i for i, answer in enumerate(answers) if answer is not None]
         best = max(parsed, key=weights.__getitem__, default=None)
@@ -129,7 +138,7 @@ class CotDecoding:
 
 
 def _path(prompt: Prompt, ids: tuple[int, ...], logprobs: tuple[float, ...], context) -> Completion:
-    """The completion that ``ids`` are, first token included: a stop string may begin in it."""
+    """The completion of all ``ids``, first token included, since a stop string may begin in it."""
     count, text, reason = finish(
         context.engine.tokenizer, ids, stop=context.prompts.stop, eos=context.engine.eos_ids
     )
@@ -137,7 +146,7 @@ def _path(prompt: Prompt, ids: tuple[int, ...], logprobs: tuple[float, ...], con
 
 
 def _deltas(problem, prompt: Prompt, paths: Sequence[Completion], context):
-    """Each path's Delta in [0, 1]; None for a path whose answer has no place in it."""
+    """Each path's Delta in [0, 1]; None for a path whose text does not contain its answer."""
     where = []
     for path in paths:
         span = context.grader.locate(path.text, problem.answer_type)
@@ -155,7 +164,7 @@ def _deltas(problem, prompt: Prompt, paths: Sequence[Completion], context):
 
 
 def tokens_of(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:
-    """Which tokens of ``completion`` overlap the characters ``span`` of its text."""
+    """Return the tokens of ``completion`` that overlap the characters ``span`` of its text."""
     start, end = span
     ids, text = completion.token_ids, completion.text
 

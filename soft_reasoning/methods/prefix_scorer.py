@@ -1,24 +1,27 @@
-"""Prefix scorer: decoding steered by the value of what stands there so far (Mudgal et al. 2023).
+"""Prefix scorer: decoding steered by the value of the solution so far (Mudgal et al. 2023).
 
-Block by block, the best of K sampled continuations is kept; or token by token, the model's distribution is
-tilted by the value of each next token. Without a trained head the model judges itself, so nothing is
-trained (the paper gives neither K, M, lambda nor the scorer).
+Block by block it keeps the best of K sampled continuations, or token by token it tilts the model's
+distribution by the value of each next token. Without a trained head the model judges itself. The paper
+gives neither K, M, lambda nor the scorer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.context import Context
 from soft_reasoning.engines.text import decode, earliest_stop
+from soft_reasoning.methods.base import Steps
 from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged
 from soft_reasoning.types import (
     Candidate,
     Generate,
     NextLogits,
+    Problem,
     Request,
     Result,
     Sampling,
@@ -30,10 +33,20 @@ FORMS = ("block", "token")
 
 @dataclass(frozen=True)
 class PrefixScorer:
-    """``form`` "block" draws ``candidates`` (K) continuations of ``block_tokens`` (M) tokens and keeps the
-    one of highest value V, until it ends; "token" draws each token from the ``top_tokens`` likeliest with
-    probability in proportion to pi_ref(token) * exp(``strength`` * V). pi_ref is the model at
-    ``temperature``. ``head`` is the file of a trained scorer; None asks the model itself."""
+    """Decodes with the value V of unfinished solutions.
+
+    Args:
+        form: ``block`` keeps the best of ``candidates`` continuations of ``block_tokens`` tokens until it
+            ends. ``token`` draws each token with probability in proportion to pi_ref(token) *
+            exp(``strength`` * V).
+        candidates: K.
+        block_tokens: M.
+        temperature: Of pi_ref, the model's own distribution.
+        top_tokens: Likeliest tokens that are drawn from, with ``token``.
+        strength: lambda, with ``token``.
+        head: File of a trained scorer; None asks the model itself.
+        max_new_tokens: Tokens of the solution.
+    """
 
     form: str = "block"
     candidates: int = 5
@@ -44,6 +57,7 @@ class PrefixScorer:
     head: str | None = None
     max_new_tokens: int = 300
     name: str = "prefix_scorer"
+    _value: LinearHead | SelfJudged = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         choice("method.form", self.form, FORMS)
@@ -53,7 +67,7 @@ class PrefixScorer:
         real("method.strength", self.strength)
         object.__setattr__(self, "_value", LinearHead(self.head) if self.head else SelfJudged())
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
         room = min(self.max_new_tokens, context.engine.context_length - len(prompt.ids))
         step = self._block if self.form == "block" else self._token
@@ -72,7 +86,7 @@ class PrefixScorer:
         return Result(candidate.answer, (candidate,), tuple(trace))
 
     def _block(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
-        """The best of K blocks behind ``so_far``, its value, and what there was to choose from."""
+        """The best of K blocks after ``so_far``, its value, and an entry of the trace."""
         requests = [
             Request(
                 prompt.ids + so_far.ids,
@@ -105,20 +119,24 @@ class PrefixScorer:
 
 
 def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
-    """(n,) probabilities in proportion to softmax(``logits``) * exp(``strength`` * ``values``), both (n,).
+    """Return probabilities (n,) in proportion to softmax(``logits``) * exp(``strength`` * ``values``), both
+    (n,).
 
-    The distribution that gains most expected value at KL cost 1 / ``strength`` from the model's own.
+    Of all distributions with KL divergence 1 / ``strength`` from the model's own it gains the most expected
+    value.
     """
     return (logits + strength * values).softmax(-1)
 
 
 def _extended(so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
-    """``so_far`` and more tokens: over at an end-of-sequence token, and at a stop string, which may have
-    begun before them."""
-    over = token_ids[-1] in context.engine.eos_ids
-    ids = so_far.ids + (token_ids[:-1] if over else token_ids)
+    """Append tokens to ``so_far``, which ends at an end-of-sequence token or a stop string.
+
+    The stop string may have begun before the new tokens.
+    """
+    ended = token_ids[-1] in context.engine.eos_ids
+    ids = so_far.ids + (token_ids[:-1] if ended else token_ids)
     text = decode(context.engine.tokenizer, ids)
     stop = earliest_stop(text, context.prompts.stop)
     if stop >= 0:
         return Prefix(ids, text[:stop], "stop")
-    return Prefix(ids, text, "eos" if over else "")
+    return Prefix(ids, text, "eos" if ended else "")

@@ -1,8 +1,8 @@
 """Reasoning via planning: tree search over sub-questions (Hao et al. 2023).
 
-A node of the tree asks one sub-question and holds its answer; its reward is how useful the model finds the
-question and how far the answers that it samples agree. A chain ends with the problem's own question, and
-every chain votes for its answer.
+A node asks one sub-question and holds its answer. Its reward combines how useful the model finds the
+question and how far sampled answers agree. A chain ends with the problem's own question, and every chain
+votes for its answer.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.methods.base import check_sampling
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, check_sampling
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.search.mcts import Node, search, votes
-from soft_reasoning.types import Candidate, Completion, Generate, Prompt, Request, Result, Sampling
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Sampling
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
@@ -33,9 +34,18 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMr
 
 @dataclass(frozen=True)
 class Step:
-    """A sub-question and how ``useful`` the model finds it, in [0, 1]; after its visit also the ``answer``
-    as written and as ``parsed``, the ``confidence`` (the share of the ``drawn`` answers that agree with it)
-    and the ``round`` of the visit. ``tokens`` counts those of question and answer."""
+    """A sub-question with its usefulness, and after its visit its answer.
+
+    Attributes:
+        question: The sub-question.
+        useful: How useful the model finds it, in [0, 1].
+        tokens: Tokens of question and answer.
+        answer: The answer as written.
+        parsed: The parsed answer.
+        confidence: Share of the ``drawn`` answers that agree with it.
+        drawn: Number of sampled answers.
+        round: Round of the visit.
+    """
 
     question: str
     useful: float
@@ -82,22 +92,22 @@ class ReasoningViaPlanning:
         real("method.exploration", self.exploration, least=0.0)
         check_sampling(self, fix="questions and answers are sampled")
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         root = Node()
         nodes = [root]  # in the order of their creation
 
         def visit(node: Node, iteration: int):
             stage = nodes.index(node)
-            told = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
+            earlier = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
             if node is root:
                 node.reward = 0.0
             else:
-                node.step = yield from self._answer(node.step, told, problem, context, stage, iteration)
+                node.step = yield from self._answer(node.step, earlier, problem, context, stage, iteration)
                 node.reward = self._reward(node.step.useful, node.step.confidence)
                 if END in node.step.question:
                     return
-                told.append((node.step.question, node.step.answer))
-            for step in (yield from self._ask(told, problem, context, stage)):
+                earlier.append((node.step.question, node.step.answer))
+            for step in (yield from self._ask(earlier, problem, context, stage)):
                 expected = self._reward(step.useful, self.expected_confidence)
                 node.children.append(Node(step, node, expected))
             nodes.extend(node.children)
@@ -116,13 +126,13 @@ class ReasoningViaPlanning:
     def _reward(self, useful: float, confidence: float) -> float:
         return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
 
-    def _ask(self, told: Sequence[tuple[str, str]], problem, context, stage: int):
-        """The different sub-questions that may follow the steps ``told``, and how useful each would be."""
+    def _ask(self, earlier: Sequence[tuple[str, str]], problem, context, stage: int):
+        """The different sub-questions that may follow the steps ``earlier``, and how useful each would be."""
         overall = overall_question(problem.question)
         final = f"{FINAL} {overall}"
         tokens: dict[str, int] = {}  # by question, in the order sampled
-        if len(told) + 1 < self.depth:
-            prompt = context.prompts.task("rap_question", problem, told)
+        if len(earlier) + 1 < self.depth:
+            prompt = context.prompts.task("rap_question", problem, earlier)
             completions = yield Generate(
                 self._requests(prompt, range(self.actions), problem, context, "question", stage)
             )
@@ -134,24 +144,31 @@ class ReasoningViaPlanning:
                     tokens.setdefault(question, completion.generated_tokens)
         if not tokens:
             tokens[final] = 0
-        prompts = [context.prompts.task("rap_useful", problem, told, asked=question) for question in tokens]
+        prompts = [
+            context.prompts.task("rap_useful", problem, earlier, asked=question) for question in tokens
+        ]
         useful = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
         return [
             Step(question, yes, count)
             for (question, count), yes in zip(tokens.items(), useful.tolist(), strict=True)
         ]
 
-    def _answer(self, step: Step, told: Sequence[tuple[str, str]], problem, context, stage: int, round: int):
-        """``step`` with its most frequent answer. Unparsed answers count as one of their own where a number
-        is asked for, and are left out otherwise."""
+    def _answer(
+        self, step: Step, earlier: Sequence[tuple[str, str]], problem, context, stage: int, round: int
+    ):
+        """Return ``step`` with its most frequent answer.
+
+        Unparsed answers count as an answer of their own if a number is asked for, and are left out
+        otherwise.
+        """
         kind = problem.answer_type
         if END not in step.question and kind not in ("number", "latex"):
-            kind = "text"  # on the way to a yes or no, say, there are answers of every kind
+            kind = "text"  # intermediate answers, for example before a yes or no, are of any kind
 
         def same(a: str | None, b: str | None) -> bool:
             return a is b or context.grader.equal(a, b, kind)
 
-        prompt = context.prompts.task("rap_answer", problem, told, asked=step.question)
+        prompt = context.prompts.task("rap_answer", problem, earlier, asked=step.question)
         drawn: list[Completion] = []
         while True:
             numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
@@ -204,8 +221,10 @@ def _line(text: str) -> str:
 def _groups(
     parsed: Sequence[str | None], same: Callable[[str | None, str | None], bool], *, unparsed: bool
 ) -> list[list[int]]:
-    """Indices of answers that are the same as their group's first, the largest group first and the earliest
-    of equals; None has a group only if ``unparsed``."""
+    """Indices of equal answers, the largest group first and the earliest of equal size.
+
+    None has a group only if ``unparsed``.
+    """
     groups: list[list[int]] = []
     for i, answer in enumerate(parsed):
         if answer is None and not unparsed:
@@ -216,8 +235,9 @@ def _groups(
 
 
 def _candidate(end: Node) -> Candidate:
+    """The chain that ends at ``end`` as a candidate."""
     chain = [node.step for node in end.path[1:]]
-    last, rewards = chain[-1], [node.reward for node in end.path[1:]]
+    last, rewards = chain[-1], [node.reward or 0.0 for node in end.path[1:]]
     # The answer on a line of its own, so that it is read from the record as it was read here.
     text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
     return Candidate(
@@ -227,12 +247,12 @@ def _candidate(end: Node) -> Candidate:
 
 
 def _readable(nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    """An entry a node: its place and its counts, its question, and after its visit what came of it."""
+    """An entry per node: its place, its counts, its question, and after its visit its answer."""
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():
         step, entry = node.step, {"node": i, "visits": len(node.returns), "q": node.value}
-        if step is not None:
+        if node.parent is not None:
             entry |= {"parent": number[node.parent], "question": step.question}
             entry |= {"useful": step.useful}
         if step is not None and node.reward is not None:

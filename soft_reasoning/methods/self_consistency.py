@@ -1,4 +1,4 @@
-"""Self-consistency: sample solutions, answer by majority (Wang et al. 2023)."""
+"""Self-consistency: sampled solutions and a majority vote (Wang et al. 2023)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
-from soft_reasoning.types import Generate, Result, Sampling
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, check_sampling, read_candidate, sampled
+from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 
 @dataclass(frozen=True)
 class SelfConsistency:
-    """``samples`` solutions at ``temperature`` and ``top_k``; unparsed answers do not vote, a tie goes to
-    the answer sampled first. The paper uses 5 samples at 0.4, 0.6 and 0.8."""
+    """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
+
+    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8.
+
+    Args:
+        samples: Number of solutions.
+        temperature: Sampling temperature.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per solution.
+    """
 
     samples: int = 5
     temperature: float = 0.8
@@ -21,14 +31,14 @@ class SelfConsistency:
     top_p: float = 1.0
     max_new_tokens: int = 300
     name: str = "self_consistency"
-    independent: ClassVar[bool] = True  # its candidates are, so pass@m can be estimated
+    independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         check_sampling(self)
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
         completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
         candidates = tuple(read_candidate(c, problem, context) for c in completions)

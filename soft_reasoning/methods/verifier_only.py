@@ -1,21 +1,27 @@
-"""Verifier alone: what the verifier answers when no candidate is shown to it.
+"""Verifier alone: the verifier's answer when it sees no candidate.
 
-The control that tells how much of Soft Reasoning's accuracy is the verifier solving the problem itself.
+This control shows how much of Soft Reasoning's accuracy comes from the verifier solving the problem itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, read_candidate
 from soft_reasoning.rewards.verifiers import Verifier
-from soft_reasoning.types import Result, UserError
+from soft_reasoning.types import Problem, Result, UserError
 
 
 @dataclass(frozen=True)
 class VerifierOnly:
-    """``verifier``'s prompt with an empty list of solutions; its samples are the candidates, and vote with
-    the weight that its confidence gives them. Only verifiers that write an answer of their own fit."""
+    """Asks ``verifier`` with an empty list of solutions; its samples are the candidates.
+
+    They vote with the weight of its confidence. The verifier must write an answer of its own.
+
+    Raises:
+        UserError: If it does not.
+    """
 
     verifier: Verifier
     name: str = "verifier_only"
@@ -25,7 +31,7 @@ class VerifierOnly:
             raise UserError(f"verifier={self.verifier.name}: expected a verifier with an answer of its own, "
                             "got one that only scores; use multi_generate or single_generate")  # fmt: skip
 
-    def solve(self, problem, context):
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         found = yield from self.verifier.answer_alone(problem, context, stage="alone")
         candidates = tuple(
             replace(read_candidate(completion, problem, context), answer=answer)

@@ -1,0 +1,1 @@
+"""Verifiers, values of unfinished solutions, coherence, rewards and final-answer rules."""

@@ -1,7 +1,7 @@
-"""Coherence of a completion: how probable its tokens were to the model that wrote them (Section 2.2).
+"""Coherence of a completion: how probable its tokens were to the model that wrote them (paper, Section 2.2).
 
-The paper prints the sum of log-probabilities and says that the verifier decides first while coherence
-breaks ties; only a bounded quantity does that, so the mean probability is the default.
+The paper prints the sum of log-probabilities and says that the verifier decides while coherence breaks
+ties. Only a bounded quantity does that, so the mean probability is the default.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ KINDS = ("mean_prob", "mean_logprob", "sum_logprob")
 
 
 def coherence(completion: Completion, kind: str = "mean_prob") -> float:
-    """Over the generated tokens, by ``kind``: ``mean_prob`` in [0, 1], ``mean_logprob`` or ``sum_logprob``
-    (nats, at most 0); an empty completion has mean_prob 0 and log-probability 0."""
+    """Return the coherence of the generated tokens.
+
+    Args:
+        completion: The completion; an empty one has mean probability 0 and log-probability 0.
+        kind: ``mean_prob`` in [0, 1], ``mean_logprob`` or ``sum_logprob`` (nats, at most 0).
+    """
     logprobs = completion.logprobs
     if kind == "sum_logprob":
         return math.fsum(logprobs)

@@ -1,19 +1,32 @@
-"""From verdict and coherence to what the optimiser is told (Section 2.2, Equation of f)."""
+"""The reward of a candidate from its verdict and coherence (paper, Section 2.2, equation of f)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.coherence import KINDS, coherence
-from soft_reasoning.types import Completion
+from soft_reasoning.types import Candidate, Completion
+
+
+def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
+    """Return the rewards of candidates that all have one.
+
+    Raises:
+        ValueError: If a candidate has none.
+    """
+    rewards = [candidate.reward for candidate in candidates if candidate.reward is not None]
+    if len(rewards) < len(candidates):
+        raise ValueError("expected candidates with rewards, got one without")
+    return rewards
 
 
 @dataclass(frozen=True)
 class Reward:
     """``verifier_weight`` * verified + ``coherence_weight`` * coherence.
 
-    A weight of zero leaves that part out. ``verified`` is None where the run has no verifier.
+    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier.
     """
 
     verifier_weight: float = 1.0

@@ -1,4 +1,4 @@
-"""The final answer, once a search has ended. The paper defines no rule; each below is one config value."""
+"""The final answer after a search; the paper defines no rule, so each rule is a configuration value."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice, real
+from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
 
@@ -17,15 +18,17 @@ RULES = (
 
 @dataclass(frozen=True)
 class FinalAnswer:
-    """``rule`` is one of RULES.
+    """Chooses the final answer from candidates and verdicts.
 
-    Votes run over the candidates, and over the verifier's own answers (those of a round are together
-    ``verifier_weight`` candidates' worth, each times its confidence; 0 leaves them out), under the grader's
-    equality:
-    ``vote`` each candidate counts 1; ``reward_vote`` its reward's height above the lowest seen;
-    ``round_vote`` its round (from 1); ``posterior_vote`` its posterior mean's height above the lowest.
-    ``best_reward`` and ``best_posterior_mean`` take one candidate's answer; ``verifier`` the verifier's
-    last parsed answer, and the vote where there is none.
+    Votes are over the candidates and the verifier's own answers, under the grader's equality.
+
+    Args:
+        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one,
+            ``round_vote`` its round (from 1), ``posterior_vote`` its posterior mean minus the lowest one.
+            ``best_reward`` and ``best_posterior_mean`` take one candidate's answer. ``verifier`` takes the
+            verifier's last parsed answer, else the vote.
+        verifier_weight: Weight of the verifier's answers of a round together, in candidates; each is
+            multiplied by its confidence. 0 leaves them out.
     """
 
     rule: str = "reward_vote"
@@ -47,14 +50,14 @@ class FinalAnswer:
         answer_type: str,
         posterior_mean: Sequence[float] | None = None,
     ) -> str | None:
-        """The answer, or None when nobody gave one. ``verdicts``: one a round."""
+        """Return the answer, or None if there is none; ``verdicts`` holds one verdict per round."""
         if self.rule == "verifier":
             for verdict in reversed(verdicts):
                 answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
                 if answer is not None:
                     return answer
         if self.rule in ("best_reward", "best_posterior_mean"):
-            scores = posterior_mean if self.rule == "best_posterior_mean" else [c.reward for c in candidates]
+            scores = self._scores(candidates, posterior_mean)
             parsed = [
                 (s, -i)
                 for i, (s, c) in enumerate(zip(scores, candidates, strict=True))
@@ -75,7 +78,16 @@ class FinalAnswer:
         if self.rule == "round_vote":
             return [float(c.round + 1) for c in candidates]
         if self.rule in ("reward_vote", "posterior_vote"):
-            scores = posterior_mean if self.rule == "posterior_vote" else [c.reward for c in candidates]
+            scores = self._scores(candidates, posterior_mean)
             lowest = min(scores, default=0.0)
             return [1e-6 + s - lowest for s in scores]  # equal ones count the same
         return [1.0] * len(candidates)
+
+    def _scores(
+        self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None
+    ) -> Sequence[float]:
+        if not self.needs_posterior:
+            return rewards_of(candidates)
+        if posterior_mean is None:
+            raise ValueError(f"final.rule={self.rule}: expected posterior means, got none")
+        return posterior_mean

@@ -1,4 +1,4 @@
-"""What an unfinished solution is worth: V(prefix), the reward that its end may be expected to bring.
+"""The value V of an unfinished solution: the expected reward of its end.
 
 A value is a generator like a verifier: it yields effects and returns numbers. Without training the model
 itself is asked; a trained head reads the model's state.
@@ -26,8 +26,13 @@ TASK = "prefix_right"
 
 @dataclass(frozen=True)
 class Prefix:
-    """The beginning of a solution: its ``ids`` behind the prompt, without the end-of-sequence token, and
-    its ``text``, cut before a stop string. ``ended`` is "eos" or "stop" where it is whole, else empty."""
+    """The beginning of a solution.
+
+    Attributes:
+        ids: Its tokens after the prompt, without end of sequence.
+        text: Its text, cut before a stop string.
+        ended: ``eos`` or ``stop`` if it is complete, else empty.
+    """
 
     ids: tuple[int, ...]
     text: str
@@ -35,16 +40,18 @@ class Prefix:
 
 
 class PrefixValue(Protocol):
+    """Scores unfinished solutions."""
+
     def values(
         self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
     ) -> Generator[Effect, Any, Tensor]:
-        """(n,) float64, one a prefix of ``prompt``'s completion."""
+        """Return values (n,) float64, one per prefix of ``prompt``'s completion."""
         ...
 
 
 @dataclass(frozen=True)
 class SelfJudged:
-    """How probable the frozen model finds Yes, against No, when asked if the solution is right so far."""
+    """The probability of Yes against No when the model is asked whether the solution is right so far."""
 
     def values(self, problem, prompt, prefixes, context):
         problem = problem.without_gold()
@@ -55,11 +62,11 @@ class SelfJudged:
 
 
 class LinearHead:
-    """A trained scorer, linear in the model's last hidden state, from a file of ``save_head``.
+    """A trained scorer from a file of ``save_head``, linear in the model's last hidden state.
 
-    It reads the state through the next-token logits of a fixed set of tokens. They are a linear image of
-    it (but for models that bend their logits, such as Gemma 2), and of full rank when there are more
-    tokens than dimensions, so no engine needs to show its hidden states.
+    It reads the state through the next-token logits of a fixed set of tokens. Logits are a linear image of
+    the state (except in models that bend them, such as Gemma 2), of full rank if there are more tokens than
+    dimensions. So no engine needs to show its hidden states.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,9 +75,9 @@ class LinearHead:
             raise UserError(f"method.head: expected a trained head, found no file {file}; "
                             "experiments/train_prefix_head.py makes one")  # fmt: skip
         try:
-            held = load_file(file)
-            self.ids = tuple(held["ids"].tolist())
-            self.weight, self.bias = held["weight"].double(), held["bias"].double()
+            content = load_file(file)
+            self.ids = tuple(content["ids"].tolist())
+            self.weight, self.bias = content["weight"].double(), content["bias"].double()
         except (SafetensorError, KeyError) as error:
             raise UserError(
                 f"method.head: expected a file of experiments/train_prefix_head.py, got {file} ({error})"
@@ -83,11 +90,10 @@ class LinearHead:
 
 
 def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[Tensor, Tensor]:
-    """Weights (F,) and bias () of least squared error from ``logits`` (n, F), less their mean, to ``rewards``
-    (n,).
+    """Fit weights (F,) and bias () from centred ``logits`` (n, F) to ``rewards`` (n,) by least squares.
 
-    Each prefix of a rollout is a row, with the rollout's final reward (FUDGE). ``ridge`` is the
-    penalty in units of the mean variance of a feature.
+    Each prefix of a rollout is a row with the rollout's final reward (FUDGE). ``ridge`` is the penalty in
+    units of a feature's mean variance.
     """
     X, y = _centred(logits), rewards.double()
     centre, mean = X.mean(0), y.mean()
@@ -99,12 +105,12 @@ def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[T
 
 
 def head_values(logits: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(n,) float64: a head's values for ``logits`` (n, F)."""
+    """Return a head's values (n,) float64 for ``logits`` (n, F)."""
     return _centred(logits) @ weight + bias
 
 
 def _centred(logits: Tensor) -> Tensor:
-    """``logits`` (n, F) less each row's mean: what an engine adds to all of a row does not matter."""
+    """``logits`` (n, F) minus each row's mean, since engines may add a constant to a row."""
     logits = logits.double()
     return logits - logits.mean(-1, keepdim=True)
 

@@ -12,9 +12,10 @@ from soft_reasoning.types import Effect, NextLogits, Prompt, UserError
 
 
 def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
-    """The tokens that are ``word``, with and without a space before it.
+    """Return the tokens of ``word``, with and without a space before it.
 
-    Raises UserError where the tokenizer has neither as one token.
+    Raises:
+        UserError: If the tokenizer has neither as one token.
     """
     found: list[int] = []
     for text in (word, f" {word}"):
@@ -30,16 +31,17 @@ def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
 
 
 def probability_of_yes(logits: Tensor, yes: int) -> Tensor:
-    """(n,) float64 for ``logits`` (n, v) of the tokens for Yes (the first ``yes`` of them) and for No.
+    """Return the probability (n,) float64 of Yes from the ``logits`` (n, v) of the words' tokens.
 
-    A word's tokens count together: log-sum-exp, then a softmax over the two words.
+    The first ``yes`` tokens are those of Yes, the others those of No. The tokens of a word count together:
+    log-sum-exp, then a softmax over the two words.
     """
     logits = logits.double()
     return torch.sigmoid(logits[:, :yes].logsumexp(-1) - logits[:, yes:].logsumexp(-1))
 
 
 def ask_yes_no(prompts: Sequence[Prompt], tokenizer: Any, *, role: str) -> Generator[Effect, Any, Tensor]:
-    """(n,) float64: how probable Yes is, against No, after each of ``prompts``."""
+    """Return the probability (n,) float64 of Yes against No after each of ``prompts``."""
     yes, no = word_ids(tokenizer, "Yes"), word_ids(tokenizer, "No")
     logits = yield NextLogits(prompts, ids=yes + no, role=role)
     return probability_of_yes(logits, len(yes))
