@@ -129,7 +129,7 @@ def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
 
 
 def _extended(so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
-    """Append tokens to ``so_far``, which ends at an end-of-sequence token or a stop string.
+    """Append tokens to ``so_far``; an end-of-sequence token or a stop string ends it.
 
     The stop string may have begun before the new tokens.
     """
