@@ -119,11 +119,15 @@ class PrefixScorer:
 
 
 def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
-    """Return probabilities (n,) in proportion to softmax(``logits``) * exp(``strength`` * ``values``), both
-    (n,).
+    """Return (n,) probabilities in proportion to softmax(``logits``) * exp(``strength`` * ``values``).
 
     Of all distributions with KL divergence 1 / ``strength`` from the model's own it gains the most expected
     value.
+
+    Args:
+        logits: (n,) logits of the model.
+        values: (n,) values of the tokens.
+        strength: lambda.
     """
     return (logits + strength * values).softmax(-1)
 

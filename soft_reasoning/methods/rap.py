@@ -59,15 +59,24 @@ class Step:
 
 @dataclass(frozen=True)
 class ReasoningViaPlanning:
-    """``iterations`` of tree search by UCT with the weight ``exploration``.
+    """Tree search by UCT over sub-questions.
 
-    A node is followed by up to ``actions`` different sub-questions; the ``depth``-th of a chain is the final
-    one. Each is answered up to ``answers`` times, ``chunk`` at a time until most answers agree. Its reward is
-    usefulness ** ``usefulness_weight`` * confidence ** (1 - ``usefulness_weight``), and before its visit the
-    same with ``expected_confidence``.
+    A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
+    of the chain's. The text of the final question is known, so the model does not write it.
 
-    A candidate is the end of a chain, its ``round`` the iteration that reached it, its reward the mean of
-    the chain's. The text of the final question is known, so the model is not asked to write it.
+    Args:
+        actions: Most different sub-questions after a node.
+        answers: Most answers to a sub-question.
+        chunk: Answers drawn before checking whether most agree.
+        depth: Sub-questions of a chain, the final one included.
+        iterations: Iterations of the search.
+        exploration: Exploration weight of UCT.
+        usefulness_weight: w in the reward usefulness ** w * confidence ** (1 - w) of a node.
+        expected_confidence: The confidence before a node's visit.
+        temperature: Sampling temperature.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per question or answer.
     """
 
     actions: int = 4
