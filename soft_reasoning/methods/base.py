@@ -1,4 +1,4 @@
-"""The method seam: a method is written for ONE problem, as a generator."""
+"""The protocol of a method, which is a generator for one problem, and what methods share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
-from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Candidate, Completion, Effect, Problem, Request, Result, Sampling
@@ -20,25 +20,25 @@ Steps: TypeAlias = Generator[Effect, Any, T]
 
 
 class Method(Protocol):
-    """Solves one problem at a time, reading like pseudo-code; the scheduler batches across problems.
+    """Solves one problem; the scheduler batches across problems.
 
-    A method never reads ``problem.gold`` (a gold-reading verifier, ``oracle``, is for analysis alone),
-    draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage``
-    to the scheduler.
+    A method never reads ``problem.gold`` (the verifier ``oracle``, which does, is for analysis only). It
+    draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage`` to
+    the scheduler.
 
-    A method whose first round's candidates are independent samples of one distribution, their number fixed
-    beforehand, says so by ``independent = True``; pass@m is estimated for it alone.
+    A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
+    then pass@m is estimated.
     """
 
     name: str
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        """Yields effects, receives their answers, returns the result."""
+        """Yield effects, receive their answers, and return the result."""
         ...
 
 
 def read_candidate(completion: Completion, problem: Problem, context: Context, round: int = 0) -> Candidate:
-    """The candidate that ``completion`` is: its text, its parsed answer and its length."""
+    """Return the candidate of ``completion``: its text, its parsed answer and its length."""
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(completion.text, problem.answer_type),
@@ -57,9 +57,9 @@ def judge_round(
     reward: Reward,
     earlier: Sequence[Verdict],
 ) -> Steps[tuple[list[Candidate], Verdict]]:
-    """Verify a round's candidates, whose coherence is known, together, and reward them.
+    """Verify a round's candidates together and reward them; their coherence is known.
 
-    ``earlier`` holds the verdicts of the rounds before.
+    ``earlier`` holds the verdicts of the previous rounds.
     """
     verdict = yield from verifier.verify(
         problem, found, context, stage=f"round-{len(earlier)}", earlier=earlier
@@ -72,7 +72,7 @@ def judge_round(
 
 
 class Rounds:
-    """The rounds of one problem so far: ``seen`` candidates, ``verdicts`` and ``trace``."""
+    """The rounds of one problem: the candidates ``seen``, ``verdicts`` and ``trace``."""
 
     def __init__(self) -> None:
         self._began, self._written = time.monotonic(), 0
@@ -82,23 +82,23 @@ class Rounds:
         self.trace: list[dict[str, Any]] = []
 
     def add(self, found: Sequence[Candidate], verdict: Verdict, **more: Any) -> None:
-        """A round that is judged; ``more`` goes into its entry of the trace."""
+        """Add a judged round; ``more`` goes into its entry of the trace."""
         self.seen += found
         self.verdicts.append(verdict)
-        self._rewards.append([c.reward for c in found])
+        self._rewards.append(rewards_of(found))
         self._written += verdict.tokens + sum(c.generated_tokens for c in found)
-        said = {"answers": verdict.answers, "weights": verdict.weights, "texts": verdict.texts}
+        parts = {"answers": verdict.answers, "weights": verdict.weights, "texts": verdict.texts}
         self.trace.append(
             {
                 "round": len(self._rewards) - 1,
                 "rewards": self._rewards[-1],
-                "verifier": {key: list(value) for key, value in said.items()},
+                "verifier": {key: list(value) for key, value in parts.items()},
                 **more,
             }
         )
 
     def end(self, stopping: Stopping) -> bool:
-        """Whether ``stopping`` says to stop now; the trace tells why."""
+        """Whether ``stopping`` ends the rounds now; the trace holds the reason."""
         reason = stopping.reason(
             self._rewards,
             agreement=self.verdicts[-1].agreement,
@@ -111,8 +111,13 @@ class Rounds:
 
 
 def check_sampling(given: Any, *, where: str = "method", fix: str = "method=cot is the greedy one") -> None:
-    """Refuse a ``temperature`` (``fix`` tells what to do about 0), ``top_k`` or ``top_p`` of ``given`` that
-    nothing can be drawn with; ``where`` they are configured."""
+    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``given``, which are configured at ``where``.
+
+    ``fix`` says how to correct a temperature of 0.
+
+    Raises:
+        UserError: If nothing can be sampled with them.
+    """
     real(f"{where}.temperature", given.temperature, above=0.0, fix=fix)
     whole(f"{where}.top_k", given.top_k, least=0)
     real(f"{where}.top_p", given.top_p, above=0.0, most=1.0)
@@ -127,8 +132,11 @@ def sampled(
     *,
     first: int = 0,
 ) -> list[Request]:
-    """``count`` requests for a solution, each on a stream of its own, the same for every method: methods
-    that sample alike draw the very same solutions. ``first`` counts those drawn before."""
+    """Return ``count`` requests for a solution, each with its own random stream.
+
+    Streams are the same for every method, so methods that sample alike draw the same solutions. ``first``
+    is the number of solutions drawn before.
+    """
     prompt = context.prompts.solve(problem)
     return [
         Request(
@@ -143,5 +151,5 @@ def sampled(
 
 
 def sample_seed(problem: Problem, context: Context, index: int) -> int:
-    """The seed of a problem's ``index``-th sampled candidate, counted over all rounds."""
+    """Return the seed of a problem's ``index``-th sampled candidate, counted over all rounds."""
     return context.stream(problem.id, "sample", index)

@@ -1,7 +1,7 @@
-"""Soft Reasoning: Bayesian optimisation of the first answer token's embedding (Algorithm of the paper).
+"""Soft Reasoning: Bayesian optimisation of the first answer token's embedding (paper, Algorithm 1).
 
-With an optimiser that ignores rewards the same class is the control, ``random_embedding``: same budget,
-same verifier, same final rule.
+With an optimiser that ignores rewards it is the control ``random_embedding``: same budget, verifier and
+final rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from soft_reasoning.methods.base import (
     sample_seed,
 )
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.search.embedding import Embedding, Subspace
@@ -47,13 +47,20 @@ from soft_reasoning.types import (
 )  # fmt: skip
 
 NEAREST = 3
-"""How many nearest tokens the trace names for each soft token."""
+"""Number of nearest tokens in the trace for each soft token."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlackBox:
-    """One question, ready to be searched: the ``prompt``, with the soft tokens before its id ``position``;
-    the ``subspace`` around its anchor; for each soft token the texts ``likely`` of what is weighted there."""
+    """One question, ready to be searched.
+
+    Attributes:
+        problem: The problem.
+        prompt: Its prompt.
+        position: Index in the prompt's ids before which soft tokens are inserted.
+        subspace: The subspace around its anchor.
+        likely: For each soft token the texts of the tokens that have weights.
+    """
 
     problem: Problem
     prompt: Prompt
@@ -64,12 +71,24 @@ class BlackBox:
 
 @dataclass(frozen=True)
 class SoftReasoning:
-    """``candidates`` (k) completions a round; the first ``scope`` answer tokens are soft tokens, placed
-    ``first``, ``middle`` or ``last`` in the prompt; the other parts are the seams of ``search`` and
-    ``rewards``.
+    """Searches soft tokens by Bayesian optimisation, with a verifier's rewards.
 
-    ``decoding`` says how the tokens after the soft ones are chosen: greedily (the paper), or sampled, each
-    candidate of a problem on a stream of its own. A reward is then one draw at its point.
+    Args:
+        embedding: The subspace that is searched.
+        optimiser: Proposes points.
+        verifier: Scores the candidates of a round.
+        reward: Combines score and coherence.
+        stopping: Ends the search.
+        final: Rule for the final answer.
+        decoding: How tokens after the soft ones are chosen: greedily (the paper) or sampled, each candidate
+            with its own random stream. A reward is then one draw at its point.
+        candidates: k, completions per round.
+        placement: Place of the soft tokens in the prompt: ``first``, ``middle`` or ``last``.
+        scope: Number of answer tokens that are soft tokens.
+        max_new_tokens: Tokens per completion.
+
+    Raises:
+        UserError: For a value out of its range.
     """
 
     embedding: Embedding
@@ -112,15 +131,14 @@ class SoftReasoning:
             if rounds.end(self.stopping):
                 break
             U, y = _observed(rounds.seen)
-            proposal = yield Propose(
-                self.optimiser, U, y, self.candidates, len(rounds.verdicts), context.seed
-            )
-            points = proposal.points
+            number = len(rounds.verdicts)
+            proposed: Proposal = yield Propose(self.optimiser, U, y, self.candidates, number, context.seed)
+            proposal, points = proposed, proposed.points
         answer = self.choose(box, rounds.seen, rounds.verdicts, context)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
 
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
-        """The question's prompt, anchor and subspace."""
+        """Return the question's prompt, anchor and subspace."""
         prompt = context.prompts.solve(problem)
         position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
         subspace, likely = yield from self._subspace(prompt, context)
@@ -129,9 +147,9 @@ class SoftReasoning:
     def evaluate(
         self, box: BlackBox, points: Tensor, earlier: Sequence[Verdict], context: Context
     ) -> Steps[tuple[list[Candidate], Verdict]]:
-        """A round: complete from each of ``points`` (n, d), verify the candidates together, reward them.
+        """Evaluate a round: complete from ``points`` (n, d), verify the candidates together, reward them.
 
-        ``earlier`` holds the verdicts of the rounds before.
+        ``earlier`` holds the verdicts of the previous rounds.
         """
         number, problem = len(earlier), box.problem
         before = sum(len(verdict.scores) for verdict in earlier)
@@ -155,7 +173,7 @@ class SoftReasoning:
     def choose(
         self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
     ) -> str | None:
-        """The final answer after all rounds, by the configured rule."""
+        """Return the final answer after all rounds, by the configured rule."""
         mean = None
         if self.final.needs_posterior:
             U, y = _observed(seen)
@@ -163,7 +181,7 @@ class SoftReasoning:
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
     def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]]]]:
-        """The subspace around the greedy first token(s), and for each the texts of what is weighted there."""
+        """The subspace around the greedy first tokens, and for each the texts of the weighted tokens."""
         engine = context.engine
         top = 1
         if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
@@ -204,11 +222,11 @@ class SoftReasoning:
 def _observed(seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
     """The points (n, d) and rewards (n,) of candidates."""
     U = torch.tensor([c.u for c in seen], dtype=torch.float64)
-    return U, torch.tensor([c.reward for c in seen], dtype=torch.float64)
+    return U, torch.tensor(rewards_of(seen), dtype=torch.float64)
 
 
 def _likeliest(logits: Tensor, count: int, tokenizer: Any, anchor: int | None) -> list[int]:
-    """The ids of the ``count`` likeliest tokens, special ones left out; the anchor, whatever it is, first."""
+    """The ids of the ``count`` likeliest tokens without special ones; an anchor comes first in any case."""
     logits = logits.clone()
     logits[torch.tensor(sorted(tokenizer.all_special_ids), dtype=torch.long)] = -torch.inf
     if anchor is not None:
@@ -219,8 +237,10 @@ def _likeliest(logits: Tensor, count: int, tokenizer: Any, anchor: int | None) -
 
 
 def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:
-    """For each candidate and soft token: its nearest tokens by cosine and, where it is a combination of
-    likely tokens, the largest of their weights."""
+    """For each candidate and soft token: its nearest tokens by cosine, and its largest weights.
+
+    Weights are given if a soft token is a mixture of likely tokens.
+    """
     soft, weights, likely = box.subspace(points), box.subspace.weights(points), box.likely
     nearest = engine.nearest_tokens(soft.flatten(0, 1), NEAREST)
     out = []
@@ -240,15 +260,15 @@ def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[s
 
 
 def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str, Any] | None:
-    """What the surrogate expected of this round beside what came; None for the first round.
+    """The surrogate's expectation of this round and its realisation; None for the first round.
 
-    ``realised_improvement``: how far the rewards rose above the incumbent, below it 0, on average; the
-    counterpart of the optimiser's ``expected_improvement``. Numbers have six digits: the last ones of a float
-    depend on the batch and on the number of threads.
+    ``realised_improvement`` is the mean excess of the rewards over the incumbent (0 below it), the
+    counterpart of the optimiser's ``expected_improvement``. Numbers have six digits, since the last digits
+    of a float depend on the batch and on the number of threads.
     """
     if proposal is None:
         return None
-    gains = [max(0.0, c.reward - proposal.incumbent) for c in found]
+    gains = [max(0.0, reward - proposal.incumbent) for reward in rewards_of(found)]
     realised = _six(sum(gains) / len(gains)) if proposal.mean.numel() else None
     columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
     return {

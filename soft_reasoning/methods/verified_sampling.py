@@ -1,7 +1,7 @@
 """Verified sampling: rounds of temperature samples under Soft Reasoning's verifier and rules.
 
-The control that tells what the searched soft token adds: same verifier, reward, stopping rule and final
-rule, no soft token.
+This control shows what the searched soft token adds: same verifier, reward, stopping rule and final rule,
+but no soft token.
 """
 
 from __future__ import annotations
@@ -28,8 +28,20 @@ from soft_reasoning.types import Generate, Problem, Result, Sampling, UserError
 
 @dataclass(frozen=True)
 class VerifiedSampling:
-    """``candidates`` (k) samples a round, drawn by ``decoding``; they are the samples of self-consistency, k
-    at a time. The other parts are those of Soft Reasoning."""
+    """Samples rounds of solutions, which are those of self-consistency, and verifies them.
+
+    Args:
+        verifier: Scores the candidates of a round.
+        reward: Combines score and coherence.
+        stopping: Ends the rounds.
+        final: Rule for the final answer; it must not need a surrogate.
+        decoding: How solutions are sampled.
+        candidates: k, candidates per round.
+        max_new_tokens: Tokens per candidate.
+
+    Raises:
+        UserError: For a value out of its range.
+    """
 
     verifier: Verifier
     reward: Reward
@@ -39,7 +51,7 @@ class VerifiedSampling:
     candidates: int = 5
     max_new_tokens: int = 300
     name: str = "verified_sampling"
-    independent: ClassVar[bool] = True  # a round's candidates are, so pass@m can be estimated
+    independent: ClassVar[bool] = True  # a round's candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
         whole("search.candidates", self.candidates, least=2)
