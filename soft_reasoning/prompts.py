@@ -176,11 +176,11 @@ class Prompts:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer = tokenizer
         self.wording = wording
-        self.exemplars = tuple(exemplars)
-        self.stop = tuple(wording.stop)
+        self.exemplars: tuple[Any, ...] = tuple(exemplars)
+        self.stop: tuple[str, ...] = tuple(wording.stop)
         self.layout = layout
         self.system = system
-        self.chat_options = dict(chat_options or {})
+        self.chat_options: dict[str, Any] = dict(chat_options or {})
         shown = [
             wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
             for e in exemplars

@@ -172,7 +172,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}
-        self.problems = 0
+        self.problems: int = 0
         self._correct: Counter[bool] = Counter()
         self._covered: Counter[bool] = Counter()
         self._covered_first: Counter[bool] = Counter()
@@ -363,7 +363,7 @@ class _Round:
     """All problems' candidates of one round."""
 
     def __init__(self) -> None:
-        self.problems = 0
+        self.problems: int = 0
         self.correct: Counter[bool | None] = Counter()
         self.reward, self.best, self.length = _Mean(), _Mean(), _Mean()
 

@@ -65,7 +65,7 @@ def judge_round(
         problem, found, context, stage=f"round-{len(earlier)}", earlier=earlier
     )
     judged = [
-        replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence))
+        replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
         for c, score, agreed in zip(found, verdict.scores, verdict.agreement, strict=True)
     ]
     return judged, verdict

@@ -53,7 +53,9 @@ class PrefixValue(Protocol):
 class SelfJudged:
     """The probability of Yes against No when the model is asked whether the solution is right so far."""
 
-    def values(self, problem, prompt, prefixes, context):
+    def values(
+        self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
+    ) -> Generator[Effect, Any, Tensor]:
         problem = problem.without_gold()
         asked = [
             context.prompts.task(TASK, problem, partial=" ".join(prefix.text.split())) for prefix in prefixes
@@ -76,14 +78,16 @@ class LinearHead:
                             "experiments/train_prefix_head.py makes one")  # fmt: skip
         try:
             content = load_file(file)
-            self.ids = tuple(content["ids"].tolist())
+            self.ids: tuple[int, ...] = tuple(content["ids"].tolist())
             self.weight, self.bias = content["weight"].double(), content["bias"].double()
         except (SafetensorError, KeyError) as error:
             raise UserError(
                 f"method.head: expected a file of experiments/train_prefix_head.py, got {file} ({error})"
             ) from error
 
-    def values(self, problem, prompt, prefixes, context):
+    def values(
+        self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
+    ) -> Generator[Effect, Any, Tensor]:
         read = [prompt.followed_by(prefix.ids) for prefix in prefixes]
         logits = yield NextLogits(read, self.ids, "verifier")
         return head_values(logits, self.weight, self.bias)

@@ -47,7 +47,7 @@ class NormalCandidates:
     """``count`` points u ~ N(0, I), as in the first round (paper, Optimising EI)."""
 
     def __init__(self, count: int = 5000):
-        self.count = whole("candidate_points.count", count, least=1)
+        self.count: int = whole("candidate_points.count", count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
@@ -93,8 +93,8 @@ class LocalCandidates(NormalCandidates):
 
     def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
         super().__init__(count)
-        self.fresh = whole("candidate_points.fresh", fresh, least=0)
-        self.reach = real("candidate_points.reach", reach, least=0.0, below=1.0)
+        self.fresh: int = whole("candidate_points.fresh", fresh, least=0)
+        self.reach: float = real("candidate_points.reach", reach, least=0.0, below=1.0)
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]
@@ -118,9 +118,9 @@ class TrustRegionCandidates(NormalCandidates):
 
     def __init__(self, count: int = 5000, length: float = 1.6, shortest: float = 0.2, longest: float = 3.2):
         super().__init__(count)
-        self.length = real("candidate_points.length", length, above=0.0)
-        self.shortest = real("candidate_points.shortest", shortest, above=0.0)
-        self.longest = real("candidate_points.longest", longest, least=self.shortest)
+        self.length: float = real("candidate_points.length", length, above=0.0)
+        self.shortest: float = real("candidate_points.shortest", shortest, above=0.0)
+        self.longest: float = real("candidate_points.longest", longest, least=self.shortest)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         offsets = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) * 2 - 1

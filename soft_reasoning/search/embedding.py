@@ -70,8 +70,8 @@ class LinearSubspace:
     """x_j = z_j + step(u_j) for each of m soft tokens; ``step`` maps (..., d) to (..., D) in float64."""
 
     def __init__(self, anchor: Tensor, dim: int, step: Callable[[Tensor], Tensor], box: float | None):
-        self.anchor = anchor.double()  # (m, D)
-        self.dim = len(anchor) * dim
+        self.anchor: Tensor = anchor.double()  # (m, D)
+        self.dim: int = len(anchor) * dim
         self._each, self._step, self._box = dim, step, box
 
     def __call__(self, U: Tensor) -> Tensor:
@@ -111,13 +111,13 @@ class _Linear:
         seed: int | None = None,
     ):
         """Check and keep the settings."""
-        self.dim = whole("embedding.dim", dim, least=1)
-        self.sigma = real("embedding.sigma", sigma, least=0.0)
-        self.units = choice("embedding.units", units, UNITS)
-        self.anchor = choice("embedding.anchor", anchor, ANCHORS)
-        self.box = None if box is None else real("embedding.box", box, above=0.0)
-        self.seed = None if seed is None else whole("embedding.seed", seed, least=0)
-        self.needs_anchor = anchor == "first_token"
+        self.dim: int = whole("embedding.dim", dim, least=1)
+        self.sigma: float = real("embedding.sigma", sigma, least=0.0)
+        self.units: str = choice("embedding.units", units, UNITS)
+        self.anchor: str = choice("embedding.anchor", anchor, ANCHORS)
+        self.box: float | None = None if box is None else real("embedding.box", box, above=0.0)
+        self.seed: int | None = None if seed is None else whole("embedding.seed", seed, least=0)
+        self.needs_anchor: bool = anchor == "first_token"
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
         scale = self.sigma * (rms if self.units == "rms" else 1.0)

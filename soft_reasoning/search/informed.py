@@ -24,7 +24,7 @@ class SimplexSubspace:
     """x = sum_i softmax(tau u)_i e_i, over the same tokens for every soft token (or (m, t, D) of them)."""
 
     def __init__(self, tokens: Tensor, count: int, dim: int, tau: float):
-        self.dim = count * dim
+        self.dim: int = count * dim
         self._tokens, self._count, self._each, self._tau = tokens, count, dim, tau
 
     def weights(self, U: Tensor) -> Tensor:
@@ -45,9 +45,9 @@ class TokenSimplexEmbedding:
     needs_anchor = False
 
     def __init__(self, dim: int = 10, tau: float = 3.0):
-        self.dim = whole("embedding.dim", dim, least=1)
-        self.tau = real("embedding.tau", tau, least=0.0)
-        self.likely_tokens = self.dim
+        self.dim: int = whole("embedding.dim", dim, least=1)
+        self.tau: float = real("embedding.tau", tau, least=0.0)
+        self.likely_tokens: int = self.dim
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:
         return SimplexSubspace(_likeliest(tokens, self.dim, anchor), len(anchor), self.dim, self.tau)
@@ -79,9 +79,9 @@ class TokenSpanEmbedding:
     needs_anchor = True
 
     def __init__(self, dim: int = 10, sigma: float = 2.0):
-        self.dim = whole("embedding.dim", dim, least=1)
-        self.sigma = real("embedding.sigma", sigma, least=0.0)
-        self.likely_tokens = self.dim + 1
+        self.dim: int = whole("embedding.dim", dim, least=1)
+        self.sigma: float = real("embedding.sigma", sigma, least=0.0)
+        self.likely_tokens: int = self.dim + 1
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SpanSubspace:
         others = _likeliest(tokens, self.dim + 1, anchor)[..., 1:, :]

@@ -142,11 +142,11 @@ class BayesianOptimiser:
         batch: Batch | None = None,
         incumbent: str = "posterior_mean",
     ):
-        self.surrogate = surrogate or Surrogate()
+        self.surrogate: Surrogate = surrogate or Surrogate()
         self.acquisition = acquisition
-        self.candidate_points = candidate_points or LocalCandidates()
-        self.batch = batch or KrigingBeliever()
-        self.incumbent = choice("search.incumbent", incumbent, INCUMBENTS)
+        self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
+        self.batch: Batch = batch or KrigingBeliever()
+        self.incumbent: str = choice("search.incumbent", incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
         self._try_acquisition()
 
@@ -246,7 +246,7 @@ class RandomOptimiser:
     independent = True
 
     def __init__(self, surrogate: Surrogate | None = None):
-        self.surrogate = surrogate or Surrogate()
+        self.surrogate: Surrogate = surrogate or Surrogate()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return self._draw(whole("search.candidates", k, least=1), dim, generator)

@@ -32,13 +32,13 @@ class Stopping:
         max_tokens: int | None = None,
         max_seconds: float | None = None,
     ):
-        self.rounds = whole("search.rounds", rounds, least=0)
-        self.threshold = real("search.stopping.threshold", threshold, least=0.0)
-        self.rule = choice("search.stopping.rule", rule, RULES)
-        self.max_tokens = (
+        self.rounds: int = whole("search.rounds", rounds, least=0)
+        self.threshold: float = real("search.stopping.threshold", threshold, least=0.0)
+        self.rule: str = choice("search.stopping.rule", rule, RULES)
+        self.max_tokens: int | None = (
             None if max_tokens is None else whole("search.stopping.max_tokens", max_tokens, least=1)
         )
-        self.max_seconds = (
+        self.max_seconds: float | None = (
             None if max_seconds is None else real("search.stopping.max_seconds", max_seconds, above=0.0)
         )
 

@@ -64,14 +64,16 @@ class Surrogate:
     ):
         self.kernel = _of_gpytorch("surrogate.kernel", kernel or RBFKernel(), Kernel)
         self.mean = _of_gpytorch("surrogate.mean", mean or ZeroMean(), Mean)
-        self.lengthscale = (
+        self.lengthscale: float | None = (
             None if lengthscale is None else real("surrogate.lengthscale", lengthscale, above=0.0)
         )
-        self.scaling = choice("surrogate.scaling", scaling, SCALINGS)
-        self.noise = real("surrogate.noise", noise, above=0.0)
-        self.variance = None if variance is None else real("surrogate.variance", variance, above=0.0)
-        self.centred = switch("surrogate.centred", centred)
-        self.fits = choice("surrogate.fit", fit, FITS) == "map"
+        self.scaling: str = choice("surrogate.scaling", scaling, SCALINGS)
+        self.noise: float = real("surrogate.noise", noise, above=0.0)
+        self.variance: float | None = (
+            None if variance is None else real("surrogate.variance", variance, above=0.0)
+        )
+        self.centred: bool = switch("surrogate.centred", centred)
+        self.fits: str = choice("surrogate.fit", fit, FITS) == "map"
 
     def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
