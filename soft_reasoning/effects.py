@@ -1,4 +1,4 @@
-"""What a method may yield, and for each type of effect the function that answers a batch of it.
+"""Effects, which methods yield, and for each type the function that answers a batch of it.
 
 A new effect is a class and a function, in any module; the scheduler does not change:
 
@@ -44,11 +44,11 @@ class Asked(Protocol[E_co]):
 
 @dataclass(frozen=True, eq=False)
 class Submitted:
-    """In place of an answer: it follows from what the engine completes.
+    """A placeholder for an answer that the engine has not completed.
 
     Args:
         tickets: Of ``engine.submit``.
-        read: Called with the results in the order of ``tickets``, once all are there; returns the answer.
+        read: Called with the results in the order of ``tickets`` when all are complete; returns the answer.
     """
 
     tickets: Sequence[int]
@@ -61,7 +61,7 @@ Answer = Callable[[Sequence[Asked[Any]], Engine], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Handler:
-    """A registered ``answer``, and which part of a run's time it takes."""
+    """A registered ``answer`` function, and the part of a run's time that it counts as."""
 
     answer: Answer
     time: str
@@ -75,13 +75,13 @@ def answers(
 ) -> Callable[[Answer], Answer]:
     """Register the decorated function as the one that answers effects of a type.
 
-    It gets the effects of all problems that wait for one of this type, and the engine. It raises UserError
-    or ValueError for an effect that cannot be answered, and is then called for one problem at a time to find
-    out whose it is.
+    It receives the effects of all problems that wait for one of this type, and the engine. It raises
+    UserError or ValueError for an effect that cannot be answered. It is then called for one problem at a
+    time, to find the problem.
 
     Args:
         effect: The type, which has no function yet.
-        time: What the time is counted as in a run's report.
+        time: What its time counts as in a run's report.
     """
 
     def register(answer: Answer) -> Answer:
@@ -94,7 +94,11 @@ def answers(
 
 
 def handler_of(effect: Any) -> Handler:
-    """Raises TypeError for an effect of a type that has no function."""
+    """Return the handler of an effect.
+
+    Raises:
+        TypeError: If its type has none.
+    """
     found = _HANDLERS.get(type(effect))
     if found is None:
         known = ", ".join(one.__name__ for one in _HANDLERS)
@@ -105,7 +109,7 @@ def handler_of(effect: Any) -> Handler:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """``items`` by ``key``, groups and members in order of first appearance."""
+    """Group ``items`` by ``key``, groups and members in order of first appearance."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -114,7 +118,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 @answers(Generate)
 def generate(asked: Sequence[Asked[Generate]], engine: Engine) -> list[Submitted]:
-    """All requests go to the engine together; each problem goes on when its own are complete."""
+    """Send all requests to the engine together; each problem continues when its own are complete."""
     tickets = iter(engine.submit([request for one in asked for request in one.effect.requests]))
     return [
         Submitted(list(islice(tickets, len(one.effect.requests))), partial(_completed, one)) for one in asked
@@ -130,7 +134,7 @@ def _completed(one: Asked[Generate], completions: list[Completion]) -> list[Comp
 
 @answers(NextLogits)
 def next_logits(asked: Sequence[Asked[NextLogits]], engine: Engine) -> list[torch.Tensor]:
-    """One engine call for all problems that want the logits of the same token ids."""
+    """Ask the engine once for all problems that need the logits of the same token ids."""
     found: dict[int, torch.Tensor] = {}
     for group in grouped(asked, lambda one: (one.effect.ids, one.effect.top)):
         prompts, effect = [prompt for one in group for prompt in one.effect.prompts], group[0].effect
@@ -145,7 +149,7 @@ def next_logits(asked: Sequence[Asked[NextLogits]], engine: Engine) -> list[torc
 
 @answers(Propose, time="optimiser")
 def propose(asked: Sequence[Asked[Propose]], engine: Engine) -> list[Any]:
-    """One ``optimiser.propose`` call for all problems whose data have the same shape and stream."""
+    """Call ``optimiser.propose`` once for all problems whose data have the same shape and stream."""
 
     def stream(one: Asked[Propose]) -> Hashable:
         effect = one.effect

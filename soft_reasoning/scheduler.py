@@ -1,10 +1,10 @@
-"""Drives many problems at once and merges what they ask for into batches.
+"""Solves many problems at once and merges their effects into batches.
 
-A method is a generator for one problem. The scheduler advances every problem in work until each of them waits
-for an effect. Effects of one type are answered together, by the function registered for it (``effects``).
-Generations are submitted to the engine; once no other effect waits, a problem goes on as soon as its own are
-complete. What a problem receives depends on its own effects alone. So its result is the same for any
-``max_live``, any order and any other problems, as far as engine and optimiser promise the same.
+A method is a generator for one problem. The scheduler advances every active problem until each of them
+waits for an effect. Effects of one type are answered together, by the function registered for it
+(``effects``). Requests are submitted to the engine. When no other effect waits, a problem continues as soon
+as its own requests are complete. A problem's answers depend on its own effects alone. So its result is the
+same for any ``max_live``, any order and any other problems, as far as engine and optimiser promise that.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ MAX_LIVE = 64
 """Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
 
 KINDS = ("engine", "optimiser", "method")
-"""What a drive's time is spent on: the language model, proposals, and the methods' own code."""
+"""Kinds of time: the language model, proposals, and the methods' own code."""
 
 
 class ProblemError(RuntimeError):
-    """A fault of ours while solving one problem; names the problem, and has the fault as its cause."""
+    """A fault of ours while solving one problem, which it names; its cause is the original error."""
 
 
 @dataclass
 class Clock:
-    """Where the time of a drive went (seconds, by kind) and what its engine wrote so far."""
+    """Seconds of a drive by kind, and what its engine generated so far."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
     generated_tokens: int = 0
@@ -45,7 +45,7 @@ class Clock:
 
     @contextmanager
     def measure(self, kind: str) -> Iterator[None]:
-        """Add the time spent inside to ``seconds[kind]``, also when it ends in an exception."""
+        """Add the time spent inside to ``seconds[kind]``, even if it ends in an exception."""
         start = perf_counter()
         try:
             yield
@@ -54,7 +54,7 @@ class Clock:
 
 
 class _Live:
-    """A problem in work: its generator, the effect it waits for, and its token counts by role."""
+    """An active problem: its generator, the effect it waits for, and its token counts by role."""
 
     def __init__(self, problem: Problem, method: Method, context: Context, clock: Clock) -> None:
         self.problem = problem
@@ -63,7 +63,7 @@ class _Live:
         self._steps, self._clock = method.solve(problem, context), clock
 
     def advance(self, answer: Any) -> Result | None:
-        """Hand the effect's answer over; the result when that was the last one."""
+        """Send the effect's answer; return the result if that was the last one."""
         try:
             self.effect = self._steps.send(answer)
         except StopIteration as stop:
@@ -78,7 +78,7 @@ class _Live:
         self._clock.generated_tokens += usage.generated_tokens
 
     def failed(self, error: Exception) -> Exception:
-        """``error`` as the caller sees it: naming the problem, a user's fault staying a user's fault."""
+        """``error`` with the problem's name, as a UserError if it is one."""
         if isinstance(error, UserError):
             return UserError(f"problem {self.problem.name}: {error}")
         return ProblemError(f"problem {self.problem.name}: {type(error).__name__}: {error}")
@@ -94,14 +94,20 @@ def drive(
     clock: Clock | None = None,
     on_tick: Callable[[Clock], None] | None = None,
 ) -> Iterator[tuple[Problem, Result]]:
-    """Solve ``problems``, at most ``max_live`` at a time, yielding each result as it is finished.
+    """Solve ``problems``, at most ``max_live`` at a time, and yield each result when it is finished.
 
-    ``engine`` defaults to ``context.engine``. ``problems`` is read lazily, so memory is bounded by
-    ``max_live``. ``clock`` is filled in, and ``on_tick`` called with it before effects are answered, when all
-    that was finished so far has been yielded.
+    Args:
+        problems: The problems, which are read lazily, so ``max_live`` bounds memory.
+        method: Solves each of them.
+        context: What the method reads.
+        engine: The engine; by default ``context.engine``.
+        max_live: Most active problems.
+        clock: Filled in while solving.
+        on_tick: Called with ``clock`` before effects are answered, after finished results were yielded.
 
-    Raises UserError or ProblemError naming the problem at fault, after the problems that had finished by
-    then were yielded.
+    Raises:
+        UserError: For a user's fault; it names the problem.
+        ProblemError: For any other error. Both come after the problems that had finished were yielded.
     """
     whole("max_live", max_live, least=1)
     engine = context.engine if engine is None else engine
@@ -132,7 +138,7 @@ def drive(
 def _advance(
     answers: Sequence[tuple[_Live, Any]], live: list[_Live], clock: Clock
 ) -> Iterator[tuple[Problem, Result]]:
-    """Send each answer; take the finished out of ``live`` and yield them, then raise the first failure."""
+    """Send each answer, yield the finished problems, and then raise the first failure."""
     finished: list[tuple[Problem, Result]] = []
     ended: set[int] = set()
     failure: tuple[_Live, Exception] | None = None
@@ -154,16 +160,16 @@ def _advance(
 
 
 class _Waiting:
-    """What problems wait for: answered at once, or when the engine has completed what was submitted."""
+    """Answers effects: at once, or when the engine has completed what was submitted."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self._submitted: dict[_Live, Submitted] = {}
-        self._owners: dict[int, _Live] = {}  # of the tickets that are not collected
+        self._owners: dict[int, _Live] = {}  # of uncollected tickets
         self._found: dict[int, Any] = {}  # by ticket
 
     def answers(self, live: Sequence[_Live]) -> list[tuple[_Live, Any]]:
-        """The next answers, of at least one problem."""
+        """Return the next answers, for at least one problem."""
         new = [one for one in live if one not in self._submitted]
         found: list[tuple[_Live, Any]] = []
         for asked in grouped(new, lambda one: type(one.effect)):
@@ -175,18 +181,18 @@ class _Waiting:
                         self._owners.update((ticket, one) for ticket in answer.tickets)
                     else:
                         found.append((one, answer))
-        found += self._complete(new)  # what needs no completion at all
+        found += self._complete(new)  # effects without requests
         while not found:
             found = self._collect()
         return found
 
     def cancel(self) -> None:
-        """Drop what the engine has not completed."""
+        """Cancel what the engine has not completed."""
         if self._owners:
             self._engine.cancel(list(self._owners))
 
     def _ask(self, answer: Callable[..., Sequence[Any]], asked: Sequence[_Live]) -> Sequence[Any]:
-        """The answers to ``asked``; a refusal names the first problem that is refused alone, too."""
+        """Answers to ``asked``; an error names the first problem that also fails alone."""
         try:
             return answer(asked, self._engine)
         except (UserError, ValueError):
@@ -207,10 +213,10 @@ class _Waiting:
         self._found.update(collected)
         return self._complete({self._owners.pop(ticket): None for ticket, _ in collected})
 
-    def _complete(self, perhaps: Iterable[_Live]) -> list[tuple[_Live, Any]]:
-        """Answers of the problems among ``perhaps`` of which every submitted request is collected."""
+    def _complete(self, candidates: Iterable[_Live]) -> list[tuple[_Live, Any]]:
+        """Answers of those problems in ``candidates`` whose submitted requests are all collected."""
         found = []
-        for one in perhaps:
+        for one in candidates:
             work = self._submitted.get(one)
             if work is not None and all(ticket in self._found for ticket in work.tickets):
                 del self._submitted[one]

@@ -1,7 +1,7 @@
-"""The values that flow between the layers: frozen, typed, free of behaviour.
+"""The values that flow between the layers: frozen, typed, without behaviour.
 
-Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Tensors appear only in
-:class:`Request` (the soft tokens); everything that is stored is plain Python.
+Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
+:class:`Propose` hold tensors. Everything that is stored is plain Python.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class UserError(Exception):
 
 
 def seed_for(seed: int, *stage: object) -> int:
-    """A 63-bit seed for one stage of one problem: a hash of ``(run seed, problem id, stage, ...)``."""
+    """Return a 63-bit seed for one stage of one problem: a hash of ``(run seed, problem id, stage, ...)``."""
     digest = hashlib.sha256(repr((int(seed), *map(str, stage))).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def generator_for(seed: int, *stage: object) -> torch.Generator:
-    """A CPU generator seeded by :func:`seed_for`; never global state.
+    """Return a CPU generator seeded by :func:`seed_for`.
 
     The same arguments give the same stream on every machine and in every order of calls.
     """
@@ -37,8 +37,12 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
 class Problem:
     """One row of a benchmark.
 
-    ``gold`` is the reference answer as text (``None`` when unknown, as for a user's own question);
-    ``doc`` the row as it came, kept for the store. ``answer_type`` is one of ``answers.ANSWER_TYPES``.
+    Attributes:
+        id: A unique id.
+        question: The question.
+        gold: The reference answer as text; None if unknown.
+        answer_type: One of ``answers.ANSWER_TYPES``.
+        doc: The row, which is kept in the store.
     """
 
     id: str
@@ -49,11 +53,11 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The id as messages show it; that of a user's own question is the question itself."""
+        """The id as messages show it; the id of a user's own question is the question itself."""
         return self.id if len(self.id) <= 60 else f"{self.id[:57]}..."
 
     def without_gold(self) -> Problem:
-        """The problem as a verifier may see it."""
+        """Return the problem without its reference answer, as a verifier may see it."""
         return replace(self, gold=None, doc={})
 
 
@@ -61,23 +65,27 @@ class Problem:
 class Prompt:
     """Token ids of a prompt.
 
-    ``cue`` counts the tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
+    ``cue`` is the number of tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
     """
 
     ids: tuple[int, ...]
     cue: int = 0
 
     def followed_by(self, ids: tuple[int, ...]) -> Prompt:
-        """The prompt with ``ids`` of its answer behind it."""
+        """Return the prompt with ``ids`` appended."""
         return Prompt(self.ids + ids)
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn; the default is greedy. ``top_k = 0`` and ``top_p = 1`` are off.
+    """How tokens are chosen; greedily by default.
 
-    ``first_temperature`` and ``first_top_k`` replace ``temperature`` and ``top_k`` for the first token
-    only (FIRE).
+    Attributes:
+        temperature: 0 is greedy.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        first_temperature: Replaces ``temperature`` for the first token (FIRE).
+        first_top_k: Replaces ``top_k`` for the first token (FIRE).
     """
 
     temperature: float = 0.0
@@ -92,12 +100,18 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One generation.
+    """One completion to generate.
 
-    ``soft`` (m, D): embeddings inserted before ``prompt_ids[position]``; ``position = len(prompt_ids)``
-    puts them last. They are passed as the model's own lookup returns embeddings. ``seed`` feeds sampling;
-    greedy requests ignore it. ``role`` names who asked ("candidate", "verifier", "anchor"), for the
-    accounting alone.
+    Attributes:
+        prompt_ids: Token ids of the prompt.
+        soft: (m, D) soft tokens, as the model's own lookup returns embeddings, or None.
+        position: Index in ``prompt_ids`` before which soft tokens are inserted; None puts them last.
+        sampling: How tokens are chosen.
+        max_new_tokens: Most generated tokens.
+        min_new_tokens: Tokens before which nothing ends the completion.
+        stop: Texts that end the completion.
+        seed: Seed of sampling.
+        role: Name for token counts: "candidate", "verifier", "anchor".
     """
 
     prompt_ids: tuple[int, ...]
@@ -113,13 +127,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model wrote: ``token_ids`` and their raw log-probabilities (log-softmax of the unscaled
-    logits), both of the same length, up to and including the token that completed a stop string or the
-    end-of-sequence token; ``text`` is decoded and cut before either.
+    """A generated completion.
 
-    ``finish_reason`` is ``stop`` (a stop string), ``eos`` or ``length``. ``prompt_tokens`` counts the
-    whole prompt, soft tokens included; ``cached_tokens`` those of it whose keys and values were reused;
-    ``recomputed_tokens`` positions that an engine which writes in several turns computed once more.
+    It includes the token that completed a stop string or the end-of-sequence token; the text is cut before
+    either.
+
+    Attributes:
+        token_ids: The generated tokens.
+        logprobs: Their raw log-probabilities, from the log-softmax of the unscaled logits.
+        text: The decoded text.
+        finish_reason: ``stop`` (a stop string), ``eos`` or ``length``.
+        prompt_tokens: Length of the prompt, soft tokens included.
+        cached_tokens: Prompt tokens whose keys and values were reused.
+        recomputed_tokens: Positions that an engine which generates in several passes computed again.
     """
 
     token_ids: tuple[int, ...]
@@ -141,17 +161,17 @@ class Effect:
 
 @dataclass(frozen=True)
 class Generate(Effect):
-    """Complete these requests; answered by a list of :class:`Completion`."""
+    """Complete requests; the answer is a list of :class:`Completion`."""
 
     requests: Sequence[Request]
 
 
 @dataclass(frozen=True)
 class NextLogits(Effect):
-    """Next-token logits after each prompt, for the token ids in ``ids`` (all if None).
+    """Next-token logits after each prompt, for the token ids in ``ids`` (None: all).
 
-    Answered by a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top``, only the differences
-    between so many of the likeliest tokens need be right, and the others may have minus infinity.
+    The answer is a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top`` only the differences
+    between that many of the likeliest tokens are exact; the others may be minus infinity.
     """
 
     prompts: Sequence[Prompt]
@@ -162,10 +182,15 @@ class NextLogits(Effect):
 
 @dataclass(frozen=True, eq=False)
 class Propose(Effect):
-    """The next ``k`` points given what was seen; answered by a ``search.Proposal``.
+    """The next ``k`` points given the data; the answer is a ``search.Proposal``.
 
-    ``U`` (n, d) float64, ``y`` (n,) float64 rewards, ``seed`` and ``round`` the stream to draw
-    candidate points from (shared by all problems of a run).
+    Attributes:
+        optimiser: Proposes the points.
+        U: (n, d) float64 points.
+        y: (n,) float64 rewards.
+        k: Number of points.
+        round: Number of the round.
+        seed: With ``round`` the random stream of candidate points, shared by all problems of a run.
     """
 
     optimiser: Any
@@ -178,11 +203,19 @@ class Propose(Effect):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One generated solution and all that was found out about it.
+    """One generated solution and its scores.
 
-    ``u`` is its point in the search space (``None`` where the method has none); ``verified`` the
-    verifier's score in [0, 1] (``None`` without a verifier) and ``agreement`` that before confidence
-    (``None``: the same); ``reward`` what the optimiser was told.
+    Attributes:
+        text: The solution.
+        answer: Its parsed answer, or None.
+        round: Its round, from 0.
+        coherence: Its coherence.
+        verified: The verifier's score in [0, 1]; None without a verifier.
+        reward: Its reward; None if the method has none.
+        u: Its point in the search space; None if the method has none.
+        generated_tokens: Its length.
+        finish_reason: As in :class:`Completion`.
+        agreement: The verifier's score before confidence; None means the same as ``verified``.
     """
 
     text: str
@@ -199,8 +232,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Usage:
-    """Token and sequence counts of one role. ``attended`` counts keys: for every position computed (not
-    cached) those that a causal model attends to, itself included; for one computed again the prompt's."""
+    """Token and sequence counts of one role.
+
+    ``attended`` counts attended keys. A computed (not cached) position counts those that a causal model
+    attends to, itself included. A recomputed position counts the prompt's.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -211,7 +247,7 @@ class Usage:
 
     @classmethod
     def of(cls, prompt: int, cached: int = 0, generated: int = 0, recomputed: int = 0) -> Usage:
-        """That of one sequence."""
+        """Return the usage of one sequence."""
         end = prompt + generated
         attended = (end * (end + 1) - cached * (cached + 1)) // 2 + recomputed * prompt
         return cls(prompt, cached, generated, 1, attended, recomputed)
@@ -229,8 +265,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class Result:
-    """A method's answer to one problem: ``answer`` (``None`` when nothing could be parsed), every
-    candidate, and a ``trace`` of plain values (one entry a round, readable from JSON)."""
+    """A method's answer to one problem.
+
+    Attributes:
+        answer: The final answer; None if nothing could be parsed.
+        candidates: Every candidate.
+        trace: One entry of plain values per round.
+        usage: Token counts by role, which the scheduler fills in.
+    """
 
     answer: str | None
     candidates: tuple[Candidate, ...]

@@ -1,4 +1,4 @@
-"""What a run was made with: its configuration, and the versions, model and device behind it."""
+"""How a run was made: its configuration, and the versions, model and device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRONMENT = ("git_commit", "versions", "model", "device")
 
 
 def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> str:
-    """Twelve hexadecimal digits that change with any key that results depend on."""
+    """Return twelve hexadecimal digits that change with any key that results depend on."""
     text = json.dumps(result_keys(config, ignore), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -31,7 +31,11 @@ def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> s
 def refuse_changes(
     old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, ignore: Sequence[str] = IGNORED
 ) -> None:
-    """Raise UserError naming each key whose value would change the results already in ``folder``."""
+    """Check that ``new`` would give the results already in ``folder``.
+
+    Raises:
+        UserError: If it would not; it names each changed key.
+    """
     before, after = (json.loads(json.dumps(result_keys(c, ignore), default=str)) for c in (old, new))
     changes = [
         f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
@@ -46,8 +50,11 @@ def refuse_changes(
 
 
 def refuse_weights(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError where two manifests, ``old`` that of the results already in ``folder``, both mark the
-    weights of a model's folder, and do not agree."""
+    """Check that the manifests of the results in ``folder`` (``old``) and of this run agree on the weights.
+
+    Raises:
+        UserError: If both have a fingerprint of the weights and the two differ.
+    """
     before, after = ((manifest.get("model") or {}).get("weights") for manifest in (old, new))
     if before and after and before != after:
         raise UserError(
@@ -63,7 +70,7 @@ def _shown(flat: Mapping[str, Any], key: str) -> str:
 def manifest_of(
     config: Mapping[str, Any], ignore: Sequence[str] = IGNORED, about: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The manifest of a run that begins now; ``about`` adds what only the caller knows (model, device)."""
+    """Return the manifest of a run that begins now; ``about`` adds the caller's entries (model, device)."""
     return {
         "config_hash": config_hash(config, ignore),
         "git_commit": git_commit(),
@@ -76,7 +83,7 @@ def manifest_of(
 
 
 def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Which of the versions, model files and devices differ between two manifests, in words."""
+    """Describe the differences in versions, model files and devices between two manifests."""
     before, after = (flatten({key: m.get(key) for key in ENVIRONMENT}) for m in (old, new))
     return [
         f"{key.removeprefix('versions.')}: {_shown(before, key)} -> {_shown(after, key)}"
@@ -86,7 +93,7 @@ def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
 
 
 def versions() -> dict[str, str | None]:
-    """The installed version of every package that results may depend on."""
+    """Return the installed version of every package that results may depend on."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -98,7 +105,7 @@ def versions() -> dict[str, str | None]:
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the package's own clone, ``-dirty`` when files differ; None outside of one."""
+    """Return the commit of the package's own clone, ``-dirty`` if files differ; None outside a clone."""
     package = Path(__file__).resolve().parent.parent
 
     def git(*arguments: str) -> str | None:
@@ -115,8 +122,10 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:
-    """Model, device and operations (``flops.rates``) of ``engine``, as far as it shows them: the names a
-    Hugging Face model carries. ``revision`` tells the weights of the hub, ``weights`` those of a folder."""
+    """Return model, device and operations (``flops.rates``) of ``engine``, as far as it shows them.
+
+    ``revision`` identifies weights of the hub, ``weights`` those of a folder.
+    """
     model = getattr(engine, "model", None)
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None

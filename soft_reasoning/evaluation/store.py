@@ -1,7 +1,7 @@
-"""A run's folder: results on disk before they count, one writer at a time, nothing lost to a crash.
+"""A run's folder: one writer at a time, results on disk before they count, nothing lost to a crash.
 
-``manifest.json`` says what the run was made with, ``samples.jsonl`` holds one record a problem and
-``timing.jsonl`` where the time went. All else in the folder is computed from these three.
+``manifest.json`` describes how the run was made, ``samples.jsonl`` holds one record per problem and
+``timing.jsonl`` the times. Everything else in the folder is computed from these three.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ DERIVED = (RESULTS, GRADES, REPORT, "*.png", "*.pdf", "tables/*")
 class Store:
     """The folder of one run, open for writing.
 
-    ``done`` maps the id of every problem already stored to what was ``asked``; ``notes`` holds, in one line
-    each, what was noticed on opening. ``samples.jsonl`` itself is locked (flock), so a dead process
-    leaves no lock behind.
+    ``done`` maps the id of every stored problem to what was ``asked``. ``notes`` holds one line for each
+    observation on opening. ``samples.jsonl`` itself is locked (flock), so a dead process leaves no lock.
 
-    Raises UserError when the folder cannot be written, is in use by another process, holds results of
-    another configuration or of other weights, or when ``samples.jsonl`` is torn anywhere but in its last
-    line; and where a method cannot write.
+    Raises:
+        UserError: If the folder cannot be written, is in use by another process, or holds results of
+            another configuration or of other weights; if ``samples.jsonl`` is torn anywhere but in its last
+            line; and if a method cannot write.
 
     Example:
         >>> with Store(folder, {"seed": 0}) as store:
@@ -150,7 +150,7 @@ class Store:
             self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one problem's record; it is safe once :meth:`sync` returns."""
+        """Write one problem's record, which is safe after :meth:`sync`."""
         line = memoryview((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
         with writing(self.folder):
             while line:
@@ -158,7 +158,7 @@ class Store:
         self.done[record["doc_id"]] = asked(record)
 
     def sync(self) -> None:
-        """Bring every record written so far onto the disk: one fsync for all that a tick finished."""
+        """Bring every record so far onto the disk, with one fsync for all that were written together."""
         with writing(self.folder):
             os.fsync(self._samples)
 
@@ -168,9 +168,10 @@ class Store:
         peaks: Mapping[str, int] | None = None,
         held: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """Add to where the run's time went, note the peaks of its memory so far and the samples of what it
-        ``held`` ([sum, samples] by kind) since the last call; may be lost with the process, results are
-        not."""
+        """Add seconds by kind, the peaks of memory, and memory samples ([sum, number]) since the last call.
+
+        These may be lost with the process; results are not.
+        """
         assert self._timing is not None
         with writing(self.folder):
             entry = {**seconds, PEAKS: dict(peaks or {})} | ({HELD: dict(held)} if held else {})
@@ -178,12 +179,15 @@ class Store:
             self._timing.flush()
 
     def measured(self) -> None:
-        """Let the manifest tell the configuration that the results are of: keys that change no problem's
-        result, such as ``limit``, may have had other values when the run began."""
+        """Write the configuration of the results into the manifest.
+
+        Keys that change no problem's result, such as ``limit``, may have had other values when the run
+        began.
+        """
         self._describe(read_manifest(self.folder) | {"config": self._config})
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder."""
         try:
             if self._timing is not None:
                 with writing(self.folder):

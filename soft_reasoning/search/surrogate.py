@@ -73,7 +73,7 @@ class Surrogate:
             None if variance is None else real("surrogate.variance", variance, above=0.0)
         )
         self.centred: bool = switch("surrogate.centred", centred)
-        self.fits: str = choice("surrogate.fit", fit, FITS) == "map"
+        self.fits: bool = choice("surrogate.fit", fit, FITS) == "map"
 
     def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
