@@ -9,10 +9,10 @@ from soft_reasoning.types import Completion, Request
 
 
 class BatchEngine:
-    """Turns ``generate``, which a subclass has, into the queue that every engine offers.
+    """Turns a subclass's ``generate`` into the queue that every engine offers.
 
-    What one caller submits is one batch of its own: threads that share an engine do not wait for each other's
-    requests, and get each other's errors as little.
+    Each call of ``submit`` is a batch of its own. So threads that share an engine neither wait for each
+    other's requests nor receive each other's errors.
     """
 
     def __init__(self) -> None:
@@ -24,13 +24,13 @@ class BatchEngine:
         raise NotImplementedError
 
     def check(self, request: Request) -> None:
-        """Raises what ``generate`` would for this request."""
+        """Raise what ``generate`` would raise for this request."""
 
     def begin_run(self) -> None:
-        """Forget what earlier runs left; nothing, unless a subclass keeps something."""
+        """Forget what earlier runs cached; nothing by default."""
 
     def submit(self, requests: Sequence[Request]) -> list[int]:
-        """Take ``requests`` on; errors as in ``generate``, before any is taken."""
+        """Queue ``requests``; errors are raised as in ``generate``, before any is queued."""
         for request in requests:
             self.check(request)
         tickets = [next(self._tickets) for _ in requests]
@@ -38,11 +38,11 @@ class BatchEngine:
         return tickets
 
     def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
-        """Complete all that ``tickets`` stand for, in one batch."""
+        """Complete all requests of ``tickets`` in one batch."""
         requests = [self._submitted.pop(ticket) for ticket in tickets]
         return list(zip(tickets, self.generate(requests), strict=True))
 
     def cancel(self, tickets: Sequence[int]) -> None:
-        """Drop what is submitted and not collected."""
+        """Drop the requests of ``tickets``."""
         for ticket in tickets:
             self._submitted.pop(ticket, None)

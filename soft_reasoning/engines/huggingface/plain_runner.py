@@ -1,12 +1,12 @@
-"""Runs models whose attention cannot read a block table, with the cache that the model itself makes.
+"""Runs models whose attention cannot read a block table, with the model's own cache.
 
-Recurrent models (Mamba), attention that transformers does not let us replace (alibi), chunked attention,
-rotary embeddings that depend on the longest row, and models spread over several devices. The rows of a batch
-have prompts of one length, so nothing is padded and nothing is shared.
+These are recurrent models (Mamba), attention that transformers does not let us replace (alibi), chunked
+attention, rotary embeddings that depend on the longest row, and models spread over several devices. The
+rows of a batch have prompts of equal length, so nothing is padded or shared.
 
-Log-probabilities are those of the model's own step with a cache. In Mamba-2 layers (Zamba2, Nemotron-H) these
-differ from a pass over the whole sequence, by 1e-3 in small random models: transformers bounds time steps
-by ``time_step_min`` in the latter only. Without that bound the two agree to 1e-6.
+Log-probabilities are those of the model's own step with a cache. In Mamba-2 layers (Zamba2, Nemotron-H)
+these differ from a pass over the whole sequence, by 1e-3 in small random models, because transformers
+bounds time steps by ``time_step_min`` only in the latter. Without that bound the two agree to 1e-6.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlainRunner:
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
-        """Drop all state, and bound the positions of a batch by ``max_tokens`` from now on."""
+        """Drop all state, and bound the positions of a batch by ``max_tokens``."""
         self.max_tokens = max_tokens
         self._rows: list[Sequence] = []
         self._cache: dict[str, Any] = {}
@@ -42,17 +42,17 @@ class PlainRunner:
         self._position = 0
 
     def begin_run(self) -> None:
-        """Peaks count from now on."""
+        """Restart the count of peaks."""
         self.resize(self.max_tokens)
         self.peak_kv_bytes = 0
 
     @property
     def held_tokens(self) -> int:
-        """Positions that the sequences in work hold or will need."""
+        """Positions that the active sequences take or will take."""
         return sum(sequence.most_tokens for sequence in self._rows)
 
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
-        """Take sequences with prompts of the first one's length off ``waiting``, once none is running."""
+        """Take sequences with prompts as long as the first one's off ``waiting``, if none is running."""
         if not waiting or running:
             return []
         admitted, longest = [], 0
@@ -70,17 +70,17 @@ class PlainRunner:
         return admitted
 
     def release(self, sequence: Sequence) -> None:
-        """``sequence`` is complete; the next step drops its row."""
+        """Note that ``sequence`` is complete; the next step drops its row."""
 
     def prefill(self, sequences: list[Sequence]) -> Tensor:
-        """(R, V) logits after the prompts of ``sequences``, which have one length."""
+        """Return logits (R, V) after the prompts of ``sequences``, which have equal length."""
         self._rows, self._cache, self._position = list(sequences), {}, 0
         rows = [self.calls.embed_at(sequence, 0, sequence.prompt_tokens) for sequence in sequences]
         rows += rows[-1:] * (self.calls.rows(len(rows)) - len(rows))
         return self._forward(inputs_embeds=torch.stack(rows))[: len(sequences)]
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
-        """(R, V) logits after the newest token of every sequence; others than these are dropped."""
+        """Return logits (R, V) after the newest token of every sequence; other rows are dropped."""
         count = len(sequences)
         total = self.calls.rows(count)
         if sequences != self._rows:

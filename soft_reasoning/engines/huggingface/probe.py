@@ -1,4 +1,4 @@
-"""Finds out at load time how a model can be run, by running it on a few dozen tokens."""
+"""Finding out at load time how a model can be run, by running it on a few dozen tokens."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LENGTH_DEPENDENT = {"dynamic", "longrope"}
 
 @torch.inference_mode()
 def choose_runner(model: Any) -> ModelRunner | PlainRunner:
-    """A :class:`ModelRunner` where it gives the model's own logits, else a :class:`PlainRunner`.
+    """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table gets a warning, once.
+    Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table causes one warning.
 
     Raises:
-        UserError: the model's logits are not finite, or are others from embeddings than from token ids.
+        UserError: If the model's logits are not finite, or differ between embeddings and token ids.
     """
     calls = ModelCalls(model)
     ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(PROBE_TOKENS))
@@ -63,7 +63,7 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
 
 
 def not_finite(dtype: torch.dtype) -> str:
-    """One line for logits that are NaN or infinite."""
+    """Say in one line that logits are NaN or infinite."""
     advice = "model.dtype=bfloat16, which has float32's range" if dtype == torch.float16 else "other weights"
     return (
         f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "
@@ -86,7 +86,7 @@ def _warn_plain(name: str, reason: str) -> None:
 
 
 def _no_block_table(model: Any) -> str:
-    """Why ``model`` cannot read a block table, whatever a short prompt says; empty if it may."""
+    """Why ``model`` cannot read a block table, independent of the probe; empty if it may."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [])
     if not getattr(model, "_supports_attention_backend", False) or not kinds <= KINDS:
@@ -101,7 +101,7 @@ def _no_block_table(model: Any) -> str:
 
 
 def _differs(runner: ModelRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor) -> str:
-    """Why ``runner`` does not give ``expected`` after ``ids``, fed in every way; empty if it does.
+    """Why ``runner`` does not give ``expected`` after ``ids``; empty if it does.
 
     All but three are fed as ids, then two as soft tokens, and the last one as a generated token.
     """

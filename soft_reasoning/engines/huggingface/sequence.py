@@ -1,4 +1,4 @@
-"""One row of a batch: a request, what was generated for it, and the blocks that hold its keys and values."""
+"""One row of a batch: a request, its generated tokens, and the blocks of its keys and values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from soft_reasoning.engines.output import Output
 
 
 class Sequence:
-    """A request on its way through the engine.
+    """A request in the engine.
 
-    ``content`` identifies the prompt, one integer per position: the token id, or for a soft token a negative
-    hash of its bytes. Two prompts with equal content up to a position have equal keys and values up to it.
-    ``block_table`` lists the blocks that hold them; the first ``shared_blocks`` may belong to other sequences
-    as well. ``cached_tokens`` counts prompt positions that were not computed for this sequence.
+    ``content`` identifies the prompt by one integer per position: the token id, or a negative hash of a
+    soft token's bytes. Two prompts whose content is equal up to a position have equal keys and values up to
+    it. ``block_table`` lists their blocks; the first ``shared_blocks`` may also belong to other sequences.
+    ``cached_tokens`` counts prompt positions that were not computed for this sequence.
     """
 
     def __init__(self, index: int, prepared: PreparedRequest) -> None:
@@ -38,7 +38,7 @@ class Sequence:
 
     @property
     def most_tokens(self) -> int:
-        """Positions that it holds when it is complete."""
+        """Positions that it takes when it is complete."""
         return len(self.content) + self.prepared.max_new_tokens
 
     @property

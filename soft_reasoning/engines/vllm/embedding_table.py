@@ -1,4 +1,4 @@
-"""A model's embedding table on the CPU, for engines whose backend keeps its weights to itself."""
+"""A model's embedding table on the CPU, for engines whose backend does not show its weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 8192
 
 
 class EmbeddingTable:
-    """``rows`` (V, D): the embedding of every token, in the model's dtype, as its own lookup returns it."""
+    """``rows`` (V, D): every token's embedding in the model's dtype, as its own lookup returns it."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
@@ -23,10 +23,15 @@ class EmbeddingTable:
 
     @classmethod
     def load(cls, name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> EmbeddingTable:
-        """From the weights of the model ``name``, without its layers: they are neither read nor kept.
+        """Load the table of the model ``name`` without its layers.
 
-        ``config`` is the model's; ``options`` go to ``from_pretrained``. The rows come from the model's own
-        lookup, so a scale that it applies (Gemma's) is in them.
+        The rows come from the model's own lookup, so a scale that it applies (Gemma's) is included.
+
+        Args:
+            name: A folder or a name on the hub.
+            config: The model's configuration.
+            dtype: The model's dtype.
+            options: Passed to ``from_pretrained``.
         """
         config = deepcopy(config)
         text = config.get_text_config()
@@ -50,16 +55,16 @@ class EmbeddingTable:
         return self.rows.shape[0]
 
     def embed(self, ids: Sequence[int]) -> Tensor:
-        """(len(ids), D) float32."""
+        """Return embeddings (len(ids), D) float32."""
         return self.rows[torch.tensor(list(ids), dtype=torch.long)].float()
 
     def rms(self) -> float:
-        """Root mean square over the entries."""
+        """Return the root mean square over the entries."""
         squares = sum(float(chunk.double().square().sum()) for chunk in self.rows.split(CHUNK))
         return (squares / self.rows.numel()) ** 0.5
 
     def nearest(self, x: Tensor, count: int) -> list[list[tuple[int, float]]]:
-        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        """Return the ``count`` tokens most similar by cosine to each row of ``x`` (n, D), best first."""
         x = torch.nn.functional.normalize(x.float().cpu(), dim=-1)
         cosines = torch.cat([x @ some.float().T for some in self.rows.split(CHUNK)], dim=-1) / self._norms
         best = cosines.topk(min(count, len(self)), dim=-1)

@@ -1,13 +1,13 @@
-"""vLLM behind the engine seam: many requests at once, soft tokens as prompt embeddings, prefixes cached.
+"""vLLM as an engine: many requests at once, soft tokens as prompt embeddings, prefixes cached.
 
 A request with soft tokens is one prompt in vLLM's mixed form: token ids with zero rows in ``prompt_embeds``
-where ``prompt_is_token_ids`` says that the id counts, and the soft rows elsewhere. vLLM's cache goes by ids
-and rows, so the candidates of a problem share the prompt before their soft tokens.
+where ``prompt_is_token_ids`` is true, and the soft rows elsewhere. vLLM's cache is keyed by ids and rows,
+so the candidates of a problem share the prompt before their soft tokens.
 
-Greedy completions are those of ``huggingface``, token for token in float32, and so is a first token that
-is drawn at a temperature of its own. Other samples follow a request's seed through vLLM's own generators:
-they repeat on this engine and differ from the other's. A request's neighbours may change the last bits of
-its log-probabilities and so, in low precision, how a near tie falls; on a GPU the environment variable
+In float32, greedy completions equal those of ``huggingface`` token for token, and so does a first token
+with its own temperature. Other samples use vLLM's generators, seeded by the request: they are reproducible
+on this engine and differ from the other's. The other requests of a batch may change the last bits of
+log-probabilities and so, in low precision, decide a near tie. On a GPU the environment variable
 VLLM_BATCH_INVARIANT=1 rules that out.
 """
 
@@ -50,10 +50,10 @@ CPU_OPTIONS = {
 }
 
 MOST_NAMED = 128
-"""Most token ids whose log-probabilities vLLM tells by name."""
+"""Most token ids for which vLLM returns log-probabilities by name."""
 
 HOTTEST = 2.0
-"""The highest temperature that vLLM draws at."""
+"""The highest temperature at which vLLM samples."""
 
 SAME = 0.1
 """Log-probabilities after ids and after their embeddings differ by less, in bfloat16 too."""
@@ -61,7 +61,7 @@ SAME = 0.1
 
 @dataclasses.dataclass
 class _Run:
-    """A request under way, and what it wrote so far in one turn of vLLM or more."""
+    """A request in progress, and what vLLM generated for it in one or more passes."""
 
     ticket: int
     prepared: PreparedRequest
@@ -72,16 +72,22 @@ class _Run:
 
 
 class VLLMEngine:
-    """Runs ``path`` (a folder, a hub name, or ``demo``) with vLLM, on GPUs or the CPU.
+    """Runs a model with vLLM, on GPUs or the CPU.
 
-    dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
-    device_map, attn_implementation: not vLLM's, so refused unless None; ``device_map="auto"`` passes as well.
-    options: further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``, ``pipeline_parallel_size``,
-        ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``, ``quantization``, ...
+    ``model`` is the model without its weights, from which operations are counted. There is no
+    ``peak_bytes`` or ``held_bytes``: vLLM reserves its share of memory at the start and does not report how
+    much of it is in use.
 
-    ``model`` is the model without its weights, which shows how much a run computes. There is no
-    ``peak_bytes`` or ``held_bytes``: vLLM reserves its share of the memory when it starts and does not tell
-    how much of it was in use; how many bytes a block of its cache takes is another for every kind of model.
+    Args:
+        path: A folder, a name on the hub, or ``demo``.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
+        revision: Branch or commit on the hub.
+        trust_remote_code: Whether the model's own code may run.
+        device_map: Refused unless None or ``auto``, since vLLM does not read it.
+        attn_implementation: Refused unless None, since vLLM does not read it.
+        options: Further fields of ``vllm.EngineArgs``: ``tensor_parallel_size``,
+            ``pipeline_parallel_size``, ``gpu_memory_utilization``, ``max_model_len``, ``max_num_seqs``,
+            ``quantization``, ...
 
     Example:
         >>> engine = VLLMEngine("demo")
@@ -126,7 +132,7 @@ class VLLMEngine:
                 )
                 self._engine = vllm.LLMEngine.from_engine_args(
                     arguments,
-                    usage_context=UsageContext.LLM_CLASS,  # whose defaults are for many requests at once
+                    usage_context=UsageContext.LLM_CLASS,  # its defaults are for many requests at once
                 )
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
@@ -170,14 +176,17 @@ class VLLMEngine:
             return self._finish(self.submit(requests))
 
     def submit(self, requests: Sequence[Request]) -> list[int]:
-        """Take ``requests`` on; errors as in ``generate``, before any is taken."""
+        """Queue ``requests``; errors are raised as in ``generate``, before any is queued."""
         with self._lock:
             runs = [_Run(next(self._numbers), self._prepare(request)) for request in requests]
             self._waiting.extend(runs)
             return [run.ticket for run in runs]
 
     def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
-        """Work until at least one of ``tickets`` is complete: those that are; none if all are cancelled."""
+        """Work until at least one of ``tickets`` is complete and return the complete ones.
+
+        Empty if all are cancelled.
+        """
         with self._lock:
             while not (done := [ticket for ticket in tickets if ticket in self._done]):
                 if not (self._waiting or self._running):
@@ -186,7 +195,7 @@ class VLLMEngine:
             return [(ticket, self._done.pop(ticket)) for ticket in done]
 
     def cancel(self, tickets: Sequence[int]) -> None:
-        """Drop what ``tickets`` stand for."""
+        """Drop the requests of ``tickets``."""
         dropped = set(tickets)
         with self._lock:
             self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in dropped])
@@ -197,10 +206,10 @@ class VLLMEngine:
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
-        """As ``engines.base.Engine`` says, ahead of the requests that wait here; log-probabilities, which are
-        logits as well.
+        """Return log-probabilities, which are logits as well, ahead of the queued requests.
 
-        With ``top`` and without ``ids``, a token that is not among the ``top`` likeliest has minus infinity.
+        It is as ``engines.base.Engine`` says. With ``top`` and without ``ids``, a token that is not among
+        the ``top`` likeliest has minus infinity.
         """
         named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
         # Few where few are needed: vLLM looks up as many for all that it computes beside this prompt.
@@ -224,12 +233,12 @@ class VLLMEngine:
         return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
 
     def begin_run(self) -> None:
-        """Forget what earlier runs left."""
+        """Forget what earlier runs cached."""
         with self._lock:
             self._engine.reset_prefix_cache()
 
     def close(self) -> None:
-        """Give memory and devices back; the engine is not used afterwards."""
+        """Release memory and devices; the engine cannot be used afterwards."""
         self._cancel_all()
         self._engine.engine_core.shutdown()
         del self._engine, self._table
@@ -255,13 +264,13 @@ class VLLMEngine:
             self._done.clear()
 
     def _finish(self, tickets: Sequence[int]) -> list[Any]:
-        """What comes of ``tickets``."""
+        """The results of ``tickets``."""
         while not all(ticket in self._done for ticket in tickets):
             self._step()
         return [self._done.pop(ticket) for ticket in tickets]
 
     def _step(self) -> None:
-        """Let vLLM work until its next outputs, and hand them to whom they belong."""
+        """Let vLLM work until its next outputs, and hand them to their requests."""
         try:
             while self._waiting and len(self._running) < self._most_at_once:
                 self._send(self._waiting.popleft())
@@ -269,12 +278,15 @@ class VLLMEngine:
                 if output.finished and output.request_id in self._running:
                     _, read = self._running.pop(output.request_id)
                     read(output)
-        except BaseException:  # interrupted, say: nobody will ask for the rest
+        except BaseException:  # for example interrupted: nobody will ask for the rest
             self._cancel_all()
             raise
 
     def _send(self, run: _Run) -> None:
-        """Ask vLLM for the rest of ``run``; or, where it draws otherwise, for the next token's odds."""
+        """Ask vLLM for the rest of ``run``, or for the next token's log-probabilities.
+
+        The latter is needed where vLLM would sample differently.
+        """
         request, written = run.prepared.request, len(run.ids)
         temperature, top_k, top_p = drawn = settings(request.sampling, written)
         alone = drawn != settings(request.sampling, written + 1)
@@ -301,15 +313,15 @@ class VLLMEngine:
         self._add(prompt, params, run.ticket, partial(receive, run))
 
     def _receive(self, run: _Run, output: Any) -> None:
-        """Take what vLLM wrote."""
+        """Take what vLLM generated."""
         wrote = output.outputs[0]
         self._continue(run, output, wrote.token_ids, wrote.logprobs.logprobs)
 
     def _draw(self, run: _Run, output: Any) -> None:
-        """Draw one token from the log-probabilities that vLLM read, as the other engines draw it."""
+        """Draw one token from vLLM's log-probabilities, as the other engines do."""
         request, step = run.prepared.request, len(run.ids)
-        told = self._row(output)
-        logits = told.clone()
+        logprobs = self._row(output)
+        logits = logprobs.clone()
         if step < request.min_new_tokens:
             logits[sorted(self.eos_ids)] = -torch.inf
         temperature, top_k, top_p = settings(request.sampling, step)
@@ -318,7 +330,7 @@ class VLLMEngine:
             [token] = draw(logits[None], u, temperature=temperature, top_k=top_k, top_p=top_p).tolist()
         else:
             token = int(logits.argmax())
-        self._continue(run, output, [token], [float(told[token])])
+        self._continue(run, output, [token], [float(logprobs[token])])
 
     def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
@@ -352,14 +364,14 @@ class VLLMEngine:
         )
 
     def _row(self, output: Any) -> Tensor:
-        """(V,) log-probabilities of the first token, minus infinity where vLLM did not tell."""
-        told = output.outputs[0].logprobs
+        """(V,) log-probabilities of the first token; minus infinity for those that vLLM did not return."""
+        found = output.outputs[0].logprobs
         row = torch.full((len(self._table),), -torch.inf)
-        row[torch.tensor(told.token_ids)] = torch.tensor(told.logprobs)
+        row[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
         return row
 
     def _mixed(self, prepared: PreparedRequest, written: Sequence[int] = ()) -> dict[str, Any]:
-        """``prepared``'s prompt, and what it wrote so far, as ids and soft rows."""
+        """``prepared``'s prompt and its generated tokens, as ids and soft rows."""
         soft = torch.empty(0, self.hidden_size) if prepared.soft is None else prepared.soft
         soft = soft.detach().to("cpu", self._dtype)
         before, after = list(prepared.head), [*prepared.tail, *written]
@@ -395,7 +407,7 @@ class VLLMEngine:
     def _check_soft_tokens(self, model_type: str) -> None:
         """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
         ids = tuple(range(min(8, len(self._table))))
-        told: list[dict[int, float]] = []
+        logprobs: list[dict[int, float]] = []
         params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
         for prompt in (
             {"prompt_token_ids": list(ids)},
@@ -404,12 +416,12 @@ class VLLMEngine:
 
             def read(output: Any) -> None:
                 found = output.outputs[0].logprobs
-                told.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
+                logprobs.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
 
             self._add(prompt, params, next(self._numbers), read)
             while self._running:
                 self._step()
-        by_ids, by_rows = told
+        by_ids, by_rows = logprobs
         if any(abs(by_rows.get(token, -torch.inf) - value) > SAME for token, value in by_ids.items()):
             raise UserError(
                 f"expected vLLM to take a token's embedding for the token, and for a model of the kind "

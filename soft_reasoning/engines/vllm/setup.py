@@ -1,4 +1,4 @@
-"""What the vLLM engine needs before it starts: vLLM itself, new enough, and what its models do not say."""
+"""Starting vLLM: importing it, checking its version and options, and its error messages."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ ON_THE_CPU = {
     "TORCHDYNAMO_DISABLE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
 }
-"""Environment variables that are set where they are not, before vLLM is imported."""
+"""Environment variables that are set before vLLM is imported, unless they are set already."""
 
 
 SET_HERE = {
     "enable_prompt_embeds": True,
     "enable_prefix_caching": True,
-    "generation_config": "vllm",  # ours alone say how tokens are drawn
+    "generation_config": "vllm",  # only our parameters determine sampling
     "disable_log_stats": True,
     "max_logprobs": -1,  # a method's probabilities are sums over all tokens
 }
-"""Fields of vLLM's EngineArgs that the engine sets itself, besides those that have names of its own."""
+"""Fields of vLLM's EngineArgs that the engine sets itself, apart from those among its own arguments."""
 
 
 def on_the_cpu() -> bool:
-    """Whether vLLM runs on the CPU, told the way vLLM tells it, before it is imported: a build for the CPU
-    does so beside a GPU as well."""
+    """Whether vLLM runs on the CPU, decided as vLLM does, before it is imported.
+
+    A build for the CPU runs there even beside a GPU.
+    """
     if os.environ.get("VLLM_TARGET_DEVICE", "").lower() == "cpu":
         return True
     for name in ("vllm", "vllm-cpu"):
@@ -55,6 +57,11 @@ def on_the_cpu() -> bool:
 
 
 def import_vllm(on_cpu: bool) -> Any:
+    """Import vLLM with its environment variables set.
+
+    Raises:
+        UserError: If it is missing or too old.
+    """
     for name, value in (ENVIRONMENT | (ON_THE_CPU if on_cpu else {})).items():
         os.environ.setdefault(name, value)
     fix = "pip install 'soft-reasoning[vllm]', or use engine=hf"
@@ -71,25 +78,28 @@ def import_vllm(on_cpu: bool) -> Any:
 
 
 def check_options(options: dict[str, Any], arguments: type) -> None:
-    """UserError for what is no field of ``arguments``, vLLM's ``EngineArgs``, or not the user's to set."""
+    """Check that ``options`` are fields of vLLM's ``EngineArgs`` that a user may set.
+
+    Raises:
+        UserError: If one is not.
+    """
     known = {one.name for one in dataclasses.fields(arguments)}
     for name in options:
         if name == "model":
             raise UserError("engine.model: expected the model's name at model.path; move it there")
         if name in SET_HERE:
-            raise UserError(
-                f"engine.{name}: expected it to be left out, as we need {SET_HERE[name]!r} there; remove it"
-            )
+            raise UserError(f"engine.{name}: this option is fixed to {SET_HERE[name]!r}; remove it")
         if name not in known:
-            raise UserError(
-                f"engine.{name}: expected a field of vLLM's EngineArgs, and there is none so called"
-            )
+            raise UserError(f"engine.{name}: expected a field of vLLM's EngineArgs, got {name!r}")
 
 
 def check_model_options(device_map: Any, attn_implementation: str | None) -> None:
-    """UserError for what the model's configuration says and vLLM does not read.
+    """Refuse options of the model's configuration that vLLM does not read.
 
-    ``device_map=auto`` passes: it asks for all of the model on whatever devices there are.
+    ``device_map=auto`` passes, since it requests the whole model on the available devices.
+
+    Raises:
+        UserError: For another ``device_map``, and for any ``attn_implementation``.
     """
     if device_map not in (None, "auto"):
         raise UserError(
@@ -104,7 +114,7 @@ def check_model_options(device_map: Any, attn_implementation: str | None) -> Non
 
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
-    """One line for an ``error`` with which vLLM refused ``options`` or the model ``name``."""
+    """Say in one line why vLLM refused ``options`` or the model ``name``."""
     found = getattr(error, "errors", list)()  # pydantic's, which has several lines
     said = "; ".join(": ".join(map(str, (*one["loc"], one["msg"]))) for one in found) or str(error)
     said = " ".join(said.replace("Value error, ", "").split())
@@ -124,6 +134,7 @@ def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
 
 
 def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
+    """Return the end-of-sequence ids of a model."""
     try:
         generation = GenerationConfig.from_pretrained(name, revision=source["revision"])
     except OSError:  # not every model has one
