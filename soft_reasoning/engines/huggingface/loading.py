@@ -1,4 +1,4 @@
-"""From a name or folder to a model and its tokenizer, with one clear line for whatever goes wrong."""
+"""Loading a model and its tokenizer by name or folder, with one clear line for each kind of error."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from soft_reasoning.types import UserError
 
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).resolve().parents[2] / "demo" / "model"
-MEND = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
+ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
 
 
 def resolve(path: str) -> str:
-    """The folder of the bundled model for ``demo``; ``path`` itself otherwise, if it is a folder that is
-    there or a hub name."""
+    """Return the folder of the bundled model for ``demo``, else ``path`` itself: a folder or a hub name.
+
+    Raises:
+        UserError: If the folder does not exist.
+    """
     if path != DEMO:
         name = str(path)
         if not name.startswith((".", "/", "~")):
             return name
         if not Path(name).expanduser().is_dir():
-            raise UserError(f"expected a folder with a model at model.path, found none at {name}; {MEND}")
+            raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
         return str(Path(name).expanduser())
     if not (DEMO_FOLDER / "config.json").exists():
         raise UserError(f"expected the bundled model in {DEMO_FOLDER}, found none; reinstall the package")
@@ -35,7 +38,7 @@ def resolve(path: str) -> str:
 
 
 def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
-    """``auto`` is float32 on the CPU and what the weights are stored in elsewhere."""
+    """Return a dtype; ``auto`` is float32 on the CPU and the dtype of the stored weights on other devices."""
     if isinstance(name, torch.dtype):
         return name
     if name == "auto":
@@ -58,9 +61,12 @@ def load(
     trust_remote_code: bool,
     adapter: str | None = None,
 ) -> tuple[Any, Any]:
-    """``(model, tokenizer)``, in evaluation mode on ``device`` (or as ``device_map`` spreads it).
+    """Return ``(model, tokenizer)`` in evaluation mode on ``device``, or spread as ``device_map`` says.
 
-    ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's own.
+    ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's weights.
+
+    Raises:
+        UserError: If the model or the adapter cannot be loaded.
     """
     name = resolve(path)
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
@@ -82,7 +88,7 @@ def load(
         check_weights(name, found)
     except UserError:
         raise
-    except Exception as error:  # whatever reading a foreign model raises is the reason to give
+    except Exception as error:  # any error of a foreign model is the reason to give
         raise UserError(why(name, error)) from error
     if "device_map" not in options:
         model = model.to(device)
@@ -92,9 +98,12 @@ def load(
 
 
 def check_weights(name: str, found: Mapping[str, Any]) -> None:
-    """UserError where weights of the model are missing or do not fit: transformers draws them at random.
+    """Refuse a model with missing or misshapen weights, which transformers would draw at random.
 
-    ``found`` is what ``from_pretrained`` says with ``output_loading_info``.
+    ``found`` is the loading info of ``from_pretrained``.
+
+    Raises:
+        UserError: For such a model.
     """
     wrong = sorted(str(key) for key in found.get("missing_keys") or ())
     wrong += [str(key[0] if isinstance(key, tuple) else key) for key in found.get("mismatched_keys") or ()]
@@ -102,12 +111,16 @@ def check_weights(name: str, found: Mapping[str, Any]) -> None:
         raise UserError(
             f"expected the weights of a whole causal language model in {name}, and {len(wrong)} are missing "
             f"or of another shape ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''}): a model "
-            f"without its language-model head, or one for classification, cannot generate; {MEND}"
+            f"without its language-model head, or one for classification, cannot generate; {ADVICE}"
         )
 
 
 def refuse(config: Any) -> None:
-    """UserError for a model of a kind that takes no soft token in front of its answer."""
+    """Refuse a kind of model that takes no soft token before its answer.
+
+    Raises:
+        UserError: For such a model.
+    """
     text = config.get_text_config()
     if getattr(text, "hidden_size_per_layer_input", None):
         raise UserError(
@@ -133,7 +146,7 @@ def _merged(model: Any, adapter: str) -> Any:
     if name.startswith((".", "/")) and not Path(name).is_dir():
         raise UserError(f"model.adapter: expected a folder with a PEFT adapter, found none at {name}")
     try:
-        with warnings.catch_warnings():  # PEFT asks transformers for a name that has changed
+        with warnings.catch_warnings():  # PEFT uses a renamed module of transformers
             warnings.simplefilter("ignore", FutureWarning)
             return PeftModel.from_pretrained(model, name).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
@@ -157,7 +170,7 @@ def _quantization(asked: dict[str, Any] | str) -> Any:
 
 
 def why(name: str, error: Exception) -> str:
-    """One line for an error of ``from_pretrained``: what was expected, what came, how to fix it."""
+    """Explain an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
     text = " ".join(str(error).split())
@@ -175,7 +188,7 @@ def why(name: str, error: Exception) -> str:
             "model.device_map or model.attn_implementation"
         )
     if Path(name).is_dir():
-        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {MEND}"
+        return f"expected a complete model in {name}, and could not load it ({text[:200]}); {ADVICE}"
     if "gated" in low or "401" in low or "403" in low:
         return (
             f"expected access to the model {name}, which is gated or private; accept its licence on the hub "
@@ -187,12 +200,12 @@ def why(name: str, error: Exception) -> str:
             "set HF_HOME to a cache that holds it, or give a local folder (model.path=/path/to/model)"
         )
     if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
-        return f"expected the name of a model, and found none called {name!r}; {MEND}"
-    return f"could not load the model {name} ({text[:200]}); {MEND}"
+        return f"expected the name of a model, and found none called {name!r}; {ADVICE}"
+    return f"could not load the model {name} ({text[:200]}); {ADVICE}"
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """All end-of-sequence ids: those of the generation config, else the config's, else the tokenizer's."""
+    """Return all end-of-sequence ids: the generation config's, else the config's, else the tokenizer's."""
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         ids = getattr(source, "eos_token_id", None)
         if ids is not None:
@@ -201,7 +214,7 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def context_length(config: Any) -> int:
-    """Most positions the model was made for; unbounded (2**31) where its config does not say."""
+    """Return the most positions of a model; unbounded (2**31) if its config does not say."""
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
     for name in names:

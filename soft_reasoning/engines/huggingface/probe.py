@@ -23,7 +23,7 @@ from soft_reasoning.types import Request, UserError
 log = logging.getLogger(__name__)
 
 PROBE_TOKENS = BLOCK + 8
-"""One full block, and some tokens behind it."""
+"""One full block and a few more tokens."""
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -42,7 +42,7 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(PROBE_TOKENS))
     try:
         expected = model(torch.tensor([ids], device=calls.device)).logits[0, -1].float()
-    except Exception as error:  # whatever a foreign architecture raises is the reason to give
+    except Exception as error:  # any error of a foreign architecture is the reason to give
         if is_out_of_memory(error):
             raise
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
@@ -96,7 +96,7 @@ def _no_block_table(model: Any) -> str:
     if found & LENGTH_DEPENDENT:
         return "its rotary embeddings depend on the longest row of a pass"
     if len({weight.device for weight in model.parameters()} - {torch.device("meta")}) > 1:
-        return "its layers lie on several devices"
+        return "its layers are on several devices"
     return ""
 
 
