@@ -1,16 +1,16 @@
 """A whole run at full size on a GPU: python experiments/bench_gpu.py
 
 Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
-that reads all five) on 200 problems, by a Llama of 8 billion random bfloat16 weights: what it writes means
-nothing and costs what it would. Prompts have about 100 tokens, verifier prompts about 1,500. Once with the
-paper's stopping rule and once with all four rounds for every problem. All problems are in work at once: the
-keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB; where memory holds
-less, the engine splits them into batches.
+that reads all five) on 200 problems, by a Llama with 8 billion random bfloat16 weights. Its texts are
+meaningless, but their cost is real. Prompts have about 100 tokens, verifier prompts about 1,500. The run is
+done with the paper's stopping rule, and with all four rounds for every problem. All problems are active at
+once: the keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB. With less
+memory the engine splits them into batches.
 
-The bound is the time that the memory needs to hand over, once a decoding step, the weights and the keys and
-values of the rows; a prompt's are counted once for its five candidates. The bandwidth is measured here, by
-copying. Without a GPU: --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows
-that it runs.
+The bound is the time in which the memory delivers the weights and the keys and values of the rows once per
+decoding step. A prompt's count once for its five candidates. The bandwidth is measured by copying. Without
+a GPU, --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows that the script
+runs.
 """
 
 from __future__ import annotations

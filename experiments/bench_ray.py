@@ -1,12 +1,13 @@
-"""One run on 1, 2 and 4 Ray workers, and on 4 with two killed: python experiments/bench_ray.py [options]
+"""One run on 1, 2 and 4 Ray workers, and on 4 of which two are killed: python experiments/bench_ray.py
+[options]
 
     --problems 200
     --engine hf              or fake
-    --overrides KEY=VALUE..  of the configuration, such as ray.cpus=0.5 where there are few CPUs
+    --overrides KEY=VALUE..  of the configuration, such as ray.cpus=0.5 with few CPUs
 
-Soft Reasoning with its defaults on bundled test problems, first in this process; every other run's records
-must be the same bytes, order and reused tokens apart (which prompt found its beginning computed already
-depends on what ran before it, as without Ray). Seconds are those of the run, after the engines are loaded.
+Soft Reasoning with its defaults solves bundled test problems, first in this process. The records of every
+other run must be the same bytes, apart from their order and the number of reused tokens, which depends on
+earlier prompts. Seconds are those of the run after the engines are loaded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""vLLM against the other engine, and against itself bare: python experiments/bench_vllm.py [--problems 200]
+"""vLLM against the other engine and against bare vLLM: python experiments/bench_vllm.py [--problems 200]
 
-Runs where vLLM is installed. On the bundled model in float32, Soft Reasoning with its defaults:
+Runs where vLLM is installed. On the bundled model in float32, with the defaults of Soft Reasoning:
 
-- All that a whole run asks of the Hugging Face engine is asked of vLLM in one call: the same tokens? For
-  every placement with one and five soft tokens, and with sigma = 0 against the model's greedy continuation.
-- The whole run on vLLM: the same texts, answers and cached prompts? And how long, against a bare engine that
-  is given the same requests in one call? Three times in turn, each on an engine of its own; the least seconds
-  of either count, of the processor and by the clock.
+- vLLM completes in one call all requests that a whole run sends to the Hugging Face engine, for every
+  placement with one and five soft tokens. Tokens are compared; with sigma = 0 also with the model's greedy
+  continuation.
+- A whole run on vLLM is compared in texts, answers and cached prompts, and in time with a bare engine that
+  gets the same requests in one call. The two take turns three times, each on a new engine; the minimum of CPU
+  and elapsed seconds counts.
 """
 
 from __future__ import annotations

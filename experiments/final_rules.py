@@ -1,8 +1,8 @@
 """Every final-answer rule on finished runs: python experiments/final_rules.py RUN [RUN ...]
 
-Reads each run's samples.jsonl, fits the run's own surrogate to its rewards where a rule asks for posterior
-means, and prints a run's accuracy (%) under each rule, votes with several weights of the verifier's answers
-(0: candidates alone; 5: as much as a round's candidates).
+Reads each run's samples.jsonl, fits the run's own surrogate where a rule needs posterior means, and prints
+the accuracy (%) under each rule. Votes are shown with several weights of the verifier's answers (0:
+candidates only; 5: as much as a round's candidates).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How far acquisition functions differ: first proposals, accuracy, coverage, candidates' accuracy by round.
+r"""Differences between acquisition functions: first proposals, accuracy, coverage, accuracy of candidates by
+round.
 
-    python -m soft_reasoning.run +experiment=sweep_acquisition limit=200 search.stopping.rule=none seed=0 \\
+    python -m soft_reasoning.run +experiment=sweep_acquisition limit=200 search.stopping.rule=none seed=0 \
         hydra.run.dir=runs/acquisitions
     python experiments/first_proposals.py runs/acquisitions/*/
 

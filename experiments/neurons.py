@@ -1,12 +1,13 @@
-"""Neurons that go with right answers: python experiments/neurons.py [--questions 20] [overrides]
+"""Neurons active in right answers: python experiments/neurons.py [--questions 20] [overrides]
 
     python experiments/neurons.py --out runs/neurons
     python experiments/neurons.py --preset paper +experiment=paper_neurons --out runs/neurons
 
-Completions of single questions by self-consistency, Soft Reasoning and its random control; activation rates
-by layer, key neurons and their rate by round, and what masking them does. Key neurons are chosen as the paper
-does (on all completions) and on one half, to be judged on the other. Figures, tables, neurons.md and
-neurons.json go to --out. The bundled model and its test problems unless the configuration says otherwise.
+It generates completions of single questions by self-consistency, Soft Reasoning and its random control, and
+reports activation rates by layer, key neurons and their rate by round, and the effect of masking them. Key
+neurons are chosen as in the paper (on all completions), and on one half to be evaluated on the other.
+Figures, tables, neurons.md and neurons.json are written to --out. It uses the bundled model and its test
+problems unless configured otherwise.
 """
 
 from __future__ import annotations

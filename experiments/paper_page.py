@@ -1,9 +1,9 @@
-"""Makes results/paper.md by running the commands it lists: python experiments/paper_page.py --data FOLDER
+"""Writes results/paper.md by running the commands it lists: python experiments/paper_page.py --data FOLDER
 
-FOLDER holds gsm8k.jsonl, gsm_hard.jsonl, svamp.jsonl and strategyqa.jsonl in the upstream layout. Everything
-is small: most items run on a few problems of the bundled model, where they show what the command makes and
-little about the paper; the items over several data sets run with the fake engine, where they show the form
-alone. --only NAME runs one experiment again and reads what the others left in --work.
+FOLDER holds gsm8k.jsonl, gsm_hard.jsonl, svamp.jsonl and strategyqa.jsonl in the original layout.
+Everything is small. Most items run on a few problems of the bundled model and show what a command makes,
+but little about the paper. Items over several data sets run with the fake engine and show only the form.
+--only NAME runs one experiment again and reads the results of the others from --work.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python experiments/train_prefix_head.py --out runs/head.safetensors model=llama3_8b dataset=gsm8k
     python -m soft_reasoning.run method=prefix_scorer method.head=runs/head.safetensors
 
-Samples solutions of training problems, marks every prefix of each with the reward of its end, and fits the
-head by least squares (FUDGE). What a tenth of the problems, held out, says of it is printed.
+Samples solutions of training problems, labels every prefix with the reward of its end, and fits the head by
+least squares (FUDGE). It prints the head's quality on a held-out tenth of the problems.
 """
 
 from __future__ import annotations

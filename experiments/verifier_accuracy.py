@@ -3,8 +3,8 @@
     python experiments/verifier_accuracy.py --out experiments/results/verifiers.md
     python experiments/verifier_accuracy.py --problems 50 model=llama3_8b dataset=gsm8k
 
-Bundled model and validation problems unless the configuration says otherwise. The candidates are those of
-Soft Reasoning's first round, drawn once; each verifier then judges them, and nothing else differs.
+It uses the bundled model and validation problems unless configured otherwise. The candidates are those of
+Soft Reasoning's first round, drawn once. Each verifier judges the same candidates.
 """
 
 from __future__ import annotations
