@@ -1,6 +1,7 @@
 """Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
 
-from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
+from soft_reasoning.search.acquisition import ActiveSearch, NoiseAdaptiveExpectedImprovement
+from soft_reasoning.search.binary import BinarySurrogate
 from soft_reasoning.search.embedding import (
     Embedding,
     GaussianEmbedding,
@@ -20,7 +21,9 @@ from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
 
 __all__ = [
+    "ActiveSearch",
     "BayesianOptimiser",
+    "BinarySurrogate",
     "Embedding",
     "GaussianEmbedding",
     "HeSBOEmbedding",
