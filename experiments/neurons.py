@@ -38,7 +38,7 @@ from soft_reasoning.analysis.tables import Table, save
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.context import Context
-from soft_reasoning.engines.base import NeuronActivations
+from soft_reasoning.engines.abilities import NeuronActivations
 from soft_reasoning.engines.neurons import Neurons
 from soft_reasoning.evaluation.files import write_text
 from soft_reasoning.evaluation.statistics import paired_bootstrap

@@ -19,6 +19,7 @@ from typing import Any
 from soft_reasoning.checks import whole
 from soft_reasoning.context import Context
 from soft_reasoning.effects import Submitted, grouped, handler_of
+from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import Problem, Result, Usage, UserError
@@ -106,11 +107,13 @@ def drive(
         on_tick: Called with ``clock`` before effects are answered, after finished results were yielded.
 
     Raises:
-        UserError: For a user's fault; it names the problem.
+        UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's fault,
+            and it names the problem.
         ProblemError: For any other error. Both come after the problems that had finished were yielded.
     """
     whole("max_live", max_live, least=1)
     engine = context.engine if engine is None else engine
+    check_abilities(method, engine)
     clock = Clock() if clock is None else clock
     source = iter(problems)
     live: list[_Live] = []

@@ -1,11 +1,10 @@
-"""The engine seam: token ids in, tokens out."""
+"""The engine seam: token ids in, tokens out. What only some engines offer is in ``engines.abilities``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -80,32 +79,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
-        ...
-
-
-class TellsMemory(Protocol):
-    """An engine that says how much memory it holds."""
-
-    @property
-    def held_bytes(self) -> Mapping[str, int]:
-        """Bytes held now: ``kv`` for keys and values, ``activations`` for all else but the weights."""
-        ...
-
-    @property
-    def peak_bytes(self) -> Mapping[str, int]:
-        """The most of each so far."""
-        ...
-
-
-@runtime_checkable
-class NeuronActivations(Protocol):
-    """An engine whose feed-forward neurons can be watched and masked."""
-
-    def neurons(self) -> AbstractContextManager[Any]:
-        """The model's ``engines.neurons.Neurons``, whose hooks are gone at the end.
-
-        Raises UserError for a model whose feed-forward layers have no gate.
-        """
         ...
 
 

@@ -20,7 +20,7 @@ GATE = "gate_proj"
 
 
 class ShowsNeurons:
-    """Makes an engine with a transformers ``model`` one of ``engines.base.NeuronActivations``.
+    """Makes an engine with a transformers ``model`` one of ``engines.abilities.NeuronActivations``.
 
     Hooks watch and mask passes of ``model`` itself. ``generate`` of the Hugging Face engine runs a copy of
     the model that shares its weights, so it is not affected: generate with ``neurons.model``.

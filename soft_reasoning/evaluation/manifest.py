@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.settings import IGNORED, flatten, result_keys
+from soft_reasoning.engines.abilities import ShowsModel
 from soft_reasoning.evaluation.flops import rates
 from soft_reasoning.finetuning.adapters import weights_mark
 from soft_reasoning.types import UserError
@@ -126,7 +127,7 @@ def describe_engine(engine: Any) -> dict[str, Any]:
 
     ``revision`` identifies weights of the hub, ``weights`` those of a folder.
     """
-    model = getattr(engine, "model", None)
+    model = engine.model if isinstance(engine, ShowsModel) else None
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
     path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)
@@ -138,6 +139,6 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "weights": weights_mark(path, None) if path and not revision else None,
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
-        "device": None if parameter is None else str(getattr(engine, "device", parameter.device)),
+        "device": None if model is None else str(engine.device),
         "flops": rates(model),
     }

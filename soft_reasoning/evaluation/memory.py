@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from soft_reasoning.engines.abilities import TellsMemory
+
 SECONDS = 1.0
 """Between two samples, as in the paper."""
 
@@ -23,7 +25,7 @@ class MemorySampler:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> MemorySampler:
-        if hasattr(type(self._engine), "held_bytes"):
+        if isinstance(self._engine, TellsMemory):
             self._stop.clear()
             self._thread = threading.Thread(target=self._sample, daemon=True, name="memory")
             self._thread.start()

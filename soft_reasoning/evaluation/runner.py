@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
+from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.evaluation.files import read_means, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.manifest import describe_engine
 from soft_reasoning.evaluation.memory import MemorySampler
@@ -85,7 +86,8 @@ class Local:
             )
 
     def peaks(self) -> Mapping[str, int]:
-        return dict(getattr(self.context.engine, "peak_bytes", {}))
+        engine = self.context.engine
+        return dict(engine.peak_bytes) if isinstance(engine, TellsMemory) else {}
 
     def memory_samples(self) -> Mapping[str, Sequence[int]]:
         return self._sampler.take()

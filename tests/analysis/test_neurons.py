@@ -15,7 +15,7 @@ from soft_reasoning.analysis.neurons import (
     random_neurons,
     record,
 )
-from soft_reasoning.engines.base import NeuronActivations
+from soft_reasoning.engines.abilities import NeuronActivations
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine

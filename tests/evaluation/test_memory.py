@@ -13,7 +13,7 @@ from tests.engines.models import tiny
 
 
 class Holding:
-    held_bytes = {"kv": 100}
+    held_bytes = peak_bytes = {"kv": 100}
 
 
 def test_samples_are_taken_while_the_context_is_open_and_given_once():

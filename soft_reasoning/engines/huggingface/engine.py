@@ -17,6 +17,7 @@ from soft_reasoning.checks import whole
 from soft_reasoning.engines.base import PreparedRequest, prepare
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_freed_memory, memory_for
+from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
@@ -33,7 +34,7 @@ CPU_BYTES = 2**31
 of what is free."""
 
 
-class HuggingFaceEngine(BatchEngine, ShowsNeurons):
+class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
     """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers. Its methods may be called from
     several threads; they take turns.
 
@@ -181,6 +182,11 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons):
             list(zip(tokens, values, strict=True))
             for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the embedding table lies."""
+        return self._device
 
     @property
     def peak_bytes(self) -> dict[str, int]:
