@@ -64,8 +64,9 @@ class LastHiddenStates(Protocol):
     """Its last hidden states can be read, and its LM head applied to them."""
 
     def last_hidden_states(self, prompts: Sequence[Prompt]) -> Tensor:
-        """(len(prompts), D) float32 on the CPU: the state after the last layer and norm, at the last token of
-        each prompt.
+        """(len(prompts), D) float32 on the CPU: the state after the last layer and norm.
+
+        It is that at the last token of each prompt.
         """
         ...
 

@@ -60,6 +60,7 @@ OWN = {
         "search.rounds": (4,),
         "search.stopping.rule": ("agreement", "difference", "improvement"),
         "verifier": ("multi_generate",),
+        "verifier.presentation": ("together", "one_by_one", "none"),  # not the public code's
     },
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""
@@ -134,19 +135,22 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
     wanted = OWN.get(name, {}) | {key: (value,) for key, value in (part.split("=") for part in changes)}
     if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
         return False
+
+    def found(key: str) -> Any:
+        return flat.get(key, flat.get(f"{key}.name", flat.get(key + CLASS)))
+
     return flat.get("method.name") == name and all(
-        any(_same(flat.get(key, flat.get(key + CLASS)), value) for value in values)
-        for key, values in wanted.items()
+        any(_same(found(key), value) for value in values) for key, values in wanted.items()
     )
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Whether two values are equal: numbers by value, classes (``...verifiers.MultiGenerate``) by name."""
+    """Whether two values are equal: numbers by value, classes (``...GaussianEmbedding``) by name."""
     try:
         return float(found) == float(wanted)
     except (TypeError, ValueError):
         name = CLASSES.get(str(wanted), str(wanted))
-        return str(found).rpartition(".")[2].lower() == name.replace("_", "")
+        return str(found).rpartition(".")[2].lower().replace("_", "") == name.replace("_", "")
 
 
 def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from soft_reasoning.context import Context
 from soft_reasoning.methods.base import Steps, read_candidate
-from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.rewards.verifiers import AnswersAlone, Verifier
 from soft_reasoning.types import Problem, Result, UserError
 
 
@@ -27,7 +27,7 @@ class VerifierOnly:
     name: str = "verifier_only"
 
     def __post_init__(self) -> None:
-        if not getattr(self.verifier, "answers_itself", False):
+        if not (isinstance(self.verifier, AnswersAlone) and self.verifier.answers_itself):
             raise UserError(f"verifier={self.verifier.name}: expected a verifier with an answer of its own, "
                             "got one that only scores; use multi_generate or single_generate")  # fmt: skip
 

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
-from soft_reasoning.rewards.verifiers import MultiGenerate, Verdict
-from soft_reasoning.types import Candidate
+from soft_reasoning.rewards.judgement import FreshSolution
+from soft_reasoning.rewards.presentation import Review, Together
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.types import Candidate, Prompt
 
 NO_NUMBER, FAILED = "None", "-9999"
 """The verifier's answer if its "Answer:" holds no number, and if it has no "Answer:". Both strings vote."""
@@ -55,18 +57,23 @@ class ReleasedGrader(Grader):
 
 
 @dataclass(frozen=True)
-class ReleasedVerifier(MultiGenerate):
-    """``multi_generate`` that also sees its own earlier analyses, numbered like solutions and before them.
+class WithAnalyses(Together):
+    """All candidates in one prompt, after the model's own earlier analyses, numbered like solutions.
 
-    Only the candidates of the round are scored.
+    The candidates of the round alone are scored, those of earlier rounds never again.
     """
 
-    def _recalled(self, earlier: Sequence[Verdict]) -> Sequence[str]:
-        return [text for verdict in earlier for text in verdict.texts]
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+        return review.of(solutions, [text for verdict in earlier for text in verdict.texts])
 
-    def _read(self, text: str, answer_type: str, context) -> str | None:
+
+@dataclass(frozen=True)
+class ReleasedSolution(FreshSolution):
+    """A fresh solution, whose number is cut at its first comma and printed as a float."""
+
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         if answer_type not in ("number", "boolean"):
-            return super()._read(text, answer_type, context)
+            return super().read(text, answer_type, grader)
         answer = after_marker(text)
         if answer is None:
             return FAILED

@@ -4,19 +4,23 @@ A verifier is a generator like a method: it yields effects and returns a :class:
 problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0; a
 verifier that has none to show is not asked, and gives no answer of its own (``fresh``, which is shown none,
 always is).
+
+The model's own verifiers are composed of a presentation (together, one by one, unseen) and a judgement (a
+fresh solution, a named choice); ``conf/verifier/`` names the combinations.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.coherence import coherence
+from soft_reasoning.rewards.judgement import FreshSolution, Judgement
+from soft_reasoning.rewards.presentation import Presentation, Review, Together
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -24,7 +28,6 @@ from soft_reasoning.types import (
     Effect,
     Generate,
     Problem,
-    Prompt,
     Request,
     Sampling,
     UserError,
@@ -94,19 +97,44 @@ class Oracle:
         yield
 
 
+@runtime_checkable
+class AnswersAlone(Protocol):
+    """A verifier that may be able to solve a problem with no candidate shown."""
+
+    @property
+    def answers_itself(self) -> bool: ...
+
+    def answer_alone(
+        self, problem: Problem, context: Context, *, stage: str
+    ) -> Generator[Effect, Any, list[tuple[Completion, str | None, float]]]:
+        """Each sample's completion, answer and weight."""
+        ...
+
+
 @dataclass(frozen=True)
 class ModelVerifier:
-    """Shared by the four verifiers of the paper: prompts, samples, token limit.
+    """The model judges the candidates as ``presentation`` shows them, and ``judgement`` reads its verdict.
 
-    ``show`` "reasoning" shows each candidate's text, "answer" its parsed answer alone; where the context has
-    no room for all, the last are not shown, and agree with a solution or not all the same. ``shots`` worked
-    reviews stand before it (None: all that the prompt has and the context has room for). ``samples`` > 1
-    draws that many judgements at ``temperature``; a score is the share of them that call the candidate right.
-    ``confidence`` weights each judgement, and its answer in a final vote, by the probability that the model
-    gave to what it wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
+    Args:
+        name: Which wording of ``prompt.wording.reviews`` it takes.
+        samples: Judgements per prompt, drawn at ``temperature``; a score is the share of them that call the
+            candidate right.
+        show: "reasoning" shows each candidate's text, "answer" its parsed answer alone. Where the context has
+            no room for all, the last are not shown, and agree with a solution or not all the same.
+        shots: Worked reviews before the candidates; None is all that the prompt has and the context fits.
+        confidence: Weighs each judgement, and its answer in a final vote, by the probability that the model
+            gave to what it wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
+
+    Raises:
+        UserError: An option is out of its range.
+
+    Example:
+        >>> ModelVerifier(name="single_judge", presentation=OneByOne(), judgement=NamedChoice())
     """
 
-    name: str
+    name: str = "multi_generate"
+    presentation: Presentation = field(default_factory=Together)
+    judgement: Judgement = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
     show: str = "reasoning"
@@ -126,25 +154,22 @@ class ModelVerifier:
         for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
             choice(f"verifier.{key}", getattr(self, key), known)
 
-    def _requests(
-        self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
-    ) -> list[Request]:
-        prompt = self._prompt(problem, shown, context, earlier)
-        base = Request(
-            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
-            role="verifier",
-            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
-        )  # fmt: skip
-        return [
-            replace(base, seed=context.stream(problem.id, self.name, stage, sample))
-            for sample in range(self.samples)
-        ]
+    @property
+    def answers_itself(self) -> bool:
+        """Whether it writes answers of its own."""
+        return self.judgement.writes_answer
+
+    def answer_alone(self, problem, context, *, stage):
+        """Solve with no candidate shown: each sample's completion, answer and weight."""
+        completions = yield Generate(self._requests(problem.without_gold(), (), context, stage, ()))
+        kind, grader = problem.answer_type, context.grader
+        return [(c, self.judgement.read(c.text, kind, grader), self._weight(c)) for c in completions]
 
     def verify(self, problem, candidates, context, *, stage, earlier=()):
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
-        groups = self._groups(shown)
+        groups = self.presentation.groups(shown)
         if not groups:
             return Verdict(scores=tuple(scores))
         requests = [
@@ -156,13 +181,13 @@ class ModelVerifier:
         ]
         completions: list[Completion] = yield Generate(requests)
         answers: list[str | None] = []
+        kind, grader = problem.answer_type, context.grader
         weights = [self._weight(completion) for completion in completions]
         for g, group in enumerate(groups):
             for s in range(g * self.samples, (g + 1) * self.samples):
-                agreed, answer = self._judge(
-                    completions[s].text, [candidates[i] for i in group], problem, context
-                )
-                answers += [answer] if self.answers_itself else []
+                text, judged = completions[s].text, [candidates[i] for i in group]
+                agreed = self.judgement.scores(text, judged, problem, grader)
+                answers += [self.judgement.read(text, kind, grader)] if self.answers_itself else []
                 for i, one in zip(group, agreed, strict=True):
                     scores[i] += weights[s] * one / self.samples
                     agreement[i] += one / self.samples
@@ -171,24 +196,25 @@ class ModelVerifier:
             tokens=sum(c.generated_tokens for c in completions), agreement=tuple(agreement),
         )  # fmt: skip
 
-    def _prompt(
-        self, problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Prompt:
+    def _requests(
+        self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
+    ) -> list[Request]:
         brief = self.show == "answer"
-        recalled = list(self._recalled(earlier))
-        texts = [f"Answer: {c.answer}" if brief else c.text for c in shown]
         room = context.engine.context_length - self.max_new_tokens
-        while True:
-            prompt = context.prompts.review(
-                self.name, problem, [*recalled, *texts], shots=self.shots, brief=brief, room=room
-            )
-            if len(prompt.ids) <= room or len(recalled) + len(texts) < 2:
-                return prompt
-            (recalled or texts).pop(0 if recalled else -1)  # the oldest; then the last, which keeps numbers
-
-    def _recalled(self, earlier: Sequence[Verdict]) -> Sequence[str]:
-        """What of earlier rounds precedes the candidates in the prompt: nothing."""
-        return ()
+        prompt = self.presentation.prompt(
+            Review(problem, context, self.name, self.shots, brief, room),
+            [f"Answer: {c.answer}" if brief else c.text for c in shown],
+            earlier,
+        )
+        base = Request(
+            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+            role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
+        )  # fmt: skip
+        return [
+            replace(base, seed=context.stream(problem.id, self.name, stage, sample))
+            for sample in range(self.samples)
+        ]
 
     def _weight(self, completion: Completion) -> float:
         if self.confidence == "none":
@@ -196,105 +222,3 @@ class ModelVerifier:
         if self.confidence == "mean_prob":
             return coherence(completion, "mean_prob")
         return math.exp(coherence(completion, "sum_logprob"))
-
-
-class _Multi:
-    """All candidates in one prompt."""
-
-    def _groups(self, shown: list[int]) -> list[list[int]]:
-        return [shown] if shown else []
-
-
-class _Single:
-    """One prompt a candidate."""
-
-    def _groups(self, shown: list[int]) -> list[list[int]]:
-        return [[i] for i in shown]
-
-
-class _Generate:
-    """The verifier writes a fresh solution; candidates that agree with its answer score 1."""
-
-    answers_itself = True
-
-    def _read(self, text: str, answer_type: str, context) -> str | None:
-        return context.grader.extract(text, answer_type)
-
-    def answer_alone(self, problem, context, *, stage):
-        """Solve with no candidate shown: each sample's completion, answer and weight."""
-        completions = yield Generate(self._requests(problem.without_gold(), (), context, stage, ()))
-        return [(c, self._read(c.text, problem.answer_type, context), self._weight(c)) for c in completions]
-
-    def _judge(self, text, candidates, problem, context):
-        answer = self._read(text, problem.answer_type, context)
-        equal = context.grader.equal
-        return [
-            float(answer is not None and equal(c.answer, answer, problem.answer_type)) for c in candidates
-        ], answer
-
-
-class _Judge:
-    """The verifier names the right candidates on its last ``Correct:`` line: their numbers, or None."""
-
-    answers_itself = False
-
-    def _judge(self, text, candidates, problem, context):
-        named = verdict_numbers(text)
-        return [float(i in named) for i in range(1, len(candidates) + 1)], None
-
-
-def verdict_numbers(text: str) -> tuple[int, ...]:
-    """The integers of up to three digits on the last ``Correct:`` line of ``text``, in order, or on its first
-    line where no such line stands (the prompt may end in ``Correct:``); "None" and anything else without
-    digits is empty."""
-    marked = re.findall(r"Correct:([^\n]*)", text)
-    line = marked[-1] if marked else text.strip().partition("\n")[0]
-    return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
-
-
-@dataclass(frozen=True)
-class MultiGenerate(_Multi, _Generate, ModelVerifier):
-    """A fresh solution from all candidates (the paper's choice)."""
-
-    name: str = "multi_generate"
-
-
-@dataclass(frozen=True)
-class SingleGenerate(_Single, _Generate, ModelVerifier):
-    """A fresh solution from one candidate."""
-
-    name: str = "single_generate"
-
-
-@dataclass(frozen=True)
-class MultiJudge(_Multi, _Judge, ModelVerifier):
-    """The numbers of the right candidates."""
-
-    name: str = "multi_judge"
-
-
-@dataclass(frozen=True)
-class SingleJudge(_Single, _Judge, ModelVerifier):
-    """1 for a right candidate, 0 or None for a wrong one; the first 0 or 1 counts."""
-
-    name: str = "single_judge"
-
-    def _judge(self, text, candidates, problem, context):
-        return [float(next((n for n in verdict_numbers(text) if n in (0, 1)), 0))], None
-
-
-@dataclass(frozen=True)
-class Fresh(_Multi, _Generate, ModelVerifier):
-    """A solution written without sight of the candidates: what reading them adds is the others' gain on it.
-
-    Greedy, it says the same in every round; with ``samples`` at a temperature each round draws its own, and
-    their vote with the candidates is self-consistency.
-    """
-
-    name: str = "fresh"
-
-    def _groups(self, shown):
-        return [shown]
-
-    def _prompt(self, problem, shown, context, earlier):
-        return context.prompts.solve(problem)

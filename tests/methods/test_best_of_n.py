@@ -9,7 +9,7 @@ from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.methods.best_of_n import BestOfN
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import MultiGenerate, NoVerifier, Verdict
+from soft_reasoning.rewards.verifiers import ModelVerifier, NoVerifier, Verdict
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Problem, UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
@@ -121,4 +121,4 @@ def test_its_candidates_are_those_of_self_consistency(select):
 )
 def test_bad_values_are_one_line(bad, message):
     with pytest.raises(UserError, match=message):
-        BestOfN(**{"verifier": MultiGenerate(), "reward": Reward()} | bad)
+        BestOfN(**{"verifier": ModelVerifier(), "reward": Reward()} | bad)

@@ -7,17 +7,11 @@ import pytest
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.methods.verifier_only import VerifierOnly
-from soft_reasoning.rewards.verifiers import (
-    MultiGenerate,
-    MultiJudge,
-    NoVerifier,
-    Oracle,
-    SingleGenerate,
-    SingleJudge,
-)
+from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Problem, Prompt, UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
+from tests.rewards.named import MultiGenerate, MultiJudge, SingleGenerate, SingleJudge
 
 
 class Reviews:

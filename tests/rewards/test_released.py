@@ -5,10 +5,11 @@ import torch
 
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
-from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVerifier, ReleasedVote
+from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, generator_for
+from tests.rewards.named import ReleasedVerifier
 from tests.rewards.test_verifiers import CANDIDATES, run
 
 PROBLEM = Problem("p", "Is 7 more than 3? Choose: 1 or 2.", "1")

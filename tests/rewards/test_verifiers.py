@@ -6,17 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.rewards.verifiers import (
-    Fresh,
-    MultiGenerate,
-    MultiJudge,
-    NoVerifier,
-    Oracle,
-    SingleGenerate,
-    SingleJudge,
-    verdict_numbers,
-)
+from soft_reasoning.rewards.judgement import verdict_numbers
+from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, UserError, seed_for
+from tests.rewards.named import Fresh, MultiGenerate, MultiJudge, SingleGenerate, SingleJudge
 
 PROBLEM = Problem("p", "How many?", "18")
 CANDIDATES = [
@@ -129,7 +122,7 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
     verdict, asked, [request] = run(verifier, "Answer: 18", prompts=Long())
     assert [len(shown) for _, shown in asked] == [3, 2] and len(request.prompt_ids) == 600
     assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
-    if isinstance(verifier, MultiGenerate):
+    if verifier.answers_itself:
         assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the one not shown agrees all the same"
 
 

@@ -1,0 +1,77 @@
+"""How scores are read from what the model wrote about candidates: the other half of a verifier."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.types import Candidate, Problem
+
+
+class Judgement(Protocol):
+    """How scores are read from the text that the model wrote."""
+
+    writes_answer: bool
+    """Whether the text holds an answer of the model's own, which may vote."""
+
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
+        """The model's own answer; None where it writes none."""
+        ...
+
+    def scores(
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+    ) -> list[float]:
+        """1 for each candidate of the prompt that ``text`` calls right, else 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class FreshSolution:
+    """The model writes a solution of its own; candidates that agree with its answer are right."""
+
+    writes_answer = True
+
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
+        return grader.extract(text, answer_type)
+
+    def scores(
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+    ) -> list[float]:
+        kind = problem.answer_type
+        answer = self.read(text, kind, grader)
+        return [float(answer is not None and grader.equal(c.answer, answer, kind)) for c in candidates]
+
+
+@dataclass(frozen=True)
+class NamedChoice:
+    """The model names the right candidates on its last ``Correct:`` line: their numbers, or None.
+
+    A candidate that is alone in its prompt is right if the first 0 or 1 there is a 1.
+    """
+
+    writes_answer = False
+
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
+        return None
+
+    def scores(
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
+    ) -> list[float]:
+        named = verdict_numbers(text)
+        if len(candidates) == 1:
+            return [float(next((number for number in named if number in (0, 1)), 0))]
+        return [float(i in named) for i in range(1, len(candidates) + 1)]
+
+
+def verdict_numbers(text: str) -> tuple[int, ...]:
+    """The integers of up to three digits on the last ``Correct:`` line of ``text``, in order.
+
+    Without such a line they are those of the first line, as the prompt may end in ``Correct:``. "None" and
+    anything else without digits is empty.
+    """
+    marked = re.findall(r"Correct:([^\n]*)", text)
+    line = marked[-1] if marked else text.strip().partition("\n")[0]
+    return tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,3}(?!\d)", line)[:64])
