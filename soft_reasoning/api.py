@@ -12,7 +12,15 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
+from soft_reasoning.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    check_lengths,
+    check_prior,
+    check_unseen,
+)
 from soft_reasoning.checks import choice
 from soft_reasoning.config import check_prompt, compose_config, one_line, override, prompt_for
 from soft_reasoning.context import Context
@@ -108,6 +116,7 @@ class SoftReasoner:
             method = build_method(config)
             exemplars = build_dataset(config).exemplars(config.seed)
             context = build_context(config, build_engine(config), exemplars)
+            check_prior(config, method, context)
             return cls(method, context, answer_type, config.max_live)
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(one_line(error)) from error
@@ -139,6 +148,7 @@ class SoftReasoner:
             if unique.setdefault(problem.id, problem) != problem:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
         check_lengths(list(unique.values()), self.context)
+        check_unseen(list(unique.values()), self.method)
         results: dict[str, Result] = {}
         with Progress(len(unique), enabled=progress) as shown:
             for problem, result in drive(
@@ -169,6 +179,7 @@ class SoftReasoner:
         """
         problem = replace(self._problem(question), gold=gold)
         check_lengths([problem], self.context)
+        check_unseen([problem], self.method)
         return problem
 
     def _problem(self, question: str | Mapping[str, Any]) -> Problem:

@@ -25,6 +25,7 @@ from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
 from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import Prompts
+from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
 
@@ -156,6 +157,60 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) 
 def build_method(config: DictConfig) -> Method:
     """Build the method that ``config.method`` names, with its parts."""
     return instantiate(config.method, _convert_="all")
+
+
+def prior_of(method: Method) -> Prior | None:
+    """Return the ``search.prior`` of a method, if it has one."""
+    return getattr(getattr(method, "optimiser", None), "prior", None)
+
+
+def check_prior(config: DictConfig, method: Method, context: Context) -> None:
+    """Refuse a ``search.prior`` that was made for another model, prompt or projection.
+
+    Raises:
+        UserError: In one line, naming what differs.
+    """
+    prior = prior_of(method)
+    if prior is not None:
+        prior.check(made_for_of(config, context))
+
+
+def check_unseen(problems: Sequence[Problem], method: Method) -> None:
+    """Refuse problems that the method's ``search.prior`` was made on.
+
+    Raises:
+        UserError: If there is one.
+    """
+    prior = prior_of(method)
+    if prior is not None:
+        prior.check_unseen([problem.question for problem in problems])
+
+
+def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
+    """Return what points of the search space belong to: plain values by name.
+
+    These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
+    known by the token ids of a fixed question.
+    """
+    from soft_reasoning.engines.huggingface.loading import resolve  # imports transformers
+
+    model, embedding = config.model, plain(config.embedding)
+    if "path" in config.engine:
+        name = weights_mark(resolve(model.path), model.revision)
+        if model.adapter:
+            name += f"+{weights_mark(model.adapter, None)}"
+    else:
+        name = str(config.engine._target_)
+    if "seed" in embedding and embedding["seed"] is None:
+        embedding["seed"] = config.seed
+    asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
+    return {
+        "model": name,
+        "prompt": digest_of(asked.ids),
+        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
+        "method.placement": config.method.placement,
+        "method.scope": config.method.scope,
+    }
 
 
 def check_lengths(problems: list[Problem], context: Context) -> None:

@@ -140,6 +140,12 @@ def check(config: DictConfig) -> None:
     choice("budget", config.budget, BUDGETS)
     if (given := OmegaConf.select(config, "dataset.answer_type")) is not None:
         check_prompt(config, "dataset.answer_type", given)
+    parts = OmegaConf.to_container(config.method, resolve=False)
+    if isinstance(parts, dict) and "optimiser" in parts and "optimiser" not in config.search:
+        raise UserError(
+            f"search: expected one with points for method={config.method.name}, got none; "
+            "use search=bayesian, random or sobol, or method=verified_sampling"
+        )
     compared = methods_of(config)
     if config.budget == "equal" and not compared:
         raise UserError("budget=equal: expected methods=[...] to compare, got none")

@@ -23,7 +23,7 @@ CHOICES = sorted(
     for path in CONF.rglob("*.yaml")
     if path.parent != CONF and not path.stem.startswith("_")
 )
-APART = {"experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
+APART = {"calibration", "experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
@@ -114,7 +114,8 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
     for choice in CHOICES:
         group, _, name = choice.partition("=")
         if group in DEFAULTS:
-            for made, values in configured(compose_config([choice])[group]):
+            needs = NEEDS.get(choice, []) if group == "search" else []
+            for made, values in configured(compose_config([choice, *needs])[group]):
                 files.setdefault(made, {})[name] = values
     checked = 0
     for made, by_name in files.items():

@@ -42,6 +42,7 @@ def run(tmp_path, monkeypatch, capsys):
         (["dataset=trivia"], "demo"),
         (["model=gpt9"], "demo"),
         (["embedding.dim=0"], "embedding.dim"),
+        (["search=none"], "search: expected one with points for method=soft_reasoning"),
         (["search.candidates=1"], "search.candidates: expected a whole number of at least 2"),
         (["embedding.sigma=-1"], "embedding.sigma"),
         (["acquisition.delta=1.5"], "acquisition.delta"),

@@ -7,7 +7,15 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from soft_reasoning.build import build_context, build_engine, build_method, check_lengths, engine_settings
+from soft_reasoning.build import (
+    build_context,
+    build_engine,
+    build_method,
+    check_lengths,
+    check_prior,
+    check_unseen,
+    engine_settings,
+)
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.evaluation.runner import Local
 from soft_reasoning.types import Problem
@@ -30,6 +38,8 @@ class LocalLauncher:
             self._engine.begin_run()
         context = build_context(config, self._engine, exemplars)
         check_lengths(list(problems), context)
+        check_prior(config, method, context)
+        check_unseen(problems, method)
         return Local(method, context, config.max_live)
 
     def close(self) -> None:

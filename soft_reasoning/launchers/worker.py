@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from soft_reasoning.build import check_lengths
+from soft_reasoning.build import check_lengths, check_unseen
 from soft_reasoning.launchers.local import LocalLauncher
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.types import Problem, Result
@@ -43,9 +43,10 @@ class Worker:
         """Return True.
 
         Raises:
-            UserError: If a prompt is too long.
+            UserError: If a prompt is too long, or the method's ``search.prior`` was made on a problem.
         """
         check_lengths(list(problems), self._local.context)
+        check_unseen(problems, self._local.method)
         return True
 
     def work(self, problems: Sequence[Problem]) -> Finished | None:

@@ -39,6 +39,17 @@ class AverageReward(Mean):
         return cast(Tensor, self.mean(x)) + self.average.unsqueeze(-1)
 
 
+class SumMean(Mean):
+    """The sum of two prior means."""
+
+    def __init__(self, one: Mean, other: Mean):
+        super().__init__()
+        self.one, self.other = one, other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.one(x)) + cast(Tensor, self.other(x))
+
+
 class FixedNoiseGP(SingleTaskGP):
     """A ``SingleTaskGP`` with fixed noise whose posterior marginals are cheap.
 

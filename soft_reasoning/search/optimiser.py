@@ -26,6 +26,7 @@ from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, 
 from soft_reasoning.search.batch import Batch, KrigingBeliever
 from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, sobol_normal
 from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import UserError, generator_for
 
@@ -129,6 +130,8 @@ class BayesianOptimiser:
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
+        prior: Knowledge from other questions, or its file. The first round takes the portfolio's points, and
+            the surrogate's prior mean is the pooled estimate.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -141,8 +144,12 @@ class BayesianOptimiser:
         candidate_points: CandidatePoints | None = None,
         batch: Batch | None = None,
         incumbent: str = "posterior_mean",
+        prior: Prior | str | None = None,
     ):
+        self.prior: Prior | None = opened(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
+        if self.prior is not None:
+            self.surrogate = self.surrogate.with_pooled(self.prior.mean())
         self.acquisition = acquisition
         self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
         self.batch: Batch = batch or KrigingBeliever()
@@ -153,7 +160,8 @@ class BayesianOptimiser:
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         k = whole("search.candidates", k, least=1)
         whole("candidate_points.count", self.candidate_points.count, least=k)  # a round's points are distinct
-        return _normal(k, dim, generator)
+        first = first_points(self.prior, 0, k, dim)
+        return torch.cat([first, _normal(k - len(first), dim, generator)])
 
     @torch.no_grad()
     def propose(
@@ -238,29 +246,36 @@ class BayesianOptimiser:
 
 
 class RandomOptimiser:
-    """The control: every round is drawn from N(0, I).
+    """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    Its ``surrogate`` is only used by final-answer rules. ``independent``: no point depends on another.
+    Its ``surrogate`` is only used by final-answer rules. ``independent``: no point depends on another, and
+    none is the same for all problems.
     """
 
-    independent = True
+    independent: bool
 
-    def __init__(self, surrogate: Surrogate | None = None):
+    def __init__(self, surrogate: Surrogate | None = None, prior: Prior | str | None = None):
         self.surrogate: Surrogate = surrogate or Surrogate()
+        self.prior: Prior | None = opened(prior)
+        self.independent = self.prior is None
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return self._draw(whole("search.candidates", k, least=1), dim, generator)
+        return self._next(0, whole("search.candidates", k, least=1), dim, generator)
 
     def propose(
         self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
         streams = [generator_for(seed, key, "random", round) for key in keys]
-        return [Proposal(self._draw(k, U.shape[-1], stream)) for stream in streams]
+        return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
 
     @torch.no_grad()
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
         return _seen_means(self.surrogate, *_checked(U, y, 1))
+
+    def _next(self, seen: int, k: int, dim: int, generator: torch.Generator) -> Tensor:
+        first = first_points(self.prior, seen, k, dim)
+        return torch.cat([first, self._draw(k - len(first), dim, generator)]) if len(first) < k else first
 
     def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return _normal(k, dim, generator)
@@ -269,7 +284,9 @@ class RandomOptimiser:
 class SobolOptimiser(RandomOptimiser):
     """The control with quasi-random normal points."""
 
-    independent = False
+    def __init__(self, surrogate: Surrogate | None = None, prior: Prior | str | None = None):
+        super().__init__(surrogate, prior)
+        self.independent = False
 
     def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return sobol_normal(k, dim, generator)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import TypeVar, cast
 
 import torch
@@ -18,7 +18,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, switch
-from soft_reasoning.search.model import AverageReward, FixedNoiseGP
+from soft_reasoning.search.model import AverageReward, FixedNoiseGP, SumMean
 from soft_reasoning.types import UserError
 
 SCALINGS = ("sqrt_d", "absolute")
@@ -74,6 +74,13 @@ class Surrogate:
         )
         self.centred: bool = switch("surrogate.centred", centred)
         self.fits: bool = choice("surrogate.fit", fit, FITS) == "map"
+        self.pooled: Mean | None = None
+
+    def with_pooled(self, pooled: Mean) -> Surrogate:
+        """Return a copy whose prior mean has ``pooled``, the knowledge from other problems, added to it."""
+        other = copy(self)
+        other.pooled = pooled
+        return other
 
     def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
@@ -86,8 +93,11 @@ class Surrogate:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
         mean = deepcopy(self.mean).double()
+        rest = y if self.pooled is None else y - self.pooled(U)
         if self.centred:
-            mean = AverageReward(y.mean(-1), mean)
+            mean = AverageReward(rest.mean(-1), mean)
+        if self.pooled is not None:
+            mean = SumMean(mean, self.pooled)
         try:
             gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()

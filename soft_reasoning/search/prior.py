@@ -1,0 +1,176 @@
+"""Knowledge from other questions: a portfolio of points to begin with, and a prior mean of the reward.
+
+BoTorch's ``PriorGuidedAcquisitionFunction`` (piBO) is not used: it multiplies an acquisition function by a
+density of where the optimum lies, which fades by a schedule. The estimates here are rewards. As a prior mean
+they are outweighed by the problem's own rewards as these come in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.means import Mean
+from torch import Tensor
+
+from soft_reasoning.search.surrogate import Surrogate
+from soft_reasoning.types import UserError
+
+FORMAT = 1
+"""Version of the file's layout."""
+
+
+def question_mark(question: str) -> str:
+    """Return sixteen hexadecimal digits that identify a question's text."""
+    return hashlib.sha256(question.strip().encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Points tried on all calibration problems, with pooled estimates; made by ``soft_reasoning.calibrate``.
+
+    Attributes:
+        points: (M, d) float64.
+        share: (M,) estimated share of the problems that each point solves.
+        reward: (M,) mean reward of each point over all problems.
+        noise: Variance of the error of an entry of ``reward``.
+        portfolio: Indices of points, each the one that solves most of what those before it left unsolved.
+        made_for: What the points belong to: plain values by name (model, prompt, embedding, ...).
+        questions: Id and :func:`question_mark` of every calibration problem.
+    """
+
+    points: tuple[tuple[float, ...], ...]
+    share: tuple[float, ...]
+    reward: tuple[float, ...]
+    noise: float
+    portfolio: tuple[int, ...]
+    made_for: Mapping[str, Any]
+    questions: Mapping[str, str]
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Prior:
+        """Read a file of :meth:`save`.
+
+        Raises:
+            UserError: If there is none, or it is no such file.
+        """
+        wanted = "search.prior: expected a file that python -m soft_reasoning.calibrate wrote"
+        try:
+            held = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            if held.pop("format") != FORMAT:
+                raise ValueError("another format")
+            lists = {key: tuple(held[key]) for key in ("share", "reward", "portfolio")}
+            points = tuple(tuple(map(float, point)) for point in held["points"])
+            prior = cls(**{**held, **lists, "points": points})
+        except OSError as error:
+            raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{wanted}, got {path}, which is none; run that again") from error
+        count, widths = len(prior.points), {len(point) for point in prior.points}
+        if (
+            not count
+            or len(widths) != 1
+            or {len(prior.share), len(prior.reward)} != {count}
+            or not all(0 <= i < count for i in prior.portfolio)
+        ):
+            raise UserError(f"{wanted}, got {path}, whose points and estimates do not fit; run that again")
+        return prior
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the prior as JSON."""
+        held = {"format": FORMAT, **self.__dict__}
+        Path(path).write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def first(self) -> Tensor:
+        """(m, d) float64: the portfolio's points, in its order."""
+        return torch.tensor([self.points[i] for i in self.portfolio], dtype=torch.float64)
+
+    def check(self, made_for: Mapping[str, Any]) -> None:
+        """Refuse another model, prompt or projection.
+
+        Raises:
+            UserError: In one line that names the first difference.
+        """
+        for key in sorted(self.made_for.keys() | made_for.keys()):
+            before, now = self.made_for.get(key), made_for.get(key)
+            if before != now:
+                raise UserError(
+                    f"search.prior: expected one made with the run's {key}, {now}, got one made with "
+                    f"{before}; calibrate again, or change it back"
+                )
+
+    def check_unseen(self, questions: Sequence[str]) -> None:
+        """Refuse problems that the prior was made on.
+
+        Raises:
+            UserError: If there is one.
+        """
+        known = {mark: name for name, mark in self.questions.items()}
+        seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
+        if seen:
+            raise UserError(
+                f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
+                f"such as {seen[0]}; take others with dataset.offset or dataset.split"
+            )
+
+    def mean(self) -> PooledMean:
+        """Fit a Gaussian process to the points' rewards over all problems, and return its mean."""
+        U = torch.tensor(self.points, dtype=torch.float64)
+        y = torch.tensor(self.reward, dtype=torch.float64)
+        # Rewards of a point differ by some hundredths: a unit variance would be far from any optimum.
+        kernel = ScaleKernel(RBFKernel())
+        kernel.outputscale = y.var().clamp_min(1e-6)
+        surrogate = Surrogate(kernel, lengthscale=None, variance=None, noise=max(self.noise, 1e-6), fit="map")
+        gp = surrogate.fit(U.unsqueeze(0), y.unsqueeze(0))
+        with torch.no_grad():
+            L, white = gp.conditioned()
+            weights = torch.linalg.solve_triangular(L.mT, white, upper=True).squeeze()
+        return PooledMean(gp.covar_module, U, weights)
+
+
+class PooledMean(Mean):
+    """k(x, U) w: a point's mean reward over all calibration problems, less the average point's."""
+
+    points: Tensor
+    weights: Tensor
+
+    def __init__(self, kernel: Kernel, points: Tensor, weights: Tensor):
+        super().__init__()
+        self.kernel = kernel.requires_grad_(False)
+        self.register_buffer("points", points)
+        self.register_buffer("weights", weights)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch x n) values at ``x`` (batch x n x d)."""
+        flat = x.reshape(-1, x.shape[-1])
+        K = cast(Tensor, self.kernel(flat, self.points).to_dense())
+        return (K @ self.weights).reshape(x.shape[:-1])
+
+
+def opened(prior: Prior | str | PathLike[str] | None) -> Prior | None:
+    """Return ``prior`` itself, or the one in the file of that name; None for None."""
+    return prior if prior is None or isinstance(prior, Prior) else Prior.load(prior)
+
+
+def first_points(prior: Prior | None, start: int, k: int, dim: int) -> Tensor:
+    """Return the portfolio's points (at most k, dim) from ``start`` on; none without a prior.
+
+    Raises:
+        UserError: If the prior's points have another dimension.
+    """
+    if prior is None:
+        return torch.empty(0, dim, dtype=torch.float64)
+    points = prior.first
+    if points.shape[-1] != dim:
+        raise UserError(
+            f"search.prior: expected points of {dim} dimensions, got {points.shape[-1]}; calibrate again"
+        )
+    return points[start : start + k]
