@@ -2,8 +2,8 @@
 
 Overrides of the configuration may follow, such as model.path=FOLDER.
 
-Reasoning via planning with its defaults on bundled test problems, two ways: the scheduler with 64 problems in
-work, and with one.
+Reasoning via planning with its defaults on bundled test problems, two ways: the scheduler with 64 active
+problems, and with one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
         found.append({name: (r.answer, r.candidates, r.trace) for name, r in results.items()})
         seconds.append((wall, cpu))
         parts = [f"{clock.seconds[kind]:.1f}" for kind in ("engine", "method")]
-        rows.append((f"{live} in work", f"{wall:.1f}", f"{cpu:.1f}", *parts, f"{clock.generated_tokens}"))
+        rows.append((f"{live} active", f"{wall:.1f}", f"{cpu:.1f}", *parts, f"{clock.generated_tokens}"))
     ratio = [one / many for many, one in zip(*seconds, strict=True)]
     rows.append(("ratio", f"{ratio[0]:.1f}", f"{ratio[1]:.1f}", "", "", ""))
     print(Table(("problems", "wall s", "CPU s", "engine s", "method s", "tokens"), rows).markdown())

@@ -1,7 +1,7 @@
 """The whole run in batches against one problem at a time: python experiments/bench_run.py [--problems 100]
 
 Soft Reasoning with its defaults on bundled test problems, the same engine and results, two ways: the
-scheduler with 64 problems in work, and with one.
+scheduler with 64 active problems, and with one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         answers.append({name: (r.answer, r.candidates) for name, r in results.items()})
         seconds.append((wall, cpu))
         parts = [f"{clock.seconds[kind]:.1f}" for kind in ("engine", "optimiser", "method")]
-        rows.append((f"{live} in work", f"{wall:.1f}", f"{cpu:.1f}", *parts))
+        rows.append((f"{live} active", f"{wall:.1f}", f"{cpu:.1f}", *parts))
     ratio = [one / many for many, one in zip(*seconds, strict=True)]
     rows.append(("ratio", f"{ratio[0]:.1f}", f"{ratio[1]:.1f}", "", "", ""))
     print(Table(("problems", "wall s", "CPU s", "engine s", "optimiser s", "method s"), rows).markdown())

@@ -30,10 +30,10 @@ from soft_reasoning.evaluation.statistics import (
 from soft_reasoning.types import UserError
 
 PREFERRED = "soft_reasoning"
-"""The reference when none is named and a run of this method is among those compared."""
+"""The default reference, if a run of this method is compared."""
 
 SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
-"""The metrics of results.json that have a column each."""
+"""Metrics of results.json with a column each."""
 QUALITY = (
     "method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p", "n",
 )  # fmt: skip
@@ -43,14 +43,14 @@ COST = (
 )  # fmt: skip
 
 NOTE = (
-    "Accuracy, coverage and pass@m (unbiased, where samples are independent): mean ± standard deviation over "
-    "seeds, or ± standard error of a single run. "
-    "Difference: of accuracy to {reference}, in points, on the n problems that both have, each counting as "
-    "often as seeds of both have it; its interval: paired bootstrap over problems. "
-    "p: two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
-    "Tokens, sequences and time are per problem. Keys and values, and activations (counted on GPUs alone): "
-    "the most memory that they took in the run, with all problems in work. Decided: the share of proposals "
-    "that the acquisition function decided."
+    "Accuracy, coverage and pass@m (unbiased, for independent samples) are mean ± standard deviation over "
+    "seeds, or ± standard error for a single run. "
+    "Difference is that of accuracy to {reference}, in points, on the n problems of both, each weighted by the "
+    "seeds that have it in both; its interval is a paired bootstrap over problems. "
+    "p is a two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
+    "Tokens, sequences and time are per problem. Keys and values, and activations (counted only on GPUs), are "
+    "the most memory in use with all active problems. Decided is the share of proposals that the acquisition "
+    "function decided."
 )
 
 

@@ -39,8 +39,8 @@ from soft_reasoning.types import (
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum", "delta_max")
 AT_ONCE = 8
-"""Prefixes of one problem read together: a row of logits is as long as the vocabulary, and many problems
-are in work at a time."""
+"""Prefixes of one problem per request, since a row of logits is as long as the vocabulary and many problems
+are active at a time."""
 
 
 @dataclass(frozen=True)
