@@ -45,11 +45,11 @@ COST = (
 NOTE = (
     "Accuracy, coverage and pass@m (unbiased, for independent samples) are mean ± standard deviation over "
     "seeds, or ± standard error for a single run. "
-    "Difference is that of accuracy to {reference}, in points, on the n problems of both, each weighted by the "
-    "seeds that have it in both; its interval is a paired bootstrap over problems. "
+    "Difference is that of accuracy to {reference}, in points, on the n problems of both, each weighted by "
+    "the seeds that have it in both; its interval is a paired bootstrap over problems. "
     "p is a two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
-    "Tokens, sequences and time are per problem. Keys and values, and activations (counted only on GPUs), are "
-    "the most memory in use with all active problems. Decided is the share of proposals that the acquisition "
+    "Tokens, sequences and time are per problem. Keys and values, and activations (counted only on GPUs), "
+    "are the most memory in use with all active problems. Decided is the share of proposals that the acquisition "
     "function decided."
 )
 
