@@ -49,8 +49,8 @@ NOTE = (
     "the seeds that have it in both; its interval is a paired bootstrap over problems. "
     "p is a two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected. "
     "Tokens, sequences and time are per problem. Keys and values, and activations (counted only on GPUs), "
-    "are the most memory in use with all active problems. Decided is the share of proposals that the acquisition "
-    "function decided."
+    "are the most memory in use with all active problems. Decided is the share of proposals that the "
+    "acquisition function decided."
 )
 
 
