@@ -1,4 +1,4 @@
-"""How scores are read from what the model wrote about candidates: the other half of a verifier."""
+"""How scores are read from what the model wrote about candidates, the second part of a verifier."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from soft_reasoning.types import Candidate, Problem
 
 
 class Judgement(Protocol):
-    """How scores are read from the text that the model wrote."""
+    """Reads scores from the model's text."""
 
     writes_answer: bool
     """Whether the text holds an answer of the model's own, which may vote."""
 
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        """The model's own answer; None where it writes none."""
+        """Return the model's own answer, or None if it writes none."""
         ...
 
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
-        """1 for each candidate of the prompt that ``text`` calls right, else 0."""
+        """Return 1 for each candidate that ``text`` calls right, else 0."""
         ...
 
 
 @dataclass(frozen=True)
 class FreshSolution:
-    """The model writes a solution of its own; candidates that agree with its answer are right."""
+    """The model writes its own solution; candidates that agree with its answer are right."""
 
     writes_answer = True
 
@@ -47,9 +47,9 @@ class FreshSolution:
 
 @dataclass(frozen=True)
 class NamedChoice:
-    """The model names the right candidates on its last ``Correct:`` line: their numbers, or None.
+    """The model writes the numbers of the right candidates, or None, on its last ``Correct:`` line.
 
-    A candidate that is alone in its prompt is right if the first 0 or 1 there is a 1.
+    A candidate alone in its prompt is right if the first 0 or 1 of that line is 1.
     """
 
     writes_answer = False
@@ -67,10 +67,10 @@ class NamedChoice:
 
 
 def verdict_numbers(text: str) -> tuple[int, ...]:
-    """The integers of up to three digits on the last ``Correct:`` line of ``text``, in order.
+    """Return the integers of up to three digits on the last ``Correct:`` line of ``text``, in order.
 
-    Without such a line they are those of the first line, as the prompt may end in ``Correct:``. "None" and
-    anything else without digits is empty.
+    Without such a line they are those of the first line, since the prompt may end in ``Correct:``. "None"
+    and other text without digits gives none.
     """
     marked = re.findall(r"Correct:([^\n]*)", text)
     line = marked[-1] if marked else text.strip().partition("\n")[0]

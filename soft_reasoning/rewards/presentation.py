@@ -1,4 +1,4 @@
-"""How a round's candidates are presented to the model that judges them: half of a verifier."""
+"""How candidates are shown to the model that judges them, the first part of a verifier."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Review:
-    """What a presentation makes its prompt of.
+    """What a presentation builds its prompt from.
 
-    Args:
+    Attributes:
+        problem: The problem.
+        context: The run's context.
         kind: The wording, an entry of ``prompt.wording.reviews``.
-        shots: Worked reviews before the solutions; None is all that fit.
-        brief: Whether solutions are shown as answers alone.
+        shots: Worked reviews before the solutions; None is as many as fit.
+        brief: Whether only the solutions' answers are shown.
         room: Most tokens of the prompt.
     """
 
@@ -32,10 +34,10 @@ class Review:
     room: int
 
     def of(self, solutions: Sequence[str], earlier: Sequence[str] = ()) -> Prompt:
-        """The prompt that shows ``earlier`` and then ``solutions``.
+        """Return the prompt that shows ``earlier`` and then ``solutions``.
 
-        If there is no room for all, the first of ``earlier`` are left out, then the last of ``solutions``, so
-        that the others keep their numbers.
+        If there is no room for all, the first of ``earlier`` are left out, then the last of ``solutions``,
+        so that the others keep their numbers.
         """
         before, shown = list(earlier), list(solutions)
         while True:
@@ -51,11 +53,11 @@ class Presentation(Protocol):
     """Which candidates share a prompt, and what the prompt shows."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        """The candidates that are judged by one prompt each; no group, no prompt."""
+        """Return groups of candidates, each of which is judged by one prompt; none if there is nothing to ask."""
         ...
 
     def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
-        """The prompt for the ``solutions`` of a group, after the verdicts of ``earlier`` rounds."""
+        """Return the prompt for the ``solutions`` of a group, after the verdicts of ``earlier`` rounds."""
         ...
 
 
@@ -72,7 +74,7 @@ class Together:
 
 @dataclass(frozen=True)
 class OneByOne:
-    """A prompt for each candidate."""
+    """One prompt per candidate."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [[i] for i in shown]
@@ -83,7 +85,7 @@ class OneByOne:
 
 @dataclass(frozen=True)
 class Unseen:
-    """The problem alone, without the candidates: what seeing them adds is the other presentations' gain."""
+    """The problem without the candidates, a control that shows what seeing them adds."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]

@@ -1,8 +1,9 @@
-"""Verifiers: the same model judges a round's candidates (Section 2.2, Appendix "Prompts for Verifiers").
+"""Verifiers: the same model judges a round's candidates (paper, Section 2.2 and Appendix "Prompts for
+Verifiers").
 
 A verifier is a generator like a method: it yields effects and returns a :class:`Verdict`. It sees the
-problem without its gold answer. Candidates whose answer could not be parsed are not shown and score 0; a
-verifier that has none to show is not asked, and gives no answer of its own (``fresh``, which is shown none,
+problem without its gold answer. Candidates without a parsed answer are not shown and score 0. A verifier
+with nothing to show is not asked and gives no answer of its own (``fresh``, which sees no candidates,
 always is).
 
 The model's own verifiers are composed of a presentation (together, one by one, unseen) and a judgement (a
@@ -39,9 +40,16 @@ CONFIDENCES = ("none", "mean_prob", "sequence_prob")
 
 @dataclass(frozen=True)
 class Verdict:
-    """``scores`` in [0, 1], one a candidate (None: not judged); ``answers`` the verifier's own, one a
-    sample it wrote, and ``weights`` in [0, 1] how much each of them counts; ``texts`` what it wrote, of
-    ``tokens`` in all. ``agreement``: the scores before confidence; where nothing is said, the scores."""
+    """A verifier's judgement of a round.
+
+    Attributes:
+        scores: One in [0, 1] per candidate; None if it was not judged.
+        answers: The verifier's own answers, one per sample that it wrote.
+        texts: What it wrote.
+        weights: Weight in [0, 1] of each answer.
+        tokens: Number of tokens it wrote.
+        agreement: The scores before confidence; by default the scores.
+    """
 
     scores: tuple[float | None, ...]
     answers: tuple[str | None, ...] = ()
@@ -56,6 +64,8 @@ class Verdict:
 
 
 class Verifier(Protocol):
+    """Scores the candidates of a round."""
+
     name: str
 
     def verify(
@@ -67,39 +77,60 @@ class Verifier(Protocol):
         stage: str,
         earlier: Sequence[Verdict] = (),
     ) -> Generator[Effect, Any, Verdict]:
-        """``stage`` names the round, for seeds; ``earlier`` are the verdicts of the rounds before."""
+        """Judge ``candidates``.
+
+        ``stage`` names the round, for seeds; ``earlier`` holds the verdicts of the previous rounds.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class NoVerifier:
-    """Judges nothing: rewards are coherence alone and only candidates vote."""
+    """Judges nothing, so rewards are coherence only and only candidates vote."""
 
     name: str = "none"
 
-    def verify(self, problem, candidates, context, *, stage, earlier=()):
+    def verify(
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Generator[Effect, Any, Verdict]:
         return Verdict(scores=(None,) * len(candidates))
         yield
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Compares with the gold answer: for analysis only, an upper bound on what a verifier can give."""
+    """Compares with the gold answer, for analysis only: an upper bound for every verifier."""
 
     name: str = "oracle"
 
-    def verify(self, problem, candidates, context, *, stage, earlier=()):
+    def verify(
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Generator[Effect, Any, Verdict]:
         if problem.gold is None:
             raise UserError(
                 "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
             )
-        return Verdict(scores=tuple(float(context.grader.correct(c.answer, problem)) for c in candidates))
+        return Verdict(
+            scores=tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates)
+        )
         yield
 
 
 @runtime_checkable
 class AnswersAlone(Protocol):
-    """A verifier that may be able to solve a problem with no candidate shown."""
+    """A verifier that may be able to solve a problem without candidates."""
 
     @property
     def answers_itself(self) -> bool: ...
@@ -107,26 +138,31 @@ class AnswersAlone(Protocol):
     def answer_alone(
         self, problem: Problem, context: Context, *, stage: str
     ) -> Generator[Effect, Any, list[tuple[Completion, str | None, float]]]:
-        """Each sample's completion, answer and weight."""
+        """Return each sample's completion, answer and weight."""
         ...
 
 
 @dataclass(frozen=True)
 class ModelVerifier:
-    """The model judges the candidates as ``presentation`` shows them, and ``judgement`` reads its verdict.
+    """The model judges the candidates: ``presentation`` shows them, ``judgement`` reads the model's text.
 
     Args:
-        name: Which wording of ``prompt.wording.reviews`` it takes.
-        samples: Judgements per prompt, drawn at ``temperature``; a score is the share of them that call the
-            candidate right.
-        show: "reasoning" shows each candidate's text, "answer" its parsed answer alone. Where the context has
-            no room for all, the last are not shown, and agree with a solution or not all the same.
-        shots: Worked reviews before the candidates; None is all that the prompt has and the context fits.
-        confidence: Weighs each judgement, and its answer in a final vote, by the probability that the model
-            gave to what it wrote: ``mean_prob``, the mean over tokens, or ``sequence_prob``, their product.
+        name: Its wording, an entry of ``prompt.wording.reviews``.
+        presentation: Which candidates share a prompt, and what it shows.
+        judgement: How scores are read from the text.
+        samples: Judgements per prompt; a score is the share of them that call the candidate right.
+        temperature: Sampling temperature of the judgements.
+        show: ``reasoning`` shows each candidate's text, ``answer`` only its parsed answer. If the context
+            has no room for all, the last ones are not shown; they are still compared with the verifier's
+            answer.
+        shots: Worked reviews before the candidates; None is as many as the prompt has and the context
+            allows.
+        confidence: Weighs each judgement, and its answer in a final vote, by the model's probability of its
+            text: ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product, ``none`` is 1.
+        max_new_tokens: Tokens per judgement.
 
     Raises:
-        UserError: An option is out of its range.
+        UserError: For a value out of its range.
 
     Example:
         >>> ModelVerifier(name="single_judge", presentation=OneByOne(), judgement=NamedChoice())
@@ -159,13 +195,23 @@ class ModelVerifier:
         """Whether it writes answers of its own."""
         return self.judgement.writes_answer
 
-    def answer_alone(self, problem, context, *, stage):
-        """Solve with no candidate shown: each sample's completion, answer and weight."""
+    def answer_alone(
+        self, problem: Problem, context: Context, *, stage: str
+    ) -> Generator[Effect, Any, list[tuple[Completion, str | None, float]]]:
+        """Solve the problem without candidates: each sample's completion, answer and weight."""
         completions = yield Generate(self._requests(problem.without_gold(), (), context, stage, ()))
         kind, grader = problem.answer_type, context.grader
         return [(c, self.judgement.read(c.text, kind, grader), self._weight(c)) for c in completions]
 
-    def verify(self, problem, candidates, context, *, stage, earlier=()):
+    def verify(
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Generator[Effect, Any, Verdict]:
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
@@ -197,7 +243,12 @@ class ModelVerifier:
         )  # fmt: skip
 
     def _requests(
-        self, problem, shown: Sequence[Candidate], context: Context, stage: str, earlier: Sequence[Verdict]
+        self,
+        problem: Problem,
+        shown: Sequence[Candidate],
+        context: Context,
+        stage: str,
+        earlier: Sequence[Verdict],
     ) -> list[Request]:
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens
