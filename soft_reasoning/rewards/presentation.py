@@ -53,7 +53,7 @@ class Presentation(Protocol):
     """Which candidates share a prompt, and what the prompt shows."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        """Return groups of candidates, each of which is judged by one prompt; none if there is nothing to ask."""
+        """Return groups of candidates, each judged by one prompt; none if there is nothing to ask."""
         ...
 
     def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:

@@ -1,10 +1,9 @@
-"""Verifiers: the same model judges a round's candidates (paper, Section 2.2 and Appendix "Prompts for
-Verifiers").
+"""Verifiers: the same model judges a round's candidates (paper, Section 2.2).
 
-A verifier is a generator like a method: it yields effects and returns a :class:`Verdict`. It sees the
-problem without its gold answer. Candidates without a parsed answer are not shown and score 0. A verifier
-with nothing to show is not asked and gives no answer of its own (``fresh``, which sees no candidates,
-always is).
+A verifier is a generator like a method:
+it yields effects and returns a :class:`Verdict`. It sees the problem without its gold answer. Candidates
+without a parsed answer are not shown and score 0. A verifier with nothing to show is not asked and gives no
+answer of its own (``fresh``, which sees no candidates, always is).
 
 The model's own verifiers are composed of a presentation (together, one by one, unseen) and a judgement (a
 fresh solution, a named choice); ``conf/verifier/`` names the combinations.
