@@ -32,6 +32,7 @@ class VerifierOnly:
                             "got one that only scores; use multi_generate or single_generate")  # fmt: skip
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        assert isinstance(self.verifier, AnswersAlone)  # checked when built
         found = yield from self.verifier.answer_alone(problem, context, stage="alone")
         candidates = tuple(
             replace(read_candidate(completion, problem, context), answer=answer)

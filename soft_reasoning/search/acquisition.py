@@ -14,7 +14,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.model import information_gain, observations
 
 Forward = TypeVar("Forward", bound=Callable[..., Tensor])
 
@@ -146,6 +146,8 @@ class ActiveSearch(_Improvement):
         UserError: For a value out of its range.
     """
 
+    noise: Tensor
+
     def __init__(
         self,
         model: Model,
@@ -159,11 +161,11 @@ class ActiveSearch(_Improvement):
         rounds = whole("acquisition.rounds", rounds, least=0)
         candidates = whole("acquisition.candidates", candidates, least=1)
         self.exploit_above = real("acquisition.exploit_above", exploit_above)
-        round = model.train_inputs[0].shape[-2] // candidates
-        self.later = candidates * max(0, rounds - round)
-        self.register_buffer("noise", model.likelihood.noise.detach().mean(-1, keepdim=True))
+        observed, noise = observations(model)
+        self.later: int = candidates * max(0, rounds - observed.shape[-2] // candidates)
+        self.register_buffer("noise", noise.detach().mean(-1, keepdim=True))
 
-    @t_batch_mode_transform(expected_q=1)
+    @one_point
     def forward(self, X: Tensor) -> Tensor:
         """Values (batch,) at ``X`` (batch x 1 x d)."""
         gain, sd = self._gain_and_sd(X)

@@ -59,7 +59,7 @@ class BinarySurrogate(Surrogate):
         self.false_positive, self.resolution = fp, 1.0 - fp - fn
         flips = (p * fn * (1 - fn) + (1 - p) * fp * (1 - fp)) / self.resolution**2
         mean = ConstantMean()
-        mean.constant.data.fill_(p)
+        mean.initialize(constant=p)
         super().__init__(
             kernel, mean, lengthscale, scaling, noise=nugget * p * (1 - p) + flips,
             variance=(1 - nugget) * p * (1 - p), centred=False,

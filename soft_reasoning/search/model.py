@@ -178,6 +178,13 @@ def cholesky(K: Tensor) -> Tensor:
         ) from error
 
 
+def observations(model: Model) -> tuple[Tensor, Tensor]:
+    """Return the points (b, n, d) of an exact GP and the variance (b, n) of the noise at each."""
+    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
+    U: Tensor = exact.train_inputs[0]
+    return U, cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
+
+
 def information_gain(model: Model) -> Tensor:
     """Return gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
 
@@ -185,8 +192,7 @@ def information_gain(model: Model) -> Tensor:
         model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
             points.
     """
-    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
-    U = exact.train_inputs[0]
-    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
-    L = cholesky(covariance(cast(Kernel, exact.covar_module), U, U) + torch.diag_embed(noise))
+    U, noise = observations(model)
+    kernel = cast(Kernel, cast(SingleTaskGP, model).covar_module)
+    L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)

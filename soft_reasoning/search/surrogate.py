@@ -93,7 +93,7 @@ class Surrogate:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
         mean = deepcopy(self.mean).double()
-        rest = y if self.pooled is None else y - self.pooled(U)
+        rest = y if self.pooled is None else y - cast(Tensor, self.pooled(U))
         if self.centred:
             mean = AverageReward(rest.mean(-1), mean)
         if self.pooled is not None:
