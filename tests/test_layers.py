@@ -9,6 +9,7 @@ LAYERS = (
     "types", "checks", "display", "answers", "demo", "data", "prompts", "engines",
     "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis",
     "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "regrade",
+    "calibrate",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}

@@ -151,24 +151,32 @@ class SoftReasoning:
 
         ``earlier`` holds the verdicts of the previous rounds.
         """
-        number, problem = len(earlier), box.problem
         before = sum(len(verdict.scores) for verdict in earlier)
-        completions = yield Generate(
-            [self._request(box, x, before + i, context) for i, x in enumerate(box.subspace(points))]
+        found = yield from self.complete(box, points, context, round=len(earlier), first=before)
+        return (
+            yield from judge_round(
+                found, box.problem, context, verifier=self.verifier, reward=self.reward, earlier=earlier
+            )
         )
-        found = [
+
+    def complete(
+        self, box: BlackBox, points: Tensor, context: Context, *, round: int = 0, first: int = 0
+    ) -> Steps[list[Candidate]]:
+        """Complete from ``points`` (n, d), and return the candidates without verdict and reward.
+
+        ``first`` is the number of candidates completed before.
+        """
+        completions = yield Generate(
+            [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
+        )
+        return [
             replace(
-                read_candidate(completion, problem, context, number),
+                read_candidate(completion, box.problem, context, round),
                 u=tuple(u.tolist()),
                 coherence=self.reward.of_coherence(completion),
             )
             for u, completion in zip(points, completions, strict=True)
         ]
-        return (
-            yield from judge_round(
-                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=earlier
-            )
-        )
 
     def choose(
         self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context

@@ -1,0 +1,215 @@
+"""The command line: python -m soft_reasoning.calibrate [group=choice] [key=value].
+
+It tries shared points on all questions and other values of sigma and temperature on each. It writes
+``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and ``calibration.png``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, ListConfig
+from torch import Tensor
+
+from soft_reasoning.analysis import plots
+from soft_reasoning.analysis.calibration import (
+    REFERENCES,
+    ROUND,
+    Tried,
+    choose,
+    draw,
+    held_out,
+    recommend,
+    table,
+)
+from soft_reasoning.analysis.tables import percent
+from soft_reasoning.analysis.trials import Try, at_points, by_sampling, try_all
+from soft_reasoning.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    check_lengths,
+    made_for_of,
+)
+from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.config import check, conf_dir, register_resolvers
+from soft_reasoning.evaluation.files import write_text
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.run import one_line_errors, unless_empty
+from soft_reasoning.search.prior import Prior, question_mark
+from soft_reasoning.types import Problem, UserError, generator_for
+
+PORTFOLIO, REPORT, PLOT = "portfolio.json", "calibration.md", "calibration.png"
+
+
+def prior_from(
+    tried: Tried,
+    points: Tensor,
+    portfolio: Sequence[int],
+    labels: bool,
+    method: SoftReasoning,
+    made_for: Mapping[str, Any],
+    problems: Sequence[Problem],
+) -> Prior:
+    """Return the prior with each point's mean over all problems.
+
+    A point's share is its accuracy, or without labels the mean share of tries that gave its answers. Its
+    reward is what a perfect verifier would give it, or without labels its coherence alone.
+    """
+    coherence = tried.coherence
+    share = tried.correct if labels and tried.correct is not None else tried.agreement()
+    scores = share if labels else [[0.0] * tried.tries] * len(problems)
+    rewards = _matrix(
+        [list(map(method.reward, row, values)) for row, values in zip(scores, coherence, strict=True)]
+    )
+    rest = rewards - rewards.mean(0) - rewards.mean(1, keepdim=True) + rewards.mean()
+    return Prior(
+        points=tuple(map(tuple, points.tolist())),
+        share=tuple(_matrix(share).mean(0).tolist()),
+        reward=tuple(rewards.mean(0).tolist()),
+        noise=float(rest.square().mean()) / len(problems),
+        portfolio=tuple(portfolio),
+        made_for=made_for,
+        questions={problem.id: question_mark(problem.question) for problem in problems},
+    )
+
+
+def _matrix(rows: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor([list(map(float, row)) for row in rows], dtype=torch.float64)
+
+
+def numbers(name: str, given: Any, **bounds: float) -> list[float]:
+    """Return a list of numbers without repetition.
+
+    Raises:
+        UserError: For anything else.
+    """
+    if not isinstance(given, ListConfig):
+        raise UserError(f"{name}: expected a list such as [1,2], got {given!r}")
+    return sorted({real(name, value, **bounds) for value in given})
+
+
+def calibrate(config: DictConfig, folder: Path) -> None:
+    """Calibrate into ``folder``."""
+    method, settings = build_method(config), config.calibration
+    if not isinstance(method, SoftReasoning):
+        raise UserError(
+            f"calibrate: expected a method that searches, got method={config.method.name}; leave method= out"
+        )
+    count = whole("calibration.points", settings.points, least=ROUND)
+    kept = whole("calibration.portfolio", settings.portfolio, least=1)
+    tries = whole("calibration.tries", settings.tries, least=ROUND)
+    reference = choice("calibration.reference", settings.reference, REFERENCES)
+    sigmas = numbers("calibration.sigmas", settings.sigmas, least=0.0) if "sigma" in config.embedding else []
+    temperatures = numbers("calibration.temperatures", settings.temperatures, above=0.0)
+    if kept > count:
+        raise UserError(
+            f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
+        )
+    dataset = build_dataset(config)
+    problems = dataset.problems(config.seed)
+    labelled = all(problem.gold is not None for problem in problems)
+    if reference == "labels" and not labelled:
+        raise UserError("calibration.reference=labels: expected a label for each question, got questions "
+                        "without; use calibration.reference=answers")  # fmt: skip
+    labels = labelled and reference != "answers"
+
+    size = (count, method.embedding.dim * method.scope)
+    points = torch.randn(size, dtype=torch.float64, generator=generator_for(config.seed, "calibration"))
+    own = config.embedding.get("sigma")
+    todo: dict[tuple[str, float | None], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
+    for sigma in sigmas:
+        if sigma != own:
+            other = replace(method, embedding=instantiate(config.embedding, sigma=sigma))
+            todo["sigma", sigma] = at_points(other, points[:tries]), tries
+    for temperature in temperatures:
+        todo["temperature", temperature] = by_sampling(method, temperature, tries), tries
+    with closing(build_engine(config)) as engine:
+        context = build_context(config, engine, dataset.exemplars(config.seed))
+        check_lengths(problems, context)
+        found = try_all(todo, problems, context, config.progress)
+        made_for = made_for_of(config, context)
+    tried = found["own", own]
+    groups = {
+        "embedding.sigma": {v: one for (name, v), one in found.items() if name == "sigma" and v is not None},
+        "temperature": {
+            v: one for (name, v), one in found.items() if name == "temperature" and v is not None
+        },
+    }
+    if groups["embedding.sigma"] and own is not None:
+        groups["embedding.sigma"][own] = tried.first(tries)
+
+    credit = tried.credit(labels)
+    portfolio = choose(tried, credit, kept)
+    prior_from(tried, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
+    report(tried, credit, kept, labels, {k: v for k, v in groups.items() if v}, folder)
+
+
+def report(
+    tried: Tried,
+    credit: Sequence[Mapping[str, float]],
+    kept: int,
+    labels: bool,
+    groups: Mapping[str, Mapping[float, Tried]],
+    folder: Path,
+) -> None:
+    """Print the tables and recommendations, and write them with the plot."""
+    lines, markdown = [], [f"# Calibration on {len(tried.answers)} questions\n"]
+    for name, settings in groups.items():
+        one = table(name, settings)
+        value, reason = recommend(settings, labels)
+        advice = f"Recommended: {name}={value:g}, because {reason}."
+        lines += [one.text(), advice, ""]
+        markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
+    chosen = (
+        "by labels" if labels else "without labels, by distinct answers weighted by the root of their share"
+    )
+    words = f"Portfolio: {kept} of {tried.tries} points, chosen {chosen}."
+    if tried.correct is not None:
+        first = min(kept, ROUND)
+        covered = held_out(tried, credit, kept)[first - 1]
+        words += (
+            f" Chosen on three quarters of the questions, its first {first} points solve "
+            f"{percent(covered)} % of the rest; as many random points {percent(tried.coverage(first))} %."
+        )
+    advice = f"Use it on other questions with search.prior={folder / PORTFOLIO}"
+    markdown += ["## Portfolio\n", words + "\n", advice]
+    if groups and plots.available():
+        draw(groups, folder / PLOT)
+        markdown.insert(1, f"![]({PLOT})\n")
+    write_text(folder / REPORT, "\n".join(markdown) + "\n")
+    print("\n".join([*lines, words, advice]))
+
+
+@hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
+def hydra_main(config: DictConfig) -> None:
+    """Calibrate what the composed configuration describes."""
+    with one_line_errors():
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        with unless_empty(folder):
+            check(config)
+            calibrate(config, folder)
+
+
+def main() -> None:
+    """Run the command line."""
+    register_resolvers()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
+    sys.argv[1:] = ["+calibration=default", *sys.argv[1:]]
+    with one_line_errors():
+        hydra_main()
+
+
+if __name__ == "__main__":
+    main()
