@@ -50,6 +50,7 @@ from soft_reasoning.run import one_line_errors, unless_empty
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
 
+SIGMA = "embedding.sigma"
 PORTFOLIO, REPORT, PLOT = "portfolio.json", "calibration.md", "calibration.png"
 
 
@@ -142,13 +143,13 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         made_for = made_for_of(config, context)
     tried = found["own", own]
     groups = {
-        "embedding.sigma": {v: one for (name, v), one in found.items() if name == "sigma" and v is not None},
+        SIGMA: {v: one for (name, v), one in found.items() if name == "sigma" and v is not None},
         "temperature": {
             v: one for (name, v), one in found.items() if name == "temperature" and v is not None
         },
     }
-    if groups["embedding.sigma"] and own is not None:
-        groups["embedding.sigma"][own] = tried.first(tries)
+    if groups[SIGMA] and own is not None:
+        groups[SIGMA][own] = tried.first(tries)
 
     credit = tried.credit(labels)
     portfolio = choose(tried, credit, kept)
@@ -168,8 +169,13 @@ def report(
     lines, markdown = [], [f"# Calibration on {len(tried.answers)} questions\n"]
     for name, settings in groups.items():
         one = table(name, settings)
-        value, reason = recommend(settings, labels)
-        advice = f"Recommended: {name}={value:g}, because {reason}."
+        if labels or name == SIGMA:
+            value, reason = recommend(settings, labels)
+            advice = f"Recommended: {name}={value:g}, because {reason}."
+        else:
+            advice = (
+                f"No {name} is recommended without labels: more of it gives more distinct and wrong answers."
+            )
         lines += [one.text(), advice, ""]
         markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
     chosen = (

@@ -102,6 +102,15 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
         assert code == 2 and said in err and err.count("\n") == 1
 
 
+def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tmp_path):
+    changes = [*SMALL[:-2], "calibration.temperatures=[1]", "calibration.reference=answers", SMALL[-1]]
+    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    assert code == 0, err
+    assert "Recommended: embedding.sigma=" in out and "distinct answers (" in out
+    assert "No temperature is recommended without labels" in out and "chosen without labels" in out
+    assert (tmp_path / "cal" / "calibration.md").read_text().count("Recommended") == 1
+
+
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
