@@ -22,7 +22,7 @@ from soft_reasoning.effects import Submitted, grouped, handler_of
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
-from soft_reasoning.types import Problem, Result, Usage, UserError
+from soft_reasoning.types import Generate, Problem, Request, Result, Usage, UserError
 
 MAX_LIVE = 64
 """Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
@@ -61,6 +61,8 @@ class _Live:
         self.problem = problem
         self.usage: dict[str, Usage] = {}
         self.effect: Any = None
+        self._asked: Request | None = None  # for the first candidate
+        self._tokenizer = context.engine.tokenizer
         self._steps, self._clock = method.solve(problem, context), clock
 
     def advance(self, answer: Any) -> Result | None:
@@ -68,9 +70,19 @@ class _Live:
         try:
             self.effect = self._steps.send(answer)
         except StopIteration as stop:
-            return replace(stop.value, usage=dict(sorted(self.usage.items())))
+            return replace(stop.value, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         handler_of(self.effect)
+        if self._asked is None and isinstance(self.effect, Generate):
+            self._asked = next((one for one in self.effect.requests if one.role == "candidate"), None)
         return None
+
+    def _prompt(self) -> tuple[str, ...]:
+        if self._asked is None:
+            return ()
+        ids, at = self._asked.prompt_ids, self._asked.position
+        parts = (ids,) if self._asked.soft is None else (ids[:at], ids[at:])
+        decode = partial(self._tokenizer.decode, clean_up_tokenization_spaces=False)
+        return tuple(decode(list(part)) for part in parts)
 
     def count(self, role: str, usage: Usage) -> None:
         """Add ``usage`` to the problem's, under ``role``, and to the clock's."""

@@ -272,9 +272,12 @@ class Result:
         candidates: Every candidate.
         trace: One entry of plain values per round.
         usage: Token counts by role, which the scheduler fills in.
+        prompt: What the first candidate was asked, special tokens included. Its soft tokens stand between the
+            parts. The scheduler fills it in.
     """
 
     answer: str | None
     candidates: tuple[Candidate, ...]
     trace: tuple[Mapping[str, Any], ...] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    prompt: tuple[str, ...] = ()

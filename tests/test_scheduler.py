@@ -14,6 +14,7 @@ from soft_reasoning.config import compose_config
 from soft_reasoning.effects import Submitted, answers
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
@@ -33,6 +34,8 @@ from soft_reasoning.types import (
 
 class Engine(BatchEngine):
     """Answers with the sum of the prompt's ids; refuses prompts that hold a 13."""
+
+    tokenizer = FakeTokenizer()
 
     def __init__(self):
         super().__init__()

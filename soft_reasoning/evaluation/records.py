@@ -36,6 +36,7 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
         "filtered_resps": [result.answer],
         "resps": [[candidate.text for candidate in result.candidates]],
         "candidates": [_plain(candidate) for candidate in result.candidates],
+        "prompt": list(result.prompt),
         "trace": list(result.trace),
         "usage": {role: asdict(usage) for role, usage in result.usage.items()},
         "doc": dict(problem.doc),
