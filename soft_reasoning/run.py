@@ -16,6 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from soft_reasoning.analysis.viewer.run import GREEDY
 from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings, plain
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
@@ -53,7 +54,10 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
-    """Run several methods on the same problems, each into its own folder, the reference first.
+    """Run several methods on the same problems, each into its own folder.
+
+    The greedy method runs first, because the pages of the others show where they leave its completions. The
+    reference comes next.
 
     Methods that can share an engine run one after the other. Under ``budget=equal`` a method with
     ``samples`` first runs with its own number into ``PROBES``, and then with the number that
@@ -83,7 +87,11 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
     settings = [engines[first], *engines.values()]
     done: dict[str, Summary] = {}
-    for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
+
+    def order(label: str) -> tuple[int, bool, bool]:
+        return settings.index(engines[label]), configs[label].method.name != GREEDY, label != first
+
+    for label in sorted(configs, key=order):
         one, name = configs[label], label.replace(" ", ",")
         if equal and label != first and "samples" in one.method:
             probe = f"{name},method.samples={one.method.samples}"

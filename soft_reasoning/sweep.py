@@ -24,6 +24,8 @@ from soft_reasoning.analysis.sweeps import (
     settings_table,
 )
 from soft_reasoning.analysis.tables import save
+from soft_reasoning.analysis.viewer.files import shown
+from soft_reasoning.analysis.viewer.overview import Column, Group, write_overview
 from soft_reasoning.build import plain
 from soft_reasoning.config import compose_config, run_name
 from soft_reasoning.evaluation.compare import compare
@@ -93,6 +95,11 @@ def combine(folder: Path) -> None:
     write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
     print(folder / f"{TABLE}.md")
     _compare_all(cells, folder)
+    groups = [
+        Group(f"{model}, {dataset}, {shots} shots", [Column(cell.label, cell.folders) for cell in group])
+        for (model, dataset, shots), group in by_problems(cells).items()
+    ]
+    write_overview(folder, "Sweep", [shown(table, note=" ".join(notes_of(cells)))], groups)
 
 
 def _more_tables(cells: Sequence[Cell], folder: Path) -> list[str]:

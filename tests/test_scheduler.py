@@ -439,3 +439,26 @@ def test_two_threads_drive_on_one_engine():
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda some: solved((method, context), some, 64), (halves[:3], halves[3:])))
     assert found[0] | found[1] == alone
+
+
+def test_a_result_says_what_its_first_candidate_was_asked():
+    context = Context()
+    tokenizer = context.engine.tokenizer
+    ids = tuple(tokenizer.encode("How many? Answer:"))
+    soft = torch.zeros(1, 4)
+
+    def solved(*requests):
+        def steps(problem):
+            for request in requests:
+                yield Generate([request])
+            return Result(None, ())
+
+        [(_, result)] = drive(problems(1), Script(steps), context)
+        return result.prompt
+
+    assert solved(Request(ids)) == ("<s>How many? Answer:",)
+    assert solved(Request(ids, soft=soft, position=len(ids))) == ("<s>How many? Answer:", "")
+    parts = solved(Request(ids, soft=soft, position=3))
+    assert len(parts) == 2 and all(parts) and "".join(parts) == "<s>How many? Answer:"
+    review = Request(tuple(tokenizer.encode("Solve")), role="verifier")
+    assert solved(review) == () and solved(review, Request(ids)) == ("<s>How many? Answer:",)

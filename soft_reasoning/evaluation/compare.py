@@ -11,6 +11,8 @@ from typing import Any
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.settings import differing, is_draw, setting_keys
 from soft_reasoning.analysis.tables import Table, best, count, duration, memory, over_seeds, percent, save
+from soft_reasoning.analysis.viewer.files import shown
+from soft_reasoning.analysis.viewer.overview import Column, Group, write_overview
 from soft_reasoning.evaluation.files import (
     GRADES,
     RESULTS,
@@ -59,6 +61,7 @@ class _Group:
     """The runs of one setting (one per seed), and the correctness of each problem in each run that has it."""
 
     label: str
+    folders: tuple[Path, ...]
     configs: tuple[Mapping[str, Any], ...]
     runs: tuple[Mapping[str, Any], ...]
     correct: Mapping[str, Sequence[bool]]
@@ -123,6 +126,9 @@ def compare(
         if show:
             print("\n\n".join([*(table.text() for table in tables), *notes]))
         _write(Path(folder), tables, rows, notes)
+        columns = [Column(group.label, group.folders) for group in groups]
+        parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
+        write_overview(Path(folder), "Comparison", parts, [Group("", columns)])
     return tables
 
 
@@ -145,7 +151,8 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
         if not correct:
             raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
         runs = tuple(read_json(folders[i] / RESULTS) for i in indices)
-        groups.append(_Group(label, tuple(configs[i] for i in indices), runs, correct))
+        paths = tuple(folders[i] for i in indices)
+        groups.append(_Group(label, paths, tuple(configs[i] for i in indices), runs, correct))
     return groups
 
 

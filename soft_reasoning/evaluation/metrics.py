@@ -65,6 +65,7 @@ class Outcome(NamedTuple):
 
     correct: bool | None
     covered: bool
+    answer: str | None
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,17 @@ class Graded:
     """
 
     doc_id: str
+    answer: str | None
     correct: bool | None
-    parsed: bool
     candidates: tuple[GradedCandidate, ...]
     usage: Mapping[str, Usage] = field(default_factory=dict)
     difficulty: str | None = None
     extractions: Mapping[str, Extraction] = field(default_factory=dict)
     decided: tuple[float, ...] = ()
+
+    @property
+    def parsed(self) -> bool:
+        return self.answer is not None
 
     @property
     def rounds(self) -> int:
@@ -97,7 +102,7 @@ class Graded:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.correct, self.covered())
+        return Outcome(self.correct, self.covered(), self.answer)
 
 
 def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
@@ -107,8 +112,8 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     answer, answers = answers_of(record, grader)
     return Graded(
         doc_id=problem.id,
+        answer=answer,
         correct=grader.correct(answer, problem),
-        parsed=answer is not None,
         candidates=tuple(
             GradedCandidate(
                 grader.correct(a, problem),

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.tables import Table, count, duration, number, percent, save, share
+from soft_reasoning.analysis.viewer.files import shown
+from soft_reasoning.analysis.viewer.run import write_run
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
@@ -40,7 +42,9 @@ TABLES = "tables"
 KINDS = ("engine", "optimiser", "method", "store")
 
 
-def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> list[str]:
+def write_results(
+    folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome], grader: AnswerGrader
+) -> list[str]:
     """Write everything that is computed from a run's records; return notes on what could not be done."""
     write_json(folder / RESULTS, metrics)
     write_json(folder / GRADES, {name: outcomes[name]._asdict() for name in sorted(outcomes)})
@@ -52,6 +56,8 @@ def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[st
     for name, table in tables.items():
         save(table, folder / TABLES, name)
     write_text(folder / REPORT, report(metrics, manifest, tables, drawn, notes))
+    parts = [shown(table, *SECTIONS[name]) for name, table in tables.items()]
+    write_run(folder, _title(manifest["config"]), parts, outcomes.keys(), grader)
     return notes
 
 
@@ -78,7 +84,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
         independent=manifest.get("independent", False),
     )
     metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
-    write_results(folder, metrics, tally.outcomes)
+    write_results(folder, metrics, tally.outcomes, grader)
     return metrics
 
 
@@ -148,8 +154,7 @@ def report(
     notes: Iterable[str],
 ) -> str:
     """Return report.md: the tables, the plots, and how the run was made."""
-    method, dataset = (_name(manifest["config"], key) for key in ("method", "dataset"))
-    parts = [f"# {method} on {dataset}"]
+    parts = [f"# {_title(manifest['config'])}"]
     for name, table in tables.items():
         title, note = SECTIONS[name]
         parts += [f"## {title}"] if title else []
@@ -161,6 +166,10 @@ def report(
         if name == ("rounds" if "rounds" in tables else "extraction"):
             parts += [f"![{t}]({f})" for t, f in drawn.items() if f != "tokens.png"]
     return "\n\n".join([*parts, *notes]) + "\n"
+
+
+def _title(config: Mapping[str, Any]) -> str:
+    return f"{_name(config, 'method')} on {_name(config, 'dataset')}"
 
 
 def _name(config: Mapping[str, Any], key: str) -> str:

@@ -162,7 +162,7 @@ def run(
             independent=about["independent"],
         )
         store.measured()
-        for note in write_results(store.folder, metrics, tally.outcomes):
+        for note in write_results(store.folder, metrics, tally.outcomes, solver.grader):
             shown.say(note)
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")

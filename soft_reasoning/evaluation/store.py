@@ -20,6 +20,8 @@ from soft_reasoning.evaluation.files import (
     GRADES,
     HELD,
     MANIFEST,
+    PAGE,
+    PAGE_DATA,
     PEAKS,
     REPORT,
     RESULTS,
@@ -45,7 +47,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, GRADES, REPORT, "*.png", "*.pdf", "tables/*")
+DERIVED = (RESULTS, GRADES, REPORT, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*")
 """What is computed from the rest, and removed when a run starts over."""
 
 

@@ -64,13 +64,23 @@ class FinalAnswer:
                 if c.answer is not None
             ]
             return candidates[-max(parsed)[1]].answer if parsed else None
-        answers = [c.answer for c in candidates]
+        votes = self.votes(candidates, verdicts, posterior_mean)
+        return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
+
+    def votes(
+        self,
+        candidates: Sequence[Candidate],
+        verdicts: Sequence[Verdict],
+        posterior_mean: Sequence[float] | None = None,
+    ) -> list[tuple[str | None, float]]:
+        """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
         weights = self._weights(candidates, posterior_mean)
+        votes = [(c.answer, weight) for c, weight in zip(candidates, weights, strict=True)]
         for number, verdict in enumerate(verdicts, start=1):
             worth = self.verifier_weight * (number if self.rule == "round_vote" else 1)
-            answers += verdict.answers
-            weights += [worth * w / len(verdict.answers) for w in verdict.weights]
-        return grader.vote(answers, answer_type, weights=weights)
+            pairs = zip(verdict.answers, verdict.weights, strict=True)
+            votes += [(answer, worth * weight / len(verdict.answers)) for answer, weight in pairs]
+        return votes
 
     def _weights(
         self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None

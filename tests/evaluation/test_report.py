@@ -42,7 +42,7 @@ def finished(
     independent = method in ("self_consistency", "fire")
     seconds = {"engine": 3.0, "total": 4.0}
     metrics = summarise(rows, seconds=seconds, peaks=peaks, independent=independent)
-    assert write_results(folder, metrics, outcomes) == []
+    assert write_results(folder, metrics, outcomes, GRADER) == []
     return folder
 
 
@@ -66,7 +66,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
     with Store(tmp_path, {}):
         pass
-    [note] = write_results(tmp_path, summarise([row]), {"p": row.outcome})
+    [note] = write_results(tmp_path, summarise([row]), {"p": row.outcome}, GRADER)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))
 

@@ -1,0 +1,101 @@
+"""The page of a comparison or a sweep: the same problems side by side, with links into the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from soft_reasoning.analysis.viewer.files import Entry, write_page
+from soft_reasoning.evaluation.files import GRADES, PAGE, read_json, read_records
+
+
+@dataclass(frozen=True)
+class Column:
+    """One setting: what tables call it, and its runs, one a draw."""
+
+    label: str
+    runs: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Settings on the same problems; ``name`` tells the group from others on the page."""
+
+    name: str
+    columns: Sequence[Column]
+
+
+def write_overview(
+    folder: Path, title: str, tables: Sequence[Mapping[str, Any]], groups: Sequence[Group]
+) -> None:
+    """Write ``report.html`` into ``folder``: its ``tables``, and the problems of every group."""
+    head = {
+        "kind": "overview",
+        "title": title,
+        "tables": list(tables),
+        "groups": [
+            {
+                "name": group.name,
+                "columns": [
+                    {"label": column.label, "runs": [_link(run, folder) for run in column.runs]}
+                    for column in group.columns
+                ],
+            }
+            for group in groups
+        ],
+    }
+    entries = (entry for number, group in enumerate(groups) for entry in _entries(number, group))
+    write_page(folder, title, head, entries)
+
+
+def _link(run: Path, folder: Path) -> str:
+    return quote(Path(os.path.relpath(run, folder)).as_posix()) + f"/{PAGE}"
+
+
+def _entries(number: int, group: Group) -> Iterator[Entry]:
+    """A problem: its group, and for each column and run its answer, correctness and coverage (None where the
+    run does not have it); its detail holds the solutions that gave the answers."""
+    runs = [[_outcomes(run) for run in column.runs] for column in group.columns]
+    problems: dict[str, list[Any]] = {}
+    for column in runs:
+        for run in column:
+            for name, found in run.items():
+                problems.setdefault(name, found["problem"])
+    for name, (question, target) in problems.items():
+        cells = [[_cell(run.get(name)) for run in column] for column in runs]
+        texts = [[run[name]["text"] if name in run else None for run in column] for column in runs]
+        yield [number, name, question, target, cells], texts
+
+
+def _cell(found: Mapping[str, Any] | None) -> list[Any] | None:
+    return None if found is None else [found["answer"], found["correct"], found["covered"]]
+
+
+def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
+    """Each graded problem of a run by its id."""
+    grades, found = read_json(run / GRADES), {}
+    for record in read_records(run):
+        name = record["doc_id"]
+        if name in grades:
+            grade = grades[name]
+            found[name] = {
+                "problem": (record["question"], record["target"]),
+                "answer": grade.get("answer", record["answer"]),  # grades of earlier versions lack it
+                "correct": grade["correct"],
+                "covered": grade["covered"],
+                "text": _solution(record),
+            }
+    return found
+
+
+def _solution(record: Mapping[str, Any]) -> str | None:
+    """The first text that gave the final answer: a candidate's, else the verifier's; without one the first."""
+    texts, answer = record["resps"][0], record["answer"]
+    said = [*zip((c["answer"] for c in record["candidates"]), texts, strict=True)]
+    for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
+        said += zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+    return next((text for one, text in said if one == answer), texts[0] if texts else None)

@@ -1,0 +1,27 @@
+// Texts beside the one they are compared with: what both begin with, and where they part.
+
+// Where `text` leaves `base`, at the start of a word; -1 where they are the same.
+function divergence(text, base) {
+  if (text.trim() === base.trim()) return -1;
+  const offset = text.length - text.trimStart().length;
+  const own = text.trimStart();
+  const other = base.trimStart();
+  let at = 0;
+  while (at < own.length && at < other.length && own[at] === other[at]) at++;
+  while (at > 0 && /[\p{L}\p{N}.]/u.test(own[at - 1] ?? "") && /[\p{L}\p{N}.]/u.test((own[at] ?? "") + (other[at] ?? ""))) at--;
+  return offset + at;
+}
+
+function textOf(text, base) {
+  const shown = text.replace(/\s+$/, "");
+  if (!shown) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
+  const at = base === null || base === undefined ? -2 : divergence(shown, base);
+  if (at === -2) return el("pre", { class: "text" }, shown);
+  if (at === -1) return el("pre", { class: "text same" }, shown);
+  const rest = shown.slice(at);
+  const word = /^\s*\S+/.exec(rest)?.[0] ?? "";
+  return el("pre", { class: "text" },
+    el("span", { class: "shared" }, shown.slice(0, at)),
+    el("mark", { class: "parts", title: "the first divergence" }, word || "⏹"),
+    rest.slice(word.length));
+}
