@@ -105,8 +105,8 @@ def compare(
 
     Args:
         folders: Folders of finished runs.
-        folder: Where to write ``comparison.md``, ``comparison.json``, both tables as CSV and LaTeX, and a
-            plot of accuracy against tokens. None writes nothing.
+        folder: Where to write ``comparison.md``, ``comparison.json``, both tables as CSV and LaTeX, a
+            plot of accuracy against tokens, and ``report.html``. None writes nothing.
         reference: Label of the row that others are tested against. By default that of ``soft_reasoning``
             without changes, else the first of its rows, else the first row.
         seed: Seed of the bootstrap and the permutation test.

@@ -60,6 +60,7 @@ class BlackBox:
         position: Index in the prompt's ids before which soft tokens are inserted.
         subspace: The subspace around its anchor.
         likely: For each soft token the texts of the tokens that have weights.
+        anchor: The text of the greedy tokens that the soft tokens replace.
     """
 
     problem: Problem
@@ -67,6 +68,7 @@ class BlackBox:
     position: int
     subspace: Subspace
     likely: list[list[str]]
+    anchor: str
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class SoftReasoning:
             number = len(rounds.verdicts)
             proposed: Proposal = yield Propose(self.optimiser, U, y, self.candidates, number, context.seed)
             proposal, points = proposed, proposed.points
+        rounds.trace[0]["anchor"] = box.anchor
         answer = self.choose(box, rounds.seen, rounds.verdicts, context)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
 
@@ -141,8 +144,8 @@ class SoftReasoning:
         """Return the question's prompt, anchor and subspace."""
         prompt = context.prompts.solve(problem)
         position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
-        subspace, likely = yield from self._subspace(prompt, context)
-        return BlackBox(problem, prompt, position, subspace, likely)
+        subspace, likely, anchor = yield from self._subspace(prompt, context)
+        return BlackBox(problem, prompt, position, subspace, likely, anchor)
 
     def evaluate(
         self, box: BlackBox, points: Tensor, earlier: Sequence[Verdict], context: Context
@@ -188,8 +191,8 @@ class SoftReasoning:
             mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
-    def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]]]]:
-        """The subspace around the greedy first tokens, and for each the texts of the weighted tokens."""
+    def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]], str]]:
+        """The subspace around the greedy first tokens, for each the texts of the weighted tokens, their text."""
         engine = context.engine
         top = 1
         if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
@@ -217,7 +220,7 @@ class SoftReasoning:
         subspace: Subspace = self.embedding.bind(
             anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
         )
-        return subspace, likely
+        return subspace, likely, engine.tokenizer.decode(greedy)
 
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return Request(

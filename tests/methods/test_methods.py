@@ -161,7 +161,7 @@ def test_a_special_first_token_is_the_anchor_of_a_span_and_no_direction_of_it():
     logits, _ = engine.next_token_logits([Prompt((5, 6))])
     with pytest.raises(StopIteration) as stop:
         chosen.send(logits)
-    subspace, [likely] = stop.value.value
+    subspace, [likely], anchor = stop.value.value
     assert likely == [END, "a", "b"]
     rows = engine.embed([token_of(END), token_of("a"), token_of("b")]).double()
     ends = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)

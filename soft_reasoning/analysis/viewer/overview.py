@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from soft_reasoning.analysis.viewer.files import Entry, write_page
+from soft_reasoning.analysis.viewer.run import anchor_of
 from soft_reasoning.evaluation.files import GRADES, PAGE, read_json, read_records
 
 
@@ -92,10 +93,13 @@ def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _solution(record: Mapping[str, Any]) -> str | None:
-    """The first text that gave the final answer: a candidate's, else the verifier's; without one the first."""
-    texts, answer = record["resps"][0], record["answer"]
-    said = [*zip((c["answer"] for c in record["candidates"]), texts, strict=True)]
+def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The first text that gave the final answer, a candidate's (with its anchor), else the verifier's; without
+    one the first."""
+    texts, answer, anchor = record["resps"][0], record["answer"], anchor_of(record)
+    said = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
-        said += zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-    return next((text for one, text in said if one == answer), texts[0] if texts else None)
+        pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        said += [(one, text, None) for one, text in pairs]
+    found = next((entry for entry in said if entry[0] == answer), said[0] if said else None)
+    return None if found is None else {"text": found[1], "anchor": found[2]}

@@ -33,7 +33,12 @@ def write_run(
     config = read_manifest(folder)["config"]
     source, greedy = greedy_beside(folder, config)
     final = _final(config)
-    head = {"kind": "run", "title": title, "tables": list(tables), "greedy": source, "rule": final and final.rule}
+    model = (config.get("model") or {}).get("path", "unknown")
+    about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
+    head = {
+        "kind": "run", "title": title, "about": about, "tables": list(tables), "greedy": source,
+        "rule": final and final.rule,
+    }  # fmt: skip
     records = (record for record in read_records(folder) if record["doc_id"] in ids)
     write_page(folder, title, head, _entries(records, grader, final, greedy))
 
@@ -65,7 +70,8 @@ def entry_of(
         "prompt": record.get("prompt") or [problem.question],
         "rounds": _rounds(record, answers, right, grader, problem),
         "votes": _votes(record, grader, final, problem),
-        "ended": next((e["ended"] for e in reversed(record["trace"]) if e.get("ended")), None),
+        "ended": _last(record, "ended"),
+        "anchor": anchor_of(record),
     } | _map(record)
     base = None
     if greedy is not None:
@@ -79,6 +85,17 @@ def entry_of(
         len({one for one in answers if one is not None}),
     ]  # fmt: skip
     return row, detail
+
+
+def anchor_of(record: Mapping[str, Any]) -> str | None:
+    """The greedy text in whose place the soft tokens stand, where they end the prompt: candidates go on after
+    it."""
+    parts = record.get("prompt") or []
+    return _last(record, "anchor") if len(parts) > 1 and not parts[-1] else None
+
+
+def _last(record: Mapping[str, Any], key: str) -> Any:
+    return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
 
 
 def _rounds(

@@ -36,7 +36,7 @@ class List {
 
   render() {
     this.search = el("input", {
-      type: "search", placeholder: "Search questions, answers, ids", "aria-label": "search", value: stateOf().get("q") ?? "",
+      type: "search", placeholder: "Search", "aria-label": "search questions, answers and ids", value: stateOf().get("q") ?? "",
       oninput: () => this.set({ q: this.search.value }),
       onkeydown: (event) => { if (event.key === "Enter" || event.key === "Escape") this.search.blur(); },
     });

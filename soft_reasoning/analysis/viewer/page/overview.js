@@ -74,7 +74,7 @@ function runsOf(columns) {
 function comparedOf(index, row, texts, columns, place, back) {
   const [, name, asked, gold, cells] = row;
   const base = columns.findIndex((column) => column.label === "cot" || column.label.startsWith("cot "));
-  const greedy = base >= 0 ? texts[base].find((text) => text !== null) : undefined;
+  const greedy = base >= 0 ? texts[base].find((one) => one !== null)?.text : undefined;
   const runs = columns.flatMap((column, c) => cells[c].map((run, i) => ({ column, run, c, i })).filter((one) => one.run !== null));
   return el("article", { class: "problem" }, barOf(name, place, back),
     el("p", { class: "question" }, asked),
@@ -82,11 +82,11 @@ function comparedOf(index, row, texts, columns, place, back) {
     greedy === undefined ? null : el("p", { class: "note" }, "Marked: the first divergence from the greedy completion."),
     el("div", { class: "compared" }, runs.map(({ column, run, c, i }) => {
       const [answer, correct, covered] = run;
-      const text = texts[c][i];
+      const found = texts[c][i];
       return el("article", { class: `card ${correct === null ? "" : correct ? "right" : "wrong"}` },
         el("header", {}, el("h3", {}, column.label, column.runs.length > 1 ? el("span", { class: "note" }, `run ${i + 1}`) : null), pill(kindOf(correct, covered, answer !== null))),
         el("p", {}, answerOf(answer, correct), " ", el("a", { class: "into", href: `${column.runs[i]}#${new URLSearchParams({ problem: name })}` }, "all candidates →")),
-        text === null ? null : textOf(text, c === base ? null : greedy));
+        found === null ? null : textOf(found.text, c === base || greedy === undefined ? null : afterAnchor(greedy, found.anchor)));
     })));
 }
 

@@ -23,7 +23,7 @@ function votesOf(votes, rule) {
   };
   const sides = (vote) => [
     vote.candidates ? count(vote.candidates, "candidate") : null,
-    vote.verifier ? `verifier ${vote.verifier === 1 ? "once" : `${vote.verifier} times`}` : null,
+    vote.verifier ? `verifier ${["", "once", "twice"][vote.verifier] ?? `${vote.verifier} times`}` : null,
   ].filter(Boolean).join(", ");
   const shown = votes.slice(0, 8);
   return [
@@ -65,6 +65,7 @@ class ProblemPage {
     Object.assign(this, { index, row, detail, place, back });
     this.candidates = detail.rounds.flatMap((round) => round.candidates.map((c) => ({ ...c, round: round.round })));
     this.scale = rewardScale(this.candidates);
+    this.greedy = detail.greedy ? afterAnchor(detail.greedy.text, detail.anchor) : null;
     this.base = detail.greedy ? "greedy" : this.candidates.length > 1 ? "0" : "none";
     this.full = false;
   }
@@ -88,7 +89,9 @@ class ProblemPage {
           el("section", { class: "panel" }, el("h2", {}, index.rule && !index.rule.endsWith("vote") ? "Answers given" : "Final vote"), votesOf(detail.votes, index.rule))),
         el("div", {},
           detail.map ? el("section", { class: "panel" }, el("h2", {}, "Points u"), plotOf(detail.map, this.candidates, this.scale, (i) => this.show(i))) : null,
-          greedy ? el("section", { class: "panel greedy" }, el("h2", {}, "Greedy completion"), textOf(greedy.text),
+          greedy ? el("section", { class: "panel greedy" }, el("h2", {}, "Greedy completion"),
+            this.greedy === greedy.text ? textOf(greedy.text)
+              : el("pre", { class: "text" }, el("span", { class: "soft", title: "the anchor: the soft token stands in its place, and candidates go on after it" }, detail.anchor.trim() || "␣"), this.greedy),
             el("p", { class: "note" }, `From the run ${index.greedy}, beside this one.`)) : null)),
       el("section", { class: "search" },
         el("header", {}, el("h2", {}, detail.rounds.length > 1 ? count(detail.rounds.length, "round") : count(this.candidates.length, "candidate"),
@@ -109,7 +112,7 @@ class ProblemPage {
   }
 
   showRounds() {
-    const base = this.base === "greedy" ? this.detail.greedy.text : this.base === "none" ? null : this.candidates[this.base].text;
+    const base = this.base === "greedy" ? this.greedy : this.base === "none" ? null : this.candidates[this.base].text;
     const first = new Map();
     let i = 0;
     const columns = this.detail.rounds.map((round) => el("section", { class: "round" },

@@ -45,13 +45,14 @@ function outcomesOf(index) {
   const total = index.rows.length;
   return el("div", { class: "outcomes", role: "img", "aria-label": known.map(([kind, many]) => `${many} ${KINDS[kind][0]}`).join(", ") },
     el("div", { class: "stack" }, known.map(([kind, many]) => el("i", { class: kind, style: { width: `${(100 * many) / total}%` } }))),
-    el("ul", {}, known.map(([kind, many]) => el("li", { title: KINDS[kind][1] }, el("i", { class: kind }), `${KINDS[kind][0]} `, el("b", {}, percent(many, total)), ` ${many}`))));
+    el("ul", {}, known.map(([kind, many]) => el("li", { title: KINDS[kind][1] }, el("i", { class: kind }), kind === "lost" ? "covered but lost " : `${KINDS[kind][0]} `, el("b", {}, percent(many, total)), ` ${many}`))));
 }
 
 function headOf(index) {
   const rest = index.tables;
   return el("header", { class: "head" },
     el("h1", {}, index.title),
+    index.about ? el("p", { class: "about" }, [count(index.rows.length, "problem"), ...index.about].join(" · ")) : null,
     index.kind === "run" ? outcomesOf(index) : null,
     rest.length ? el("details", { class: "tables", open: index.kind !== "run" },
       el("summary", {}, index.kind === "run" ? "Figures of the run" : "Figures"), el("div", { class: "grid" }, rest.map(tableOf))) : null);

@@ -12,6 +12,13 @@ function divergence(text, base) {
   return offset + at;
 }
 
+// What candidates can share of the greedy text: all but the anchor, where soft tokens stand in its place.
+function afterAnchor(greedy, anchor) {
+  const own = greedy.trimStart();
+  const first = (anchor ?? "").trimStart();
+  return first && own.startsWith(first) ? own.slice(first.length) : greedy;
+}
+
 function textOf(text, base) {
   const shown = text.replace(/\s+$/, "");
   if (!shown) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
