@@ -92,7 +92,7 @@ class List {
     this.head.replaceChildren(...this.columns.map((c) => el("th", {
       class: c.num ? "num" : "", scope: "col", "aria-sort": c === column ? (down ? "descending" : "ascending") : "none",
     }, el("button", { type: "button", onclick: () => this.set({ sort: c === column && !down ? `-${c.key}` : c.key }) },
-      c.title, el("span", { class: "arrow", "aria-hidden": "true" }, c === column ? (down ? "▾" : "▴") : "")))));
+      c.title, c === column ? el("span", { class: "arrow", "aria-hidden": "true" }, down ? "▾" : "▴") : null))));
     this.told.textContent = this.found.length === this.rows.length ? "" : `${count(this.found.length, "problem")} of ${this.rows.length.toLocaleString("en")}`;
     this.body.replaceChildren();
     this.more();

@@ -106,7 +106,7 @@ function overviewPage(index) {
       const columns = index.groups[group].columns;
       const groups = index.groups.length < 2 ? null : el("div", { class: "chips groups" }, index.groups.map((one, g) =>
         el("a", { class: "chip", href: `#group=${g}`, "aria-current": String(g === group) }, one.name)));
-      return [headOf(index), groups, el("div", { class: "grid" }, matrixOf(rowsOf(group), columns), runsOf(columns)),
+      return [headOf(index), groups, el("div", { class: "grid sides" }, matrixOf(rowsOf(group), columns), runsOf(columns)),
         listOf(group).render(), el("footer", {}, KEYS)];
     },
     problem: async (place, back) => {

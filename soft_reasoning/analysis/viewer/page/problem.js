@@ -19,7 +19,8 @@ function votesOf(votes, rule) {
     const own = vote.weight === null ? vote.candidates : vote.weight - vote.by_verifier;
     const share = (value) => ({ width: `${(100 * value) / most}%` });
     return el("span", { class: `heap ${vote.right === null ? "open" : vote.right ? "right" : "wrong"}` },
-      el("i", { style: share(own) }), el("i", { class: "by-verifier", style: share(sizeOf(vote) - own) }));
+      vote.candidates ? el("i", { style: share(own) }) : null,
+      vote.verifier ? el("i", { class: "by-verifier", style: share(sizeOf(vote) - own) }) : null);
   };
   const sides = (vote) => [
     vote.candidates ? count(vote.candidates, "candidate") : null,
