@@ -57,8 +57,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     """Run several methods on the same problems, each into its own folder.
 
     The greedy method runs first, because the pages of the others show where they leave its completions. The
-    reference comes next. Methods that can share an engine run one after the other. Under ``budget=equal`` a method with
-    ``samples`` first runs with its own number into ``PROBES``, and then with the number that
+    reference comes next. Methods that can share an engine run one after the other. Under ``budget=equal`` a
+    method with ``samples`` first runs with its own number into ``PROBES``, and then with the number that
     ``equal_samples`` computes from that.
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"

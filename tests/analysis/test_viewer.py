@@ -99,7 +99,11 @@ def test_records_of_earlier_versions_and_other_traces_are_shown():
     del record["prompt"]
     for candidate in record["candidates"]:
         del candidate["agreement"]
-    record["trace"] = [{"verifier": {"answers": ["3"]}}, {"values": [1.0], "tokens": 3}, {"node": 0, "round": 7}]
+    record["trace"] = [
+        {"verifier": {"answers": ["3"]}},
+        {"values": [1.0], "tokens": 3},
+        {"node": 0, "round": 7},
+    ]
     row, detail = entry_of(record, GRADER)
     assert detail["prompt"] == [record["question"]] and detail["anchor"] is None and row[5] == 2
     assert len(detail["rounds"]) == 1 and "verifier" not in detail["rounds"][0]
@@ -136,7 +140,9 @@ def test_large_pages_keep_their_details_beside_them(tmp_path, monkeypatch):
 
 def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):
     def made(name, method="cot", **config):
-        return write(tmp_path / name, {problem(1): Result("3", (Candidate("Now 3", "3", 0),))}, method, **config)
+        return write(
+            tmp_path / name, {problem(1): Result("3", (Candidate("Now 3", "3", 0),))}, method, **config
+        )
 
     ours = made("ours", "soft_reasoning")
     config = {**ASKED, "method": {"name": "soft_reasoning"}}

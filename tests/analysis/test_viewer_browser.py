@@ -117,7 +117,8 @@ def test_the_list_filters_searches_and_sorts(page, runs):
     assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3", "1", "2"]
     for label, found in {
         "covered but lost": ["p2"], "unparsed": ["p4"], "wrong": ["p2", "p3", "p4"],
-        "right, greedy wrong": ["p1"], "wrong, greedy right": ["p2", "p4"], "all": ["p0", "p1", "p2", "p3", "p4"],
+        "right, greedy wrong": ["p1"], "wrong, greedy right": ["p2", "p4"],
+        "all": ["p0", "p1", "p2", "p3", "p4"],
     }.items():  # fmt: skip
         page.click(".chip", label)
         assert page.ids() == found
@@ -175,7 +176,10 @@ def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
     assert page.js("return document.images.length") == 0 and "owned" != page.driver.title
     page.js("document.querySelector('[data-candidate=\"3\"].point').dispatchEvent(new Event('click'))")
     page.wait("return document.querySelector('#candidate-3').classList.contains('found')")
-    page.js("const s = document.querySelector('.options select'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+    page.js(
+        "const s = document.querySelector('.options select'); s.value = '1';"
+        "s.dispatchEvent(new Event('change'))"
+    )
     assert [t.strip() for t in page.texts(".rounds .card .parts")] == ["3."]
     page.js("document.querySelector('.options input').click()")
     assert "same text as" not in page.text(".rounds")
@@ -187,7 +191,9 @@ def test_nothing_is_asked_of_a_network(page, runs):
         assert page.js("return performance.getEntriesByType('resource').length") == 0
     page.js("fetch('https://example.org').catch((e) => { window.refused = String(e); })")
     page.wait("return window.refused")
-    page.js("const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)")
+    page.js(
+        "const s = document.createElement('script'); s.textContent = 'window.ran = 1';document.body.append(s)"
+    )
     assert page.js("return window.ran") is None
     assert len(complaints := page.complaints()) >= 2 and all("Content Security" in one for one in complaints)
 
@@ -213,7 +219,12 @@ def test_a_comparison_leads_to_disagreements_and_into_the_runs(page, runs):
 @pytest.mark.parametrize("dark", [False, True])
 def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
     page = Page(chromium, width, dark)
-    addresses = [("search/report.html", ""), ("search/report.html", "#problem=p0"), ("report.html", ""), ("report.html", "#problem=p1")]
+    addresses = [
+        ("search/report.html", ""),
+        ("search/report.html", "#problem=p0"),
+        ("report.html", ""),
+        ("report.html", "#problem=p1"),
+    ]
     for path, address in addresses:
         page.open(runs / path, address)
         page.wait("return document.querySelector('.problem, .problems')")
@@ -249,7 +260,9 @@ def test_a_benchmark_of_1319_problems_opens_in_two_seconds(page, tmp_path):
     folder = write(tmp_path, many)
     took = []
     while len(took) < 3 and not (took and min(took) < 2000):
-        took.append(int(page.open(folder / "report.html").js("return document.documentElement.dataset.ready")))
+        took.append(
+            int(page.open(folder / "report.html").js("return document.documentElement.dataset.ready"))
+        )
     assert min(took) < 2000, took
     assert page.text(".place") is None and len(page.ids()) == 200
     page.keys("\ue010")  # End

@@ -15,7 +15,12 @@ from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 GRADER = Grader()
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-ASKED = {"model": {"path": "m"}, "dataset": {"name": "made up", "limit": 3}, "prompt": {"wording": "w"}, "seed": 0}
+ASKED = {
+    "model": {"path": "m"},
+    "dataset": {"name": "made up", "limit": 3},
+    "prompt": {"wording": "w"},
+    "seed": 0,
+}
 
 
 def problem(i, gold="3"):

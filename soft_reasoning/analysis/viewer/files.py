@@ -1,8 +1,9 @@
 """One page from its data: packed, put in shards, and written with the scripts and styles of ``page/``.
 
-The index (what the table of problems shows) is unpacked when the page opens; the details of a problem lie in a
-shard that is unpacked when one of its problems is looked at. Shards stand in the page up to ``EMBEDDED`` bytes,
-beyond that in files beside it, which the page loads as scripts: a page opened from disk may not fetch.
+The index holds what the table of problems shows, and is unpacked when the page opens. The details of a problem
+lie in a shard, which is unpacked when one of its problems is opened. Up to ``EMBEDDED`` bytes of shards stand
+in the page. Beyond that they are files beside it, which the page loads as scripts, because a page opened from
+disk may not fetch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ SHARD = 32
 """Problems in a shard."""
 
 SOURCES = Path(__file__).parent / "page"
-SCRIPTS = ("dom.js", "data.js", "text.js", "plot.js", "list.js", "problem.js", "run.js", "overview.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "data.js",
+    "text.js",
+    "plot.js",
+    "list.js",
+    "problem.js",
+    "run.js",
+    "overview.js",
+    "main.js",
+)
 
 Entry = tuple[list[Any], Any]
 """What the table shows of a problem, and what its own page shows."""
@@ -73,7 +84,9 @@ def _page(title: str, data: Mapping[str, str]) -> str:
         "policy": f"default-src 'none'; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}' 'self' file:; base-uri 'none'; form-action 'none'",
         "style": style,
-        "data": "\n".join(f'<script type="text/plain" id="{name}">{one}</script>' for name, one in data.items()),
+        "data": "\n".join(
+            f'<script type="text/plain" id="{name}">{one}</script>' for name, one in data.items()
+        ),
         "script": script,
     }
     page = (SOURCES / "page.html").read_text(encoding="utf-8")

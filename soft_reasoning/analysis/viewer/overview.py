@@ -58,8 +58,10 @@ def _link(run: Path, folder: Path) -> str:
 
 
 def _entries(number: int, group: Group) -> Iterator[Entry]:
-    """A problem: its group, and for each column and run its answer, correctness and coverage (None where the
-    run does not have it); its detail holds the solutions that gave the answers."""
+    """Yield the problems of a group with each run's answer, correctness and coverage, and its solution.
+
+    Both are None where a run does not have the problem.
+    """
     runs = [[_outcomes(run) for run in column.runs] for column in group.columns]
     problems: dict[str, list[Any]] = {}
     for column in runs:
@@ -94,8 +96,10 @@ def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
 
 
 def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The first text that gave the final answer, a candidate's (with its anchor), else the verifier's; without
-    one the first."""
+    """Return the first text that gave the final answer, or the first text if none did.
+
+    It is a candidate's, with its anchor, or else the verifier's.
+    """
     texts, answer, anchor = record["resps"][0], record["answer"], anchor_of(record)
     said = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):

@@ -23,13 +23,13 @@ SAME = ("model", "dataset", "prompt", "seed", "max_new_tokens")
 """What two runs have in common that ask the same model the same; ``limit`` apart."""
 
 PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
-"""Lists of a trace's entry with a value for each candidate of its round, and what the page calls the value."""
+"""Lists in a trace's entry with a value per candidate, and the page's name of the value."""
 
 
 def write_run(
     folder: Path, title: str, tables: Sequence[Mapping[str, Any]], ids: Collection[str], grader: AnswerGrader
 ) -> None:
-    """Write ``report.html`` of the run in ``folder``: its ``tables``, and those of its problems in ``ids``."""
+    """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``."""
     config = read_manifest(folder)["config"]
     source, greedy = greedy_beside(folder, config)
     final = _final(config)
@@ -88,8 +88,10 @@ def entry_of(
 
 
 def anchor_of(record: Mapping[str, Any]) -> str | None:
-    """The greedy text in whose place the soft tokens stand, where they end the prompt: candidates go on after
-    it."""
+    """Return the greedy text that the soft tokens replace, if they end the prompt.
+
+    Candidates go on after it.
+    """
     parts = record.get("prompt") or []
     return _last(record, "anchor") if len(parts) > 1 and not parts[-1] else None
 
@@ -110,7 +112,9 @@ def _rounds(
     for candidate, answer, text in zip(record["candidates"], answers, record["resps"][0], strict=True):
         number = candidate["round"]
         entry = traced.get(number, {})
-        here = rounds.setdefault(number, {"round": number, "candidates": []} | _verifier(entry, grader, problem))
+        here = rounds.setdefault(
+            number, {"round": number, "candidates": []} | _verifier(entry, grader, problem)
+        )
         facts = {
             "reward": short(candidate["reward"]), "verified": short(candidate["verified"]),
             "agreement": short(agreement_of(candidate)), "coherence": short(candidate["coherence"]),
@@ -145,15 +149,17 @@ def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) 
     answers = list(said.get("answers", ()))
     right = [grader.correct(answer, problem) for answer in answers]
     weights = [short(weight) for weight in said.get("weights", ())]
-    return {"verifier": {"texts": list(said["texts"]), "answers": answers, "right": right, "weights": weights}}
+    return {
+        "verifier": {"texts": list(said["texts"]), "answers": answers, "right": right, "weights": weights}
+    }
 
 
 def _votes(
     record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None, problem: Problem
 ) -> list[dict[str, Any]]:
-    """The answers as the run read them, those of most weight first, each with whom it had on its side.
+    """Return the answers as the run read them, those of most weight first, each with who gave it.
 
-    Weights are left out where ``final`` is not known to be a vote over what the record holds.
+    Weights are None where ``final`` is not known to be a vote over what the record holds.
     """
     candidates = [
         Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in record["candidates"]
@@ -189,7 +195,7 @@ def _votes(
 
 
 def _map(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Every candidate's u on the two axes of most variance, where u = 0 lies on them, and their shares."""
+    """Return every candidate's u on the two axes of most variance, the place of u = 0, and the axes' shares."""
     points = [candidate.get("u") for candidate in record["candidates"]]
     if len(points) < 3 or any(point is None for point in points):
         return {}
@@ -218,8 +224,10 @@ def _final(config: Mapping[str, Any]) -> FinalAnswer | None:
 
 
 def greedy_beside(folder: Path, config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The folder's name and the records by id of a greedy run beside ``folder`` that asked the same model the
-    same; (None, {}) where there is none."""
+    """Return the name and the records by id of a greedy run beside ``folder``, or (None, {}).
+
+    It must have asked the same model the same.
+    """
     for manifest in sorted(folder.resolve().parent.glob(f"*/{MANIFEST}")):
         other = manifest.parent
         try:
