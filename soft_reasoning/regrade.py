@@ -24,7 +24,8 @@ CHOICE = "grader="
 DEFAULT = "default"
 USAGE = """\
 Computes results.json, grades.json, report.md, report.html and the plots of finished runs anew from their
-stored records (samples.jsonl, which stays as it is); nothing is generated. Without changes the grader is the run's own.
+stored records (samples.jsonl, which stays as it is); nothing is generated. Without changes the grader is the
+run's own.
 
   grader=NAME                         another grader: default, released, lm_eval_strict, lm_eval_flexible or
                                       math_verify

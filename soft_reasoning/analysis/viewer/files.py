@@ -1,6 +1,6 @@
 """One page from its data: packed, put in shards, and written with the scripts and styles of ``page/``.
 
-The index holds what the table of problems shows, and is unpacked when the page opens. The details of a problem
+The index holds what the table of problems shows, and is unpacked when the page opens. A problem's details
 lie in a shard, which is unpacked when one of its problems is opened. Up to ``EMBEDDED`` bytes of shards stand
 in the page. Beyond that they are files beside it, which the page loads as scripts, because a page opened from
 disk may not fetch.

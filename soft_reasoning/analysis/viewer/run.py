@@ -195,7 +195,7 @@ def _votes(
 
 
 def _map(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every candidate's u on the two axes of most variance, the place of u = 0, and the axes' shares."""
+    """Return every candidate's u on the two axes of most variance, u = 0 on them, and their shares."""
     points = [candidate.get("u") for candidate in record["candidates"]]
     if len(points) < 3 or any(point is None for point in points):
         return {}
