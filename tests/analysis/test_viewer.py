@@ -203,3 +203,10 @@ def test_other_final_rules_are_told_by_name(tmp_path, final, shown):
     folder = write(tmp_path, {Problem("p", "q", "3"): Result("3", ())}, final=final)
     index, [detail] = data_of(folder)
     assert index["rule"] == shown and detail["votes"] == [] and detail["rounds"] == []
+
+
+def test_a_neighbour_without_a_completion_is_no_greedy_one(tmp_path):
+    write(tmp_path / "cot", {problem(1): Result(None, ())}, "cot")
+    folder = write(tmp_path / "ours", {problem(1): searched("3", ["3"], verifier="3")})
+    index, [detail] = data_of(folder)
+    assert index["greedy"] == "cot" and "greedy" not in detail and index["rows"][0][9] is None

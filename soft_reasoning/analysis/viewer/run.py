@@ -74,8 +74,8 @@ def entry_of(
         "anchor": anchor_of(record),
     } | _map(record)
     base = None
-    if greedy is not None:
-        [said], [text] = answers_of(greedy, grader)[1], greedy["resps"][0]
+    if greedy is not None and greedy["candidates"]:
+        said, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
         base = grader.correct(said, problem)
         detail["greedy"] = {"text": text, "answer": said, "right": base}
     row = [
