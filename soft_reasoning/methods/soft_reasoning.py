@@ -192,7 +192,7 @@ class SoftReasoning:
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
     def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]], str]]:
-        """The subspace around the greedy first tokens, for each the texts of the weighted tokens, their text."""
+        """The subspace around the greedy first tokens, the texts of weighted tokens, and the greedy text."""
         engine = context.engine
         top = 1
         if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
