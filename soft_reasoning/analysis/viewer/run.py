@@ -216,10 +216,10 @@ def _map(record: Mapping[str, Any]) -> dict[str, Any]:
 def _final(config: Mapping[str, Any]) -> FinalAnswer | None:
     """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
     method = config.get("method")
-    settings = method.get("final") if isinstance(method, Mapping) else None
+    settings = (method.get("final") if isinstance(method, Mapping) else None) or {}
     try:
         return FinalAnswer(settings["rule"], settings["verifier_weight"])
-    except (TypeError, KeyError, UserError):  # another class, or a method without such a rule
+    except (KeyError, UserError):  # another class, or a method without such a rule
         return None
 
 
