@@ -3,10 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from soft_reasoning.starting import start
+
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
     from soft_reasoning.objective import SoftReasoningObjective
     from soft_reasoning.types import Candidate, Problem, Result, UserError
+
+start()
 
 __version__ = "0.1.0"
 __all__ = ["Candidate", "Problem", "Result", "SoftReasoner", "SoftReasoningObjective", "UserError"]

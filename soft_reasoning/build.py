@@ -24,7 +24,7 @@ from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, we
 from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
 from soft_reasoning.methods.base import Method
-from soft_reasoning.prompts import Prompts
+from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
@@ -98,7 +98,11 @@ def build_adapter(config: DictConfig) -> Path:
     made_with = {
         "model": model,
         "weights": weights_mark(loading.resolve(config.model.path), config.model.revision),
-        "prompt": {**asked, **{key: wording[key] for key in ("layout", "system", "chat_options")}},
+        "prompt": {
+            **asked,
+            **{key: wording[key] for key in ("layout", "system", "chat_options")},
+            "date": wording.get("date", DATE),
+        },
         "rows": digest_of([asdict(row) for row in (*rows, *shown)]),
         "finetuning": {k: v for k, v in asdict(settings).items() if k not in ("folder", "part_tokens")},
         "seed": config.seed,
@@ -150,6 +154,7 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) 
         exemplars=exemplars,
         layout=prompt.layout,
         system=prompt.system,
+        date=prompt.get("date", DATE),
         chat_options=plain(prompt.chat_options),
     )
 

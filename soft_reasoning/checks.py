@@ -9,10 +9,12 @@ from string import Formatter
 from soft_reasoning.types import UserError
 
 
-def whole(name: str, value: object, *, least: int) -> int:
-    """Return ``value`` if it is an int of at least ``least``."""
+def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
+    """Return ``value`` if it is an int of at least ``least`` and at most ``most`` (64 bits by default)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r:.40}")
+    if value > most:
+        raise UserError(f"{name}: expected a whole number of at most {most}, got {value!r:.40}")
     return value
 
 
@@ -21,6 +23,14 @@ def switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{name}: expected true or false, got {value!r}")
     return value
+
+
+def finite(value: object) -> bool:
+    """Whether ``value`` is a number that a float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def real(
@@ -41,15 +51,13 @@ def real(
     ]
     wanted = " ".join(["a finite number", *bounds])
     if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
+        not finite(value)
         or (least is not None and value < least)
         or (above is not None and value <= above)
         or (most is not None and value > most)
         or (below is not None and value >= below)
     ):
-        raise UserError(f"{name}: expected {wanted}, got {value!r}{f'; {fix}' if fix else ''}")
+        raise UserError(f"{name}: expected {wanted}, got {value!r:.40}{f'; {fix}' if fix else ''}")
     return float(value)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import torch
@@ -18,6 +19,10 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
+DATE = "2024-07-26"
+"""The date that the templates of Llama 3.1 state where they are told none."""
+DIRECTIVES = (*(f"%{letter}" for letter in "aAbBcdeGHIjmMpSuUVwWxXyY"), "%-d", "%-m", "%-H", "%-I", "%-j")
+"""What a template may ask of a date."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
 """Two texts that differ in their first and last tokens, so what their prompts share is the template."""
 
@@ -149,6 +154,8 @@ class Prompts:
             message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
             template; the attribute ``layout`` holds the choice.
         system: A system message, with ``chat``.
+        date: What templates that state today's date (``strftime_now``) state, as YYYY-MM-DD, so that a
+            prompt is the same on any day.
         chat_options: Passed to ``apply_chat_template`` (``enable_thinking`` and the like).
 
     Raises:
@@ -163,6 +170,7 @@ class Prompts:
         exemplars: Sequence[Any] = (),
         layout: str = "auto",
         system: str | None = None,
+        date: str = DATE,
         chat_options: Mapping[str, Any] | None = None,
     ):
         choice("prompt.layout", layout, LAYOUTS)
@@ -181,6 +189,9 @@ class Prompts:
         self.layout = layout
         self.system = system
         self.chat_options: dict[str, Any] = dict(chat_options or {})
+        day = _day(date)
+        if "strftime_now" in str(template := self.chat_options.get("chat_template", template)):
+            self.chat_options["chat_template"] = _told(tokenizer.get_chat_template(template), day)
         shown = [
             wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
             for e in exemplars
@@ -301,6 +312,21 @@ class Prompts:
                 f"prompt.layout=chat: this chat template refuses the prompt ({error}); {fix}"
             ) from error
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
+
+
+def _told(template: str, day: datetime) -> str:
+    """``template`` with a ``strftime_now`` of its own that says ``day``."""
+    said = "format"
+    for sign in (*DIRECTIVES, "%%"):
+        said += f" | replace({sign!r}, {day.strftime(sign)!r})"
+    return f"{{%- macro strftime_now(format) -%}}{{{{ {said} }}}}{{%- endmacro -%}}{template}"
+
+
+def _day(date: str) -> datetime:
+    try:
+        return datetime.strptime(date, "%Y-%m-%d")
+    except (TypeError, ValueError) as error:
+        raise UserError(f"prompt.date: expected a date such as {DATE}, got {date!r:.40}") from error
 
 
 def _text(key: str, value: Any) -> None:

@@ -31,14 +31,21 @@ from soft_reasoning.config import (
     user_error,
     with_default_preset,
 )  # fmt: skip
+from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.evaluation.budget import equal_samples
 from soft_reasoning.evaluation.compare import PREFERRED
 from soft_reasoning.evaluation.files import PROBES
 from soft_reasoning.evaluation.report import compare
 from soft_reasoning.evaluation.runner import Summary, run
 from soft_reasoning.launchers import Launcher
+from soft_reasoning.starting import Ended, ending
 from soft_reasoning.sweep import combine_ended
 from soft_reasoning.types import UserError
+
+OUT_OF_MEMORY = (
+    "expected more memory, and it ran out; the same command continues with what is stored: take fewer "
+    "problems at a time (max_live), candidates (search.candidates) or tokens (max_new_tokens)"
+)
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
@@ -118,24 +125,34 @@ def unless_empty(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn bad input into one line on standard error and exit code 2, an interrupt into exit code 130."""
+    """Turn bad input into one line and exit code 2.
+
+    Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal.
+    """
     try:
-        yield
-    except KeyboardInterrupt:
-        sys.exit(130)
+        with ending():
+            yield
+    except KeyboardInterrupt as error:
+        with suppress(OSError):  # the terminal has gone
+            print(
+                f"soft_reasoning: ended by {error or 'Ctrl-C'}; the same command continues", file=sys.stderr
+            )
+        sys.exit(error.code if isinstance(error, Ended) else 130)
     except BrokenPipeError:  # the reader of our output, such as head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except (HydraException, OmegaConfBaseException) as error:  # some are OSErrors as well
         _refuse(one_line(error))
+    except MemoryError:
+        _refuse(OUT_OF_MEMORY)
     except OSError as error:
         if error.filename is None:
             raise
         _refuse(f"{error.strerror}: {error.filename}; choose another folder with hydra.run.dir=")
     except Exception as error:
-        if user_error(error) is None:
+        if user_error(error) is None and not is_out_of_memory(error):
             raise
-        _refuse(one_line(error))
+        _refuse(OUT_OF_MEMORY if user_error(error) is None else one_line(error))
 
 
 def _refuse(message: str) -> NoReturn:

@@ -30,10 +30,9 @@ from soft_reasoning.build import plain
 from soft_reasoning.config import compose_config, run_name
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
-    GRADES,
     PROBES,
     RESULTS,
-    read_json,
+    read_grades,
     write_json,
     write_text,
     writing,
@@ -165,7 +164,7 @@ def _compare_all(cells: Sequence[Cell], folder: Path) -> None:
 
 def _problems(cell: Cell) -> set[str]:
     """The ids of the problems that its runs solved."""
-    return {name for folder in cell.folders for name in read_json(folder / GRADES)}
+    return {name for folder in cell.folders for name in read_grades(folder)}
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:

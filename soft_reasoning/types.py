@@ -18,6 +18,10 @@ from torch import Tensor
 class UserError(Exception):
     """A fault that the user can fix, in one line: what was expected, what came, and how to fix it."""
 
+    def __init__(self, message: object = "") -> None:
+        """Keep ``message`` without line breaks, which quoted values may bring."""
+        super().__init__(" ".join(str(message).splitlines()))
+
 
 def seed_for(seed: int, *stage: object) -> int:
     """Return a 63-bit seed for one stage of one problem: a hash of ``(run seed, problem id, stage, ...)``."""

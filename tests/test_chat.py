@@ -1,12 +1,14 @@
 """Chat with the published templates: cues behind the assistant's header, soft tokens inside the text."""
 
+from datetime import datetime
+
 import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.build import _prompts
 from soft_reasoning.config import compose_config
 from soft_reasoning.prompts import Prompts, Wording
-from soft_reasoning.types import Problem
+from soft_reasoning.types import Problem, UserError
 from tests.chat_templates import FAMILIES, HEADERS, tokenizer_of
 
 PROBLEM = Problem("p", "Ada has 3 apples and buys 4. How many apples does Ada have now?")
@@ -115,6 +117,31 @@ def test_chat_is_the_default_where_there_is_a_template(family):
         assert Prompts(tokenizer, Wording(ask="{question}")).layout == "completion"
     finally:
         tokenizer.chat_template = template
+
+
+DATED = (
+    "{%- if not date_string is defined %}{%- if strftime_now is defined %}"
+    "{%- set date_string = strftime_now('%d %b %Y') %}{%- else %}{%- set date_string = '26 Jul 2024' %}"
+    "{%- endif %}{%- endif %}{{- 'Today Date: ' + date_string + '\n' }}" + FAMILIES["qwen3"][0]
+)
+"""The way of Llama 3.1 and SmolLM3."""
+
+
+def test_a_prompt_is_the_same_on_any_day(monkeypatch):
+    tokenizer = tokenizer_of("qwen3")
+    tokenizer.chat_template = DATED
+
+    def text_on(day, *overrides):
+        clock = type("clock", (), {"now": staticmethod(lambda: datetime(2031, 5, day))})
+        monkeypatch.setattr("transformers.utils.chat_template_utils.datetime", clock)
+        return tokenizer.decode(prompts_of(tokenizer, "math", *overrides).solve(PROBLEM).ids)
+
+    assert text_on(1) == text_on(2) and text_on(1).startswith("Today Date: 26 Jul 2024\n<|im_start|>user")
+    assert text_on(1, "prompt.date='2025-12-01'").startswith("Today Date: 01 Dec 2025\n")
+    assert text_on(1, "+prompt.chat_options.date_string=now").startswith("Today Date: now\n")
+    for wrong in ("today", "null", "2025-13-01", "20251201"):
+        with pytest.raises(UserError, match="prompt.date: expected a date such as 2024-07-26"):
+            text_on(1, f"prompt.date={wrong}")
 
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, "aime", "demo"])

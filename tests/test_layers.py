@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "display", "answers", "demo", "data", "prompts", "engines",
+    "types", "starting", "checks", "display", "answers", "demo", "data", "prompts", "engines",
     "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "evaluation", "analysis",
     "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "regrade",
     "calibrate",

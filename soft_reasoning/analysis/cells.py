@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.settings import NAMES, differing, flatten, is_draw
-from soft_reasoning.evaluation.files import RESULTS, read_json, read_manifest
+from soft_reasoning.evaluation.files import read_manifest, read_results
 from soft_reasoning.evaluation.paper import DATASETS, MODELS, Figure, figures, model_of
 
 SHOTS = "dataset.shots"
@@ -74,7 +74,7 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
         UserError: If a folder holds no finished run.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    results = [read_json(folder / RESULTS) for folder in folders]
+    results = [read_results(folder) for folder in folders]
     configs = [manifest["config"] for manifest in manifests]
     models = _model_names([_at(config, "model.path") for config in configs])
     groups: dict[str, list[int]] = {}

@@ -8,6 +8,7 @@ runs as a script so that it loads math-verify and nothing of this package.
 import json
 import logging
 import resource
+import signal
 import sys
 
 MEMORY = 4 * 2**30
@@ -16,6 +17,7 @@ MEMORY = 4 * 2**30
 
 def main() -> None:
     """Answer questions from standard input until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of our input ends us
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import math_verify
 

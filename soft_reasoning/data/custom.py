@@ -48,6 +48,8 @@ class Columns:
         texts = found.get("text") if isinstance(found, Mapping) else found
         if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
             raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(texts)[:60]}")
+        if any(isinstance(text, Mapping | list) for text in texts):
+            raise UserError(f"expected texts in field '{self.choices}', got {str(texts)[:60]}")
         labels = found.get("label") if isinstance(found, Mapping) else None
         return [str(text).strip() for text in texts], list(map(str, labels or range(len(texts))))
 

@@ -10,7 +10,7 @@ import torch
 from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, whole
+from soft_reasoning.checks import choice, finite, whole
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
 from soft_reasoning.types import Problem, UserError, generator_for
@@ -192,7 +192,6 @@ def _holds(doc: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
 def _checked_limit(limit: int | float | None) -> int | float | None:
     if limit is None:
         return None
-    number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    if not (number and (0 < limit < 1 or limit >= 1 and math.isfinite(limit) and limit == int(limit))):
-        raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r}")
+    if not (finite(limit) and (0 < limit < 1 or limit >= 1 and limit == int(limit))):
+        raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
     return limit

@@ -11,6 +11,8 @@ from typing import Any
 from soft_reasoning.answers import numerals
 from soft_reasoning.types import UserError
 
+KINDS = ("an object", "a list")
+
 
 def value(row: Mapping[str, Any], *names: str) -> Any:
     """Return the first of the fields ``names`` that the row has."""
@@ -25,7 +27,10 @@ def value(row: Mapping[str, Any], *names: str) -> Any:
 
 def text(row: Mapping[str, Any], *names: str) -> str:
     """A field's text without surrounding space; numbers and booleans as written."""
-    found = str(value(row, *names)).strip()
+    held = value(row, *names)
+    if isinstance(held, Mapping | list):
+        raise UserError(f"expected text in field '{names[0]}', got {KINDS[isinstance(held, list)]}")
+    found = str(held).strip()
     if not found:
         raise UserError(f"expected text in field '{names[0]}', got an empty one")
     return found

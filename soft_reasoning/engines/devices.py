@@ -9,8 +9,11 @@ import torch
 
 from soft_reasoning.types import UserError
 
-RAN_OUT = ("out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")
-"""What PyTorch's allocators, CUDA and its libraries say."""
+RAN_OUT = (
+    "out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED",
+    "could not create a memory object", "could not create a primitive",
+)  # fmt: skip
+"""What PyTorch's allocators, CUDA and its libraries and, last, oneDNN say."""
 
 
 def device_of(name: str | None) -> torch.device:
@@ -44,7 +47,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     if error is None:
         return False
     said = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
-    return said or is_out_of_memory(error.__context__)
+    return said or isinstance(error, MemoryError) or is_out_of_memory(error.__context__)
 
 
 @contextmanager
@@ -52,7 +55,7 @@ def memory_for(model: str) -> Iterator[None]:
     """Raise a UserError if memory runs out while ``model`` is loaded or probed."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise UserError(too_large(model, error)) from error

@@ -14,10 +14,9 @@ from soft_reasoning.analysis.tables import Table, best, count, duration, memory,
 from soft_reasoning.analysis.viewer.files import shown
 from soft_reasoning.analysis.viewer.overview import Column, Group, write_overview
 from soft_reasoning.evaluation.files import (
-    GRADES,
-    RESULTS,
-    read_json,
+    read_grades,
     read_manifest,
+    read_results,
     write_json,
     write_text,
     writing,
@@ -145,12 +144,12 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
     for label, indices in zip(labels, members.values(), strict=True):
         correct: dict[str, list[bool]] = {}
         for i in indices:
-            for name, grade in read_json(folders[i] / GRADES).items():
+            for name, grade in read_grades(folders[i]).items():
                 if grade["correct"] is not None:
                     correct.setdefault(name, []).append(grade["correct"])
         if not correct:
             raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
-        runs = tuple(read_json(folders[i] / RESULTS) for i in indices)
+        runs = tuple(read_results(folders[i]) for i in indices)
         paths = tuple(folders[i] for i in indices)
         groups.append(_Group(label, paths, tuple(configs[i] for i in indices), runs, correct))
     return groups

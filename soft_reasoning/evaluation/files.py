@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, SWITCH, Each, Kind, fault
 from soft_reasoning.types import UserError
 
 MANIFEST = "manifest.json"
@@ -25,6 +26,31 @@ PEAKS = "peak_bytes"
 HELD = "held_bytes"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
+
+
+AGAIN = "the command of the run writes them again"
+
+_MANIFEST = {
+    "config": MAPPING,
+    "model?": MAPPING,
+    "flops?": {"position": NUMBER, "key": NUMBER},
+    "versions?": MAPPING,
+    "independent?": SWITCH,
+}
+_SHARES = ("exact_match", "coverage", "coverage@5", "pass@5", "decided")
+_VALUES = Each(NUMBER | NULL)
+_RESULTS = {
+    "problems": Kind("a whole number of at least 1", lambda value: COUNT.holds(value) and value > 0),
+    **{f"{name}{end}?": NUMBER for name in _SHARES for end in ("", "_stderr")},
+    "tokens?": Each(Each(COUNT)),
+    "rounds?": {"mean?": NUMBER, "share_ended_after?": Each(NUMBER)},
+    "by_round?": [_VALUES],
+    "verifier?": _VALUES,
+    "seconds?": Each(NUMBER),
+    "peak_bytes?": _VALUES,
+    "mean_bytes?": _VALUES,
+}
+_TIMES = {f"{PEAKS}?": Each(COUNT), f"{HELD}?": Each([COUNT])}
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -48,7 +74,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: expected a finished run's {path.name}, found none that can be read; run it to its end"
         ) from error
@@ -58,18 +84,38 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the manifest of a run.
 
     Raises:
-        UserError: If it is missing or damaged.
+        UserError: If it is missing, damaged or of another shape.
     """
     path = Path(folder) / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
-        manifest["config"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = fault(manifest, _MANIFEST)
+    except (OSError, ValueError, RecursionError) as error:
+        found = "it is missing" if isinstance(error, OSError) else "it is no JSON"
+    if found is not None:
         raise UserError(
-            f"{path}: expected the manifest of the results in this folder, found none that can be read; "
-            "start over with fresh=true, or choose another folder with hydra.run.dir="
-        ) from error
+            f"{path}: expected the manifest of the results in this folder, found none that can be read "
+            f"({found}); start over with fresh=true, or choose another folder with hydra.run.dir="
+        )
     return manifest
+
+
+def read_results(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The metrics of a finished run. Raises UserError when they are missing, damaged or of another shape."""
+    path = Path(folder) / RESULTS
+    results = read_json(path)
+    if found := fault(results, _RESULTS):
+        raise UserError(f"{path}: expected the metrics of a finished run ({found}); {AGAIN}")
+    return results
+
+
+def read_grades(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Each problem's outcome in a finished run, by id. Raises UserError when they are missing or damaged."""
+    path = Path(folder) / GRADES
+    grades = read_json(path)
+    if found := fault(grades, Each({"correct": SWITCH | NULL, "covered": SWITCH})):
+        raise UserError(f"{path}: expected each problem's outcome ({found}); {AGAIN}")
+    return grades
 
 
 def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
@@ -86,7 +132,7 @@ def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
     """Return the most bytes that an engine held during any start of the run, by kind."""
     peaks: dict[str, int] = {}
     for entry in _timing(folder):
-        for kind, value in entry.get(PEAKS, {}).items():
+        for kind, value in (entry.get(PEAKS) or {}).items():
             peaks[kind] = max(value, peaks.get(kind, 0))
     return peaks
 
@@ -95,7 +141,7 @@ def read_means(folder: str | os.PathLike[str]) -> dict[str, float]:
     """Return the mean bytes that an engine held over the samples of every start of the run, by kind."""
     totals: dict[str, list[int]] = {}
     for entry in _timing(folder):
-        for kind, (size, count) in entry.get(HELD, {}).items():
+        for kind, (size, count) in (entry.get(HELD) or {}).items():
             total = totals.setdefault(kind, [0, 0])
             total[0] += size
             total[1] += count
@@ -104,11 +150,25 @@ def read_means(folder: str | os.PathLike[str]) -> dict[str, float]:
 
 def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     path = Path(folder) / TIMING
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
+        if number == len(lines) and not line.endswith(b"\n"):  # torn by a crash
+            return
         try:
-            yield json.loads(line)
-        except ValueError:  # torn by a crash
-            continue
+            entry = json.loads(line)
+            found = fault(entry, _TIMES)
+            rest = {k: v for k, v in entry.items() if k not in (PEAKS, HELD)} if found is None else {}
+            found = found or fault(rest, Each(NUMBER))
+            if found is None and any(len(pair) != 2 for pair in (entry.get(HELD) or {}).values()):
+                found = f"{HELD}: expected pairs"
+        except (ValueError, RecursionError):
+            found = "it is no JSON in UTF-8"
+        if found is not None:
+            raise UserError(
+                f"{path}, line {number}: expected seconds by kind, found an edited line ({found}); delete "
+                "that line, or start over with fresh=true"
+            )
+        yield entry
 
 
 @contextmanager
@@ -161,6 +221,6 @@ def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "doc_id" in record else None
+    return record if isinstance(record, dict) and isinstance(record.get("doc_id"), str) else None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.evaluation.flops import flops
-from soft_reasoning.evaluation.records import agreement_of, answers_of, problem_of
+from soft_reasoning.evaluation.records import agreement_of, answers_of, check_record, problem_of
 from soft_reasoning.evaluation.statistics import mean_stderr, pass_at
 from soft_reasoning.types import Problem, Usage
 
@@ -106,7 +106,8 @@ class Graded:
 
 
 def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
-    """Grade the final answer and every candidate of a stored record."""
+    """Grade the final answer and every candidate of a stored record. Raises UserError as ``check_record``."""
+    check_record(record)
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
     answer, answers = answers_of(record, grader)

@@ -11,11 +11,40 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from soft_reasoning.answers import MODES, AnswerGrader
-from soft_reasoning.types import Candidate, Problem, Result
+from soft_reasoning.answers import ANSWER_TYPES, MODES, AnswerGrader
+from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, TEXT, Each, Kind, fault
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 Asked = tuple[str | None, str | None, str | None]
 """A problem's question, answer type and reference answer."""
+
+USAGE = {field.name for field in fields(Usage)}
+
+RECORD = {
+    "doc_id": TEXT,
+    "question": TEXT,
+    "answer_type": Kind(f"one of {', '.join(ANSWER_TYPES)}", lambda value: value in ANSWER_TYPES),
+    "target": TEXT | NULL,
+    "extraction?": TEXT,
+    "answer": TEXT | NULL,
+    "resps": [[TEXT]],
+    "candidates": [
+        {
+            "answer": TEXT | NULL,
+            "round": COUNT,
+            "reward": NUMBER | NULL,
+            "verified": NUMBER | NULL,
+            "agreement?": NUMBER,
+            "u?": [NUMBER],
+        }
+    ],
+    "trace": [
+        {"verifier?": {"answers?": [TEXT | NULL], "texts?": [TEXT]}, "proposal?": {"decided?": NUMBER}},
+    ],
+    "usage": Each({f"{name}?": COUNT for name in sorted(USAGE)}),
+    "doc": MAPPING,
+}
+"""The shape of a record, as far as metrics and tables are computed from it."""
 
 
 def asked(record: Mapping[str, Any]) -> Asked:
@@ -45,6 +74,24 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
     return {field.name: getattr(candidate, field.name) for field in fields(candidate) if field.name != "text"}
+
+
+def check_record(record: Mapping[str, Any]) -> None:
+    """Raises UserError, naming the problem and the field, for a record that cannot be graded."""
+    found = fault(record, RECORD)
+    if found is None:
+        texts, count = record["resps"], len(record["candidates"])
+        if len(texts) != 1 or len(texts[0]) != count:
+            found = f"resps: expected one list of {count} texts, as there are candidates, got another number"
+        elif any(candidate["round"] >= count for candidate in record["candidates"]):
+            found = "candidates: expected rounds from 0, none of them empty, got a larger number"
+        elif unknown := {key for counts in record["usage"].values() for key in counts} - USAGE:
+            found = f"usage: expected counts of {', '.join(sorted(USAGE))}, got {min(unknown)!r:.40}"
+    if found is not None:
+        raise UserError(
+            f"problem {record.get('doc_id')!r:.40}: its line in samples.jsonl was edited ({found}); restore "
+            "or delete that line, or start over with fresh=true"
+        )
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:

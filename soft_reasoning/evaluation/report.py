@@ -17,9 +17,10 @@ from soft_reasoning.evaluation.files import (
     GRADES,
     REPORT,
     RESULTS,
-    read_json,
+    read_grades,
     read_manifest,
     read_records,
+    read_results,
     write_json,
     write_text,
     writing,
@@ -71,7 +72,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
         UserError: If the folder holds no finished run.
     """
     folder = Path(folder)
-    manifest, wanted, before = read_manifest(folder), read_json(folder / GRADES), read_json(folder / RESULTS)
+    manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
     tally = Tally()
     for record in read_records(folder):
         if record["doc_id"] in wanted:

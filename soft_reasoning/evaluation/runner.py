@@ -149,9 +149,9 @@ def run(
         except BaseException as error:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
             if shown.done:
+                goes_on = "" if what == "interrupted" else "; the same command continues"
                 shown.say(
-                    f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}; "
-                    "the same command continues"
+                    f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
                 )
             raise
         metrics = tally.metrics(

@@ -72,6 +72,10 @@ class LinearHead:
     """
 
     def __init__(self, path: str) -> None:
+        if not isinstance(path, str):
+            raise UserError(
+                f"method.head: expected a file of experiments/train_prefix_head.py, got {path!r:.40}"
+            )
         file = Path(path).expanduser()
         if not file.is_file():
             raise UserError(f"method.head: expected a trained head, found no file {file}; "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from soft_reasoning.context import Context
@@ -11,6 +13,8 @@ from soft_reasoning.types import Problem, Prompt
 
 if TYPE_CHECKING:
     from soft_reasoning.rewards.verifiers import Verdict
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,47 @@ class Review:
         If there is no room for all, the first of ``earlier`` are left out, then the last of ``solutions``,
         so that the others keep their numbers.
         """
-        before, shown = list(earlier), list(solutions)
-        while True:
-            prompt = self.context.prompts.review(
-                self.kind, self.problem, [*before, *shown], shots=self.shots, brief=self.brief, room=self.room
+        texts = [*earlier, *solutions]
+
+        def showing(count: int) -> Prompt:
+            first = max(0, min(len(earlier), len(texts) - count))
+            return self.context.prompts.review(
+                self.kind,
+                self.problem,
+                texts[first : first + count],
+                shots=self.shots,
+                brief=self.brief,
+                room=self.room,
             )
-            if len(prompt.ids) <= self.room or len(before) + len(shown) < 2:
-                return prompt
-            (before or shown).pop(0 if before else -1)
+
+        prompt = showing(len(texts))
+        if len(prompt.ids) <= self.room or len(texts) < 2:
+            return prompt
+        # Double, then bisect: the work stays that of one full prompt, however many solutions there are.
+        fits, beyond, found = 1, 2, showing(1)
+        while beyond < len(texts) and len((prompt := showing(beyond)).ids) <= self.room:
+            fits, beyond, found = beyond, min(2 * beyond, len(texts)), prompt
+        while beyond - fits > 1:
+            middle = (fits + beyond) // 2
+            prompt = showing(middle)
+            if len(prompt.ids) <= self.room:
+                fits, found = middle, prompt
+            else:
+                beyond = middle
+        if fits < len(solutions):
+            _warn_of_bound(self.kind, self.context.engine.context_length)
+        return found
+
+
+@cache
+def _warn_of_bound(kind: str, context_length: int) -> None:
+    """Warn once per process rather than in every round of every problem."""
+    log.warning(
+        "verifier=%s: the model's context of %d tokens has no room for all candidates of a round, so the last "
+        "are not shown; lower search.candidates or use verifier.show=answer",
+        kind,
+        context_length,
+    )
 
 
 class Presentation(Protocol):

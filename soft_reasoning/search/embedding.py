@@ -24,6 +24,10 @@ from soft_reasoning.types import UserError, generator_for
 
 ANCHORS = ("first_token", "none")
 UNITS = ("rms", "absolute")
+MAX_DIM = 2**14
+"""The widest models' embeddings have so many numbers, and a linear subspace no more dimensions."""
+MAX_SIGMA = 1e9
+"""The squares of soft tokens, which a model's norms take, stay finite in float32."""
 
 
 class Subspace(Protocol):
@@ -111,8 +115,8 @@ class _Linear:
         seed: int | None = None,
     ):
         """Check and keep the settings."""
-        self.dim: int = whole("embedding.dim", dim, least=1)
-        self.sigma: float = real("embedding.sigma", sigma, least=0.0)
+        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
+        self.sigma: float = real("embedding.sigma", sigma, least=0.0, most=MAX_SIGMA)
         self.units: str = choice("embedding.units", units, UNITS)
         self.anchor: str = choice("embedding.anchor", anchor, ANCHORS)
         self.box: float | None = None if box is None else real("embedding.box", box, above=0.0)

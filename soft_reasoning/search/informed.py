@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.search.embedding import LinearSubspace
+from soft_reasoning.search.embedding import MAX_DIM, MAX_SIGMA, LinearSubspace
 
 
 def _likeliest(tokens: Tensor | None, count: int, anchor: Tensor) -> Tensor:
@@ -45,8 +45,8 @@ class TokenSimplexEmbedding:
     needs_anchor = False
 
     def __init__(self, dim: int = 10, tau: float = 3.0):
-        self.dim: int = whole("embedding.dim", dim, least=1)
-        self.tau: float = real("embedding.tau", tau, least=0.0)
+        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
+        self.tau: float = real("embedding.tau", tau, least=0.0, most=MAX_SIGMA)
         self.likely_tokens: int = self.dim
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:
@@ -79,8 +79,8 @@ class TokenSpanEmbedding:
     needs_anchor = True
 
     def __init__(self, dim: int = 10, sigma: float = 2.0):
-        self.dim: int = whole("embedding.dim", dim, least=1)
-        self.sigma: float = real("embedding.sigma", sigma, least=0.0)
+        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
+        self.sigma: float = real("embedding.sigma", sigma, least=0.0, most=MAX_SIGMA)
         self.likely_tokens: int = self.dim + 1
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SpanSubspace:

@@ -62,6 +62,23 @@ def test_the_choice_of_rows(load, chosen, expected):
     assert ids == expected.split()
 
 
+@pytest.mark.parametrize("question", [["a", "b"], {"text": "a"}])
+def test_a_question_that_is_no_text_is_refused_with_its_line(tmp_path, question):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"question": question, "answer": 1}), encoding="utf-8")
+    data = build_dataset(compose_config(["dataset=custom", f"dataset.path={file}"]))
+    with pytest.raises(UserError, match=r"line 1: expected text in field 'question', got (a list|an object)"):
+        data.problems()
+
+
+def test_choices_that_are_no_texts_are_refused(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"question": "Which?", "choices": [["a"], "b"], "answer": 0}))
+    custom = ["dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices"]
+    with pytest.raises(UserError, match="line 1: expected texts in field 'choices'"):
+        build_dataset(compose_config([*custom, f"dataset.path={file}"])).problems()
+
+
 def test_a_seeded_sample(load):
     def sample(*more):
         return [problem.id for problem in load("dataset.row.answer=size", "dataset.sample=random", *more)]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.settings import differing
 from soft_reasoning.config import compose_config, conf_dir
-from soft_reasoning.evaluation.files import read_manifest, read_peaks, read_records, read_seconds
+from soft_reasoning.evaluation.files import read_manifest, read_means, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import UserError
 
@@ -49,7 +49,8 @@ def test_what_is_stored_is_known_at_the_next_start(tmp_path):
     assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
 
 
-TORN = [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"]
+TORN = [b'{"doc_id": ["c"]}\n', b"[" * 100_000 + b"\n"]
+TORN += [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"]
 
 
 @pytest.mark.parametrize("tail", TORN)
@@ -211,12 +212,18 @@ def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(t
         os.fstat(store._samples)
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"versions": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "{", "[]", '{"versions": {}}', '{"config": 3}', '{"config": {}, "model": "x"}', "[" * 100_000,
+        '{"config": {}, "flops": {"position": "many", "key": 1}}', b"\xff\xfe",
+    ],
+)  # fmt: skip
 def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
     fill(tmp_path, "a")
     (tmp_path / "manifest.json").unlink()
     if text is not None:
-        (tmp_path / "manifest.json").write_text(text)
+        (tmp_path / "manifest.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=r"manifest\.json: expected the manifest"):
         Store(tmp_path, CONFIG)
 
@@ -260,6 +267,22 @@ def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tm
         store.add_seconds({"engine": 1.0, "total": 1.0})
     assert read_seconds(tmp_path) == {"engine": 4.0, "total": 5.0}
     assert read_peaks(tmp_path) == {"kv": 7}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\xff\xfe{}", b"5", b'{"engine": "long"}', b'{"engine": NaN}', b'{"peak_bytes": [1]}',
+     b'{"held_bytes": {"kv": [1]}}'],
+)  # fmt: skip
+def test_edited_times_are_named_in_one_line(tmp_path, line):
+    with Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.5})
+    path = tmp_path / "timing.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    for read in (read_seconds, read_peaks, read_means):
+        with pytest.raises(UserError, match=r"timing\.jsonl, line 1: expected seconds by kind") as refused:
+            read(tmp_path)
+        assert "\n" not in str(refused.value)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -6,10 +6,18 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.rewards import presentation
 from soft_reasoning.rewards.judgement import verdict_numbers
-from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
+from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, UserError, seed_for
-from tests.rewards.named import Fresh, MultiGenerate, MultiJudge, SingleGenerate, SingleJudge
+from tests.rewards.named import (
+    Fresh,
+    MultiGenerate,
+    MultiJudge,
+    ReleasedVerifier,
+    SingleGenerate,
+    SingleJudge,
+)
 
 PROBLEM = Problem("p", "How many?", "18")
 CANDIDATES = [
@@ -120,10 +128,44 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
             return Prompt(ids=prompt.ids * 100 * len(solutions))  # 300 tokens a solution, of 1,000 - 300
 
     verdict, asked, [request] = run(verifier, "Answer: 18", prompts=Long())
-    assert [len(shown) for _, shown in asked] == [3, 2] and len(request.prompt_ids) == 600
+    assert len(asked[0][1]) == 3 and len(request.prompt_ids) == 600
     assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
     if verifier.answers_itself:
         assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the one not shown agrees all the same"
+
+
+def test_the_work_for_a_prompt_is_linear_in_the_candidates_and_the_bound_is_said_once(caplog):
+    class Long(Prompts):
+        def review(self, kind, problem, solutions, **options):
+            super().review(kind, problem, solutions, **options)
+            return Prompt(ids=(1,) * 50 * len(solutions))  # room for 14
+
+    presentation._warn_of_bound.cache_clear()
+    for count in (50, 100, 200, 400):
+        verdict, asked, [request] = run(
+            MultiGenerate(max_new_tokens=300), "Answer: 18", prompts=Long(), candidates=CANDIDATES[:1] * count
+        )
+        assert len(request.prompt_ids) == 700 and verdict.scores == (1.0,) * count
+        assert sum(len(shown) for _, shown in asked) <= count + 100
+    [said] = caplog.messages
+    assert "context of 1000 tokens has no room for all candidates" in said and "\n" not in said
+
+
+@pytest.mark.parametrize("earlier", range(12))
+def test_earlier_solutions_leave_the_prompt_before_candidates(earlier):
+    class Long(Prompts):
+        def review(self, kind, problem, solutions, **options):
+            super().review(kind, problem, solutions, **options)
+            return Prompt(ids=(1,) * 100 * len(solutions))  # room for 7
+
+    texts = [f"old {i}" for i in range(earlier)]
+    verdicts = [Verdict(scores=(), texts=tuple(texts))]
+    _, asked, [request] = run(
+        ReleasedVerifier(max_new_tokens=300), "Answer: 18", prompts=Long(), earlier=verdicts
+    )
+    wanted = [*texts[max(0, earlier - 4) :], *(c.text for c in CANDIDATES if c.answer is not None)]
+    assert len(request.prompt_ids) == 100 * len(wanted)
+    assert wanted in [shown for _, shown in asked]
 
 
 def test_answers_alone_can_be_shown():

@@ -277,7 +277,7 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
             try:
                 run(waiting, running)
                 return
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     self._runner.resize(self.max_batch_tokens)
                     raise

@@ -1,0 +1,79 @@
+"""How a command starts, before its imports, and how Ctrl-C, SIGTERM and SIGHUP end it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not known everywhere
+STARTED_AS = f"{__package__}."
+LEAST_MEMORY = 2 * 2**30
+"""Bytes of address space: with less, the compiled libraries that are imported crash without a message."""
+
+
+class Ended(KeyboardInterrupt):
+    """One of ``NAMES`` arrived; ``code`` is the exit status that convention gives it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.code = 128 + number
+
+
+def start() -> None:
+    """Begin a command of this package, before its imports, which take seconds.
+
+    Too small a limit of memory is refused. Ctrl-C ends the command at once; an exception during imports would
+    be a traceback, or an abort in compiled code.
+    """
+    if sys.argv[:1] != ["-m"] or not any(STARTED_AS in word for word in sys.orig_argv):
+        return
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if (given := _memory_limit()) is not None and given < LEAST_MEMORY:
+        print(
+            f"soft_reasoning: expected at least {LEAST_MEMORY // 2**20} MiB of memory to start with, got a "
+            f"limit of {given // 2**20} MiB; raise it (ulimit -v)",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+def _memory_limit() -> int | None:
+    """Bytes of address space that the process may take; None where there is no bound."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Raise :class:`Ended` inside for the first of ``NAMES``; another one ends the process at once.
+
+    Signals that are ignored, as under nohup, stay so.
+    """
+    numbers = [int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] is not signal.SIG_IGN]
+    if threading.current_thread() is not threading.main_thread():
+        caught = []  # no other thread may
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        for one in caught:
+            signal.signal(one, signal.SIG_DFL)
+        raise Ended(number)
+
+    for number in caught:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number] or signal.SIG_DFL)

@@ -1,0 +1,126 @@
+"""Ctrl-C, SIGTERM, SIGHUP and too little memory: one line, the exit code of convention, nothing lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from soft_reasoning import run as program
+from soft_reasoning.answers.algebra import Worker
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.run import one_line_errors
+from soft_reasoning.starting import NAMES
+
+CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    """Whoever runs the tests may ignore them, as a shell does in the background."""
+    defaults = {"SIGINT": signal.default_int_handler}
+    before = {
+        name: signal.signal(getattr(signal, name), defaults.get(name, signal.SIG_DFL)) for name in NAMES
+    }
+    yield
+    for name, handler in before.items():
+        signal.signal(getattr(signal, name), handler)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_of_them_is_one_line_and_its_code(capsys, name):
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as stopped, one_line_errors():
+        os.kill(os.getpid(), number)
+    assert stopped.value.code == CODES[name] and signal.getsignal(number) is before
+    assert capsys.readouterr().err == f"soft_reasoning: ended by {name}; the same command continues\n"
+
+
+def test_one_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with one_line_errors():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys):
+    command = [
+        "soft_reasoning.run", "engine=fake", "method=cot", "limit=6", "max_live=2", "max_new_tokens=20",
+        "progress=false", f"hydra.run.dir={tmp_path / 'run'}",
+    ]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", command)
+    generate, calls = FakeEngine.generate, []
+
+    def ended(engine, requests):
+        calls.append(requests)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return generate(engine, requests)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeEngine, "generate", ended)
+        with pytest.raises(SystemExit) as stopped:
+            program.main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 143 and "Traceback" not in said
+    assert "interrupted: 4 of 6 problems are stored" in said
+    assert said.splitlines()[-1] == "soft_reasoning: ended by SIGTERM; the same command continues"
+    monkeypatch.setattr(sys, "argv", command)
+    program.main()
+    assert "4 of 6 problems are done" in capsys.readouterr().err
+    held = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["doc_id"] for line in held}) == len(held) == 6
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_during_imports_it_ends_at_once_without_a_word(tmp_path, name):
+    slow = tmp_path / "torch" / "__init__.py"
+    slow.parent.mkdir()
+    slow.write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "soft_reasoning.run", "engine=fake"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )  # fmt: skip
+    assert started.stdout.readline() == "importing\n"
+    started.send_signal(getattr(signal, name))
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == -getattr(signal, name) and said == ""
+
+
+def test_too_small_a_limit_of_memory_is_one_line():
+    resource = pytest.importorskip("resource")
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+
+    command = [sys.executable, "-m", "soft_reasoning.run", "engine=fake"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "got a limit of 1024 MiB; raise it (ulimit -v)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+              RuntimeError("could not create a memory object")]
+)  # fmt: skip
+def test_memory_that_runs_out_is_one_line(capsys, error):
+    with pytest.raises(SystemExit) as stopped, one_line_errors():
+        raise error
+    assert stopped.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "expected more memory, and it ran out; the same command continues" in line
+
+
+def test_the_grader_s_worker_leaves_ctrl_c_to_its_parent():
+    pytest.importorskip("math_verify", reason="the math extra is not installed")
+    worker = Worker()
+    assert worker.equivalent("1/2", "0.5")
+    process = worker._process
+    os.kill(process.pid, signal.SIGINT)
+    assert worker.equivalent("2/4", "0.5") and worker._process is process
