@@ -152,9 +152,18 @@ class FixedNoiseGP(SingleTaskGP):
             The new model, and those means (b,).
         """
         X = X.unsqueeze(-2)
-        mean, _ = self.marginals(X)
+        V, (L, residual) = self.whiten(X), self.conditioned()
+        mean = cast(Tensor, self.mean_module(X)) + (residual.mT @ V).squeeze(-2)
         U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, mean], dim=-1)
         gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
+        # The factor gets one more row, which is cheaper than a new factor; the point's mean is no surprise.
+        prior = cast(Tensor, self.covar_module(X, diag=True))
+        least = torch.maximum(VARIANCE_FLOOR * prior, torch.full_like(prior, self.noise))
+        last = torch.maximum(prior + self.noise - V.square().sum(-2), least).sqrt()
+        row = torch.cat([V.mT, last.unsqueeze(-1)], dim=-1)
+        factor = torch.cat([torch.nn.functional.pad(L, (0, 1)), row], dim=-2)
+        residual = torch.nn.functional.pad(residual, (0, 0, 0, 1))
+        gp.__dict__["_conditioned"] = (gp.train_targets, factor, residual)
         return gp, mean.squeeze(-1)
 
 

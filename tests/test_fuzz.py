@@ -1,0 +1,56 @@
+"""Any value of any option is taken or refused in one line."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from soft_reasoning.analysis.settings import flatten
+from soft_reasoning.build import build_dataset, build_grader, build_method
+from soft_reasoning.config import check, compose_config, one_line, override, user_error
+
+METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
+VALUES = st.one_of(
+    st.sampled_from([
+        None, True, "", "x", "1", "${seed}", [], [1], {"a": 1}, 0, -1, 1, 2**31, 2**63, 10**400, 0.5, -0.0,
+        5e-324, 1e308, -1e308, float("inf"), float("nan"),
+    ]),
+    st.integers(), st.floats(), st.text(max_size=8),
+)  # fmt: skip
+PARTS = ("dataset.", "grader.", "method.")
+TOP = ("seed", "limit", "max_new_tokens", "max_live", "fresh", "progress", "budget", "methods")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_any_value_is_taken_or_refused_in_one_line(method):
+    plain = compose_config([f"method={method}"])
+    keys = [key for key in flatten(OmegaConf.to_container(plain)) if key.startswith(PARTS) or key in TOP]
+
+    @settings(deadline=None, max_examples=40)
+    @given(key=st.sampled_from([key for key in keys if "_target_" not in key]), value=VALUES)
+    def put(key, value):
+        try:
+            config = plain.copy()
+            OmegaConf.update(config, key, value, merge=False)
+            check(config)
+            build_method(config), build_grader(config), build_dataset(config)
+        except Exception as error:
+            if user_error(error) is None:
+                raise
+            assert len(one_line(error).splitlines()) == 1 and len(one_line(error)) < 600
+
+    put()
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "-" * 50, "[" * 200, "{a:" * 50, "\\", "'", "$" + "{" * 30])
+def test_any_word_of_a_command_is_one_line(value):
+    for word in (f"search.candidates={value}", f"label={value}"):
+        try:
+            compose_config([word])
+        except Exception as error:
+            assert user_error(error) is not None and len(str(error).splitlines()) == 1
+
+
+def test_an_override_holds_what_yaml_could_read_as_something_else():
+    for value in ("1e308", "nan", "null", "0x10", "1_000", "~"):
+        assert compose_config([override("label", value)]).label == value
