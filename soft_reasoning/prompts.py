@@ -191,7 +191,7 @@ class Prompts:
         self.chat_options: dict[str, Any] = dict(chat_options or {})
         day = _day(date)
         if "strftime_now" in str(template := self.chat_options.get("chat_template", template)):
-            self.chat_options["chat_template"] = _told(tokenizer.get_chat_template(template), day)
+            self.chat_options["chat_template"] = _with_day(tokenizer.get_chat_template(template), day)
         shown = [
             wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
             for e in exemplars
@@ -314,7 +314,7 @@ class Prompts:
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
 
 
-def _told(template: str, day: datetime) -> str:
+def _with_day(template: str, day: datetime) -> str:
     """``template`` with a ``strftime_now`` of its own that says ``day``."""
     said = "format"
     for sign in (*DIRECTIVES, "%%"):

@@ -12,7 +12,16 @@ from soft_reasoning.context import Context
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, Completion, Effect, Problem, Request, Result, Sampling
+from soft_reasoning.types import (
+    Candidate,
+    Completion,
+    Effect,
+    Problem,
+    Request,
+    Result,
+    Sampling,
+    UserError,
+)
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
@@ -119,6 +128,8 @@ def check_sampling(given: Any, *, where: str = "method", fix: str = "method=cot 
     Raises:
         UserError: If nothing can be sampled with them.
     """
+    if not hasattr(given, "temperature"):
+        raise UserError(f"{where}: expected temperature, top_k and top_p, got {given!r:.40}; {fix}")
     real(f"{where}.temperature", given.temperature, above=0.0, fix=fix)
     whole(f"{where}.top_k", given.top_k, least=0)
     real(f"{where}.top_p", given.top_p, above=0.0, most=1.0)
