@@ -90,7 +90,7 @@ def _matrix(rows: Sequence[Sequence[float]]) -> Tensor:
     return torch.tensor([list(map(float, row)) for row in rows], dtype=torch.float64)
 
 
-def numbers(name: str, given: Any, **bounds: float) -> list[float]:
+def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
     """Return a list of numbers without repetition.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from string import Formatter
+from typing import TypeGuard
 
 from soft_reasoning.types import UserError
 
@@ -25,7 +26,7 @@ def switch(name: str, value: object) -> bool:
     return value
 
 
-def finite(value: object) -> bool:
+def finite(value: object) -> TypeGuard[float]:
     """Whether ``value`` is a number that a float can hold."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

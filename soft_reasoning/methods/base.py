@@ -40,7 +40,10 @@ class Method(Protocol):
     (``engines.abilities``).
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What tables call the method."""
+        ...
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         """Yield effects, receive their answers, and return the result."""

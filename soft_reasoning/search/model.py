@@ -163,7 +163,7 @@ class FixedNoiseGP(SingleTaskGP):
         row = torch.cat([V.mT, last.unsqueeze(-1)], dim=-1)
         factor = torch.cat([torch.nn.functional.pad(L, (0, 1)), row], dim=-2)
         residual = torch.nn.functional.pad(residual, (0, 0, 0, 1))
-        gp.__dict__["_conditioned"] = (gp.train_targets, factor, residual)
+        vars(gp)["_conditioned"] = (gp.train_targets, factor, residual)
         return gp, mean.squeeze(-1)
 
 
