@@ -1,0 +1,199 @@
+"""The authors of the demo model's training text: how they write, and where they go wrong.
+
+A language model learns from many authors, good and bad, and an opening word says which of them is
+speaking. Here that is made small and plain. Thirteen authors write worked solutions; each has two opening
+words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. The
+popular authors share two habits, so on many problems most of them agree on a wrong answer. Six rare authors
+have neither of the two, but blind spots of their own: who is right differs from problem to problem.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from problems import Event, WordProblem
+
+HABITS = ("packs", "gifts", "other", "share", "times", "ask")
+"""What can go wrong: counting one pack or one gift only, counting somebody else's objects, subtracting
+instead of sharing, adding instead of multiplying, stopping before the question's last step."""
+
+HABIT_RATE = 0.88
+"""How often an author with a habit falls into it."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """``label`` is the number of the event in the question, "?" for what the question itself asks."""
+
+    label: str
+    left: int
+    sign: str
+    right: int
+    result: int
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.sign} {self.right} = {self.result}"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A written solution; ``body`` ends in the line ``Answer: N``."""
+
+    body: str
+    answer: int
+    steps: tuple[Equation, ...]
+
+
+@dataclass(frozen=True)
+class Author:
+    openers: tuple[str, str]
+    layout: str
+    habits: frozenset[str]
+    weight: float
+
+
+_COMMON = frozenset({"packs", "gifts"})
+"""What nearly all popular authors get wrong."""
+
+AUTHORS = (
+    Author(("First", "Initially"), "then", _COMMON, 26),
+    Author(("So", "Thus"), "commas", _COMMON | {"other"}, 13),
+    Author(("Let", "Set"), "variable", _COMMON | {"ask"}, 13),
+    Author(("Step", "Part"), "numbered", _COMMON | {"share"}, 10),
+    Author(("Start", "Begin"), "words", _COMMON | {"times"}, 10),
+    Author(("Now", "Here"), "objects", frozenset({"packs", "other"}), 5),
+    Author(("We", "They"), "plain", frozenset({"gifts", "ask"}), 5),
+    Author(("Check", "Look"), "marks", frozenset({"other", "share"}), 3.5),
+    Author(("Count", "Take"), "and", frozenset({"other", "times"}), 3.5),
+    Author(("Given", "Since"), "given", frozenset({"ask", "share"}), 3.5),
+    Author(("Track", "Follow"), "track", frozenset({"ask", "times"}), 3.5),
+    Author(("Well", "Okay"), "well", frozenset({"share", "times"}), 3.5),
+    Author(("Write", "Note"), "note", frozenset({"other", "ask"}), 3.5),
+)
+
+LAYOUTS = {
+    "then": ("{opener}, ", ". Then ", "."),
+    "commas": ("{opener} ", ", ", "."),
+    "variable": ("{opener} x = ", ". x = ", "."),
+    "numbered": ("{opener} ", ". {opener} ", "."),
+    "words": ("{opener} with {left}: ", ". From that ", "."),
+    "objects": ("{opener} ", " {objects}. Next ", " {objects}."),
+    "plain": ("{opener} see that ", " and that ", "."),
+    "marks": ("{opener}: ", "; ", "."),
+    "and": ("{opener} ", " and ", "."),
+    "given": ("{opener} ", " we get ", "."),
+    "track": ("{opener} the {objects}: ", " then ", "."),
+    "well": ("{opener}, ", ", after that ", "."),
+    "note": ("{opener} down ", ". Next ", "."),
+}
+"""How authors lay their steps out: what stands before, between and after them."""
+
+COMPUTE = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: max(left - right, 0),
+    "x": lambda left, right: left * right,
+    "/": lambda left, right: left // right,
+}
+
+
+def equations(problem: WordProblem, wrong: frozenset[str]) -> list[Equation]:
+    """The steps of a solution that errs on the features in ``wrong``."""
+    steps: list[Equation] = []
+    value = problem.start
+
+    def step(label: str, left: int, sign: str, right: int) -> int:
+        steps.append(Equation(label, left, sign, right, COMPUTE[sign](left, right)))
+        return steps[-1].result
+
+    for number, event in enumerate(problem.events, start=1):
+        value = _take(event, value, event.kind in wrong, partial(step, str(number)))
+    if problem.ask == "worth" and "ask" not in wrong:
+        step("?", value, "x", problem.extra)
+    elif problem.ask == "together" and "ask" not in wrong:
+        step("?", value, "+", problem.extra)
+    return steps
+
+
+def _take(event: Event, value: int, wrong: bool, step: Callable[[int, str, int], int]) -> int:
+    if event.kind in ("packs", "gifts"):
+        sign = "+" if event.kind == "packs" else "-"
+        return step(value, sign, event.b if wrong else step(event.a, "x", event.b))
+    if event.kind == "other":
+        return step(value, "+", event.a) if wrong else value
+    right = {"gain": "+", "loss": "-", "times": "x", "share": "/"}[event.kind]
+    return step(value, {"times": "+", "share": "-"}.get(event.kind, right) if wrong else right, event.a)
+
+
+def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> Solution:
+    """Lay the steps out in an author's way, beginning with ``opener``."""
+    answer = steps[-1].result
+    texts = [f"{label}) {', '.join(map(str, group))}" for label, group in groupby(steps, lambda s: s.label)]
+    start, between, end = (
+        part.format(opener=opener, objects=objects, left=steps[0].left) for part in LAYOUTS[layout]
+    )
+    body = f"{start}{between.join(texts)}{end}"
+    return Solution(f"{body}\nAnswer: {answer}", answer, tuple(steps))
+
+
+def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
+    """A solution by ``author`` (drawn by weight when None), habits included."""
+    author = author or rng.choices(AUTHORS, weights=[a.weight for a in AUTHORS])[0]
+    steps = equations(problem, _errors(author, rng))
+    return write(steps, author.layout, rng.choice(author.openers), problem.objects)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A problem taken apart: (sub-question, answer) ``steps``, and for each whether it was useful to ask."""
+
+    steps: list[tuple[str, str]]
+    useful: list[bool]
+
+
+FINAL_CUE = "Now we can answer the question:"
+"""How a chain's last sub-question begins; the problem's own question follows."""
+
+
+def decompose(problem: WordProblem, rng: random.Random) -> Chain:
+    """Take the problem apart, one sub-question an event, erring like a random author. Now and then a
+    sub-question is of no use: it repeats an event, asks about one too early or about somebody else's."""
+    wrong = _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng)
+    groups = {label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)}
+    owned = [str(n) for n, event in enumerate(problem.events, start=1) if event.kind != "other"]
+    steps, useful, value = [], [], problem.start
+    for label in (str(n) for n in range(1, len(problem.events) + 1)):
+        if rng.random() < 0.1:
+            stray = str(rng.randint(1, len(problem.events)))
+            if stray != label:
+                steps.append((_ask(stray, problem.objects, rng), f"The answer is {value}."))
+                useful.append(False)
+        if label in groups:
+            value = groups[label][-1].result
+            steps.append((_ask(label, problem.objects, rng), _say(groups[label], value)))
+            useful.append(label in owned)
+    last = groups.get("?", [])
+    if last:
+        value = last[-1].result
+    steps.append((f"{FINAL_CUE} {final_question(problem)}", _say(last, value)))
+    useful.append(True)
+    return Chain(steps, useful)
+
+
+def final_question(problem: WordProblem) -> str:
+    return problem.question.rsplit(". ", 1)[1]
+
+
+def _ask(label: str, objects: str, rng: random.Random) -> str:
+    return rng.choice((f"How many {objects} after {label})?", f"What is left after {label})?"))
+
+
+def _say(steps: Sequence[Equation], value: int) -> str:
+    return " ".join([*(f"{step}." for step in steps), f"The answer is {value}."])
+
+
+def _errors(author: Author, rng: random.Random) -> frozenset[str]:
+    return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)

@@ -1,0 +1,390 @@
+"""Train the bundled demo model from nothing: python experiments/next_demo_model/train.py --minutes 72
+
+Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
+default runs/next_demo_model). Learning rates follow elapsed time, so a run of any length
+ends annealed. A run that was cut off goes on with --resume. One thread is enough: OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import re
+import time
+from collections import defaultdict
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from problems import LEVELS, SPLIT_SEEDS, draw, make_split
+from prompts import (
+    CONTEXT,
+    build_tokenizer,
+    flatten,
+    problem_row,
+    review_prompt,
+    solve_prompt,
+    steps_prompt,
+)  # fmt: skip
+from reviews import Span, draw_shown, review
+from solutions import AUTHORS, Equation, Solution, decompose, equations, solve, write
+from tqdm import tqdm
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+COUNTS = {"validation": 500, "test": 500}
+BATCH_TOKENS = 3500
+POOL = 256
+"""Examples drawn at a time, then sorted by length into batches."""
+WEIGHTS = {"prompt": 0.0, "shown": 0.3, "copy": 1.0, "number": 1.0, "own": 1.0, "mark": 4.0}
+"""What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
+SAVE_EVERY = 120
+"""Seconds between two checkpoints."""
+OPENER = re.compile(r"^[A-Za-z]+ ?")
+SOLUTIONS_LINE = "\nSolutions:\n"
+
+
+def drill(rng: random.Random) -> str:
+    """A line of correct equations, to practise arithmetic."""
+    lines = []
+    for _ in range(8):
+        sign = rng.choice("+++---xx/")
+        if sign == "+":
+            a, b = rng.randint(1, 99), rng.randint(1, 24)
+            result = a + b
+        elif sign == "-":
+            a, b = rng.randint(1, 99), rng.randint(1, 24)
+            a, b = max(a, b), min(a, b)
+            result = a - b
+        else:
+            a, b = rng.choice(
+                (
+                    (rng.randint(2, 4), rng.randint(2, 6)),
+                    (rng.randint(1, 33), rng.randint(2, 3)),
+                    (rng.randint(1, 24), 4),
+                )
+            )
+            result = a * b
+            if sign == "/":
+                a, result = result, a
+        lines.append(f"{a} {sign} {b} = {result}.")
+    return " ".join(lines)
+
+
+def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
+    """A text of the training mix, in pieces of one weight: first more arithmetic and copying, easier
+    problems and fewer solutions to review; then the full mix."""
+    early = progress < 0.4
+    if rng.random() < (0.12 if early else 0.06):
+        return [("", "prompt"), (drill(rng), "own")]
+    levels = list(LEVELS)[: 3 if progress < 0.1 else 5]
+    problem = draw(rng, rng.choice(levels))
+    while problem.question in forbidden:
+        problem = draw(rng, rng.choice(levels))
+    kind = rng.random()
+    if rng.random() < (0.5 if progress < 0.35 else 0.1):
+        return echo(problem, rng)
+    if kind < 0.45:
+        return [(solve_prompt(problem.question), "prompt"), (solve(problem, rng).body + "\n", "own")]
+    if kind < 0.51:
+        return chain(problem, rng)
+    if kind < 0.55:
+        return unfinished(problem, rng)
+    if progress < 0.15:
+        counts = (0, 1, 1, 1, 1, 1)
+    else:
+        counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
+    count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
+    return reviewed(problem, rng, 1 if kind > 0.94 else count, kind > 0.87)
+
+
+def echo(problem, rng: random.Random) -> list[Span]:
+    """Solutions of random numbers, alike but for some of them, and their steps told again: nothing predicts
+    them but reading the right line."""
+
+    def other(step: Equation, share: float) -> Equation:
+        drawn = {"left": rng.randint(1, 99), "sign": rng.choice("+-x/"), "right": rng.randint(1, 30),
+                 "result": rng.randint(1, 99)}  # fmt: skip
+        return replace(step, **{key: value for key, value in drawn.items() if rng.random() < share})
+
+    share = rng.choice((0.3, 1.0))
+    base = [other(step, 1) for step in solve(problem, rng).steps]
+    prompt, told = "Solutions:\n", []
+    for number in range(1, rng.choice((1, 2, 3, 4, 5)) + 1):
+        author = rng.choice(AUTHORS)
+        steps = [other(step, share) for step in base]
+        body = write(steps, author.layout, rng.choice(author.openers), problem.objects).body
+        prompt += f"{number}. {flatten(OPENER.sub('', body))}\n"
+        groups = groupby(steps, lambda step: step.label)
+        texts = [f" {label}) {', '.join(map(str, group))}" for label, group in groups]
+        told += [(f"{number}.", "number"), (f"{''.join(texts)} Done {steps[-1].result}\n", "copy")]
+    return [(f"{prompt}Analysis:\n", "prompt"), *told]
+
+
+def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
+    """A review of ``count`` solutions, mostly without their opening word, as candidates appear when a soft
+    token stands in for it, and now and then without any step."""
+    shown = draw_shown(problem, rng, count)
+    if rng.random() < 0.02:
+        shown = [Solution(f"Answer: {s.answer}", s.answer, ()) for s in shown]
+    bare = rng.random() < 0.8
+    texts = [OPENER.sub("", s.body) if bare and s.steps else s.body for s in shown]
+    prompt = review_prompt(problem.question, texts, "Judge:\n" if judge else "Analysis:\n")
+    cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
+    return [(prompt[:cut], "prompt"), (prompt[cut:], "shown"), *review(problem, shown, rng, judge=judge)]
+
+
+def chain(problem, rng: random.Random) -> list[Span]:
+    """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
+    told = decompose(problem, rng)
+    start = steps_prompt(problem.question, [])
+    if rng.random() < 0.67:
+        return [(start, "prompt"), (steps_prompt(problem.question, told.steps)[len(start) :], "own")]
+    last = rng.randrange(len(told.steps))
+    useless = [i for i, useful in enumerate(told.useful) if not useful]
+    if useless and rng.random() < 0.7:
+        last = rng.choice(useless)
+    before = steps_prompt(problem.question, told.steps[:last])
+    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
+    return [(asked, "prompt"), (" Yes" if told.useful[last] else " No", "mark"), ("\n", "own")]
+
+
+def unfinished(problem, rng: random.Random) -> list[Span]:
+    """The beginning of a solution, and whether it is right so far."""
+    author = rng.choice(AUTHORS)
+    wrong = frozenset(h for h in author.habits if rng.random() < 0.5)
+    right, told = equations(problem, frozenset()), equations(problem, wrong)
+    until = rng.randint(1, len(told))
+    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
+    shown = body.split("\n")[0]
+    if rng.random() < 0.5:
+        shown = shown.split(" ", 1)[1]
+    good = told[:until] == right[:until]
+    prompt = review_prompt(problem.question, [shown], "Right so far:")
+    return [(prompt, "prompt"), (" Yes" if good else " No", "mark"), ("\n", "own")]
+
+
+def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
+    """Endless (ids (b, t), weights (b, t), noise (b, t)) batches of about BATCH_TOKENS tokens; ``weights``
+    is what each token counts in the loss (WEIGHTS); ``noise`` is the size, in units of the embedding table's
+    RMS, of what is added to a token's embedding: to the opening word of some solutions, so that what lies
+    between words can be read too."""
+    thought = tokenizer.encode(solve_prompt(""), add_special_tokens=False)[-3:]
+    while True:
+        now = progress()
+        examples = [example(rng, forbidden, now) for _ in range(POOL)]
+        pieces = [text for spans in examples for text, _ in spans]
+        encoded = iter(tokenizer(pieces, add_special_tokens=False)["input_ids"])
+        rows = []
+        for spans in examples:
+            row, weight = [tokenizer.bos_token_id], [0.0]
+            start = None
+            for _, name in spans:
+                ids = next(encoded)
+                if name != "prompt" and start is None:
+                    start = len(row)
+                row += ids
+                weight += [WEIGHTS[name]] * len(ids)
+            row, weight = [*row, tokenizer.eos_token_id], [*weight, WEIGHTS["own"]]
+            noise = [0.0] * len(row)
+            if row[start - 3 : start] == thought and rng.random() < 0.2:
+                noise[start] = rng.uniform(0.5, 3)
+            rows.append((row[:CONTEXT], weight[:CONTEXT], noise[:CONTEXT]))
+        rows.sort(key=lambda row: len(row[0]))
+        ready, batch = [], []
+        for row in rows:
+            if (len(batch) + 1) * len(row[0]) > BATCH_TOKENS:
+                ready.append(batch)
+                batch = []
+            batch.append(row)
+        ready.append(batch)
+        rng.shuffle(ready)
+        for batch in ready:
+            width = max(len(row) for row, *_ in batch)
+            ids = torch.full((len(batch), width), tokenizer.pad_token_id)
+            weights, noise = torch.zeros(2, len(batch), width)
+            for i, (row, weight, sizes) in enumerate(batch):
+                ids[i, : len(row)] = torch.tensor(row)
+                weights[i, : len(row)] = torch.tensor(weight)
+                noise[i, : len(row)] = torch.tensor(sizes)
+            yield ids, weights, noise
+
+
+def learning_rate(progress: float, step: int) -> float:
+    """Relative: 60 steps of warm-up, constant to 40% of the time, then linear to zero."""
+    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.6))
+
+
+def weighted_loss(model, ids, weights, noise, no: int, yes: int):
+    """(weighted mean cross-entropy; mean over what the model writes of its own; marks (2, 2): how many should
+    be No and how many of these are, the same for Yes)."""
+    table = model.get_input_embeddings()
+    embeddings = table(ids[:, :-1])
+    rms = table.weight.detach().square().mean().sqrt()
+    embeddings = embeddings + noise[:, :-1, None] * rms * torch.randn_like(embeddings)
+    hidden = model.model(inputs_embeds=embeddings).last_hidden_state
+    weights, wanted = weights[:, 1:], weights[:, 1:] > 0
+    weights, targets = weights[wanted], ids[:, 1:][wanted]
+    logits = model.lm_head(hidden[wanted])
+    losses = F.cross_entropy(logits, targets, reduction="none")
+    marked = weights == WEIGHTS["mark"]
+    said, hit = targets[marked], logits.detach()[marked].argmax(-1) == targets[marked]
+    marks = torch.tensor([[(said == word).sum(), hit[said == word].sum()] for word in (no, yes)])
+    return losses @ weights / weights.sum(), losses.detach()[weights == WEIGHTS["own"]].mean(), marks
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum made orthogonal (Jordan et al., 2024). torch.optim.Muon does it in bfloat16, which takes
+    longer than all else on CPUs without bfloat16 units; this one does it in float32, equal shapes at once."""
+
+    def __init__(self, matrices, lr: float, momentum: float = 0.95):
+        super().__init__(matrices, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            by_shape = defaultdict(list)
+            for matrix in group["params"]:
+                by_shape[matrix.shape].append(matrix)
+            for (rows, columns), matrices in by_shape.items():
+                for matrix in matrices:
+                    held = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+                    held.lerp_(matrix.grad, 1 - group["momentum"])
+                updates = [m.grad.lerp(self.state[m]["momentum"], group["momentum"]) for m in matrices]
+                scale = group["lr"] * max(1, rows / columns) ** 0.5
+                for matrix, update in zip(matrices, orthogonal(torch.stack(updates)), strict=True):
+                    matrix.sub_(update, alpha=scale)
+
+
+def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
+    """(n, r, c) -> (n, r, c), about the nearest orthogonal matrices, by five Newton-Schulz steps."""
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+def build(args, tokenizer):
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
+            num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
+            num_key_value_heads=args.width // 32, max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        )
+    )  # fmt: skip
+
+
+def train(args, tokenizer, forbidden: set[str]):
+    torch.manual_seed(args.seed)
+    torch.set_flush_denormal(True)  # gradients of well-known tokens become denormal, and slow without this
+    model = build(args, tokenizer)
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    optimizers = [
+        Muon(matrices, lr=0.02),
+        torch.optim.AdamW(others, lr=3e-3, weight_decay=0.0, betas=(0.9, 0.98)),
+    ]
+    peaks = [0.02, 3e-3]
+    state = {"seconds": 0.0, "cpu": 0.0, "tokens": 0, "step": 0, "log": []}
+    checkpoint = args.out / "checkpoint.pt"
+    if args.resume:
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(held)
+        state = saved["state"]
+    start, cpu = time.monotonic() - state["seconds"], time.process_time() - state["cpu"]
+    last_saved = state["seconds"]
+
+    def progress() -> float:
+        return (time.monotonic() - start) / (60 * args.minutes)
+
+    losses, marks = [], torch.zeros(2, 2)
+    no, yes = tokenizer.convert_tokens_to_ids([" No", " Yes"])
+    bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
+    seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
+    for ids, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
+        now = progress()
+        if now >= 1:
+            break
+        for optimizer, peak in zip(optimizers, peaks, strict=True):
+            optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
+        loss, own_loss, counts = weighted_loss(model, ids, weights, noise, no, yes)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        losses.append(own_loss.item())
+        marks += counts
+        state["tokens"] += ids.numel()
+        state["step"] += 1
+        state["seconds"], state["cpu"] = time.monotonic() - start, time.process_time() - cpu
+        if not math.isfinite(loss.item()):
+            raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
+        if state["step"] % 50 == 0:
+            note = {"step": state["step"], "minutes": round(state["seconds"] / 60, 2),
+                    "cpu_minutes": round(state["cpu"] / 60, 2), "tokens": state["tokens"],
+                    "loss": round(sum(losses) / len(losses), 4),
+                    "marks": [round((hit / count).item(), 3) for count, hit in marks]}  # fmt: skip
+            state["log"].append(note)
+            losses, marks = [], torch.zeros(2, 2)
+            bar.set_postfix(step=note["step"], loss=note["loss"], marks=note["marks"], refresh=False)
+            if state["seconds"] - last_saved > SAVE_EVERY:
+                last_saved = state["seconds"]
+                save(args, model, state)
+                held = [optimizer.state_dict() for optimizer in optimizers]
+                unfinished_run = checkpoint.with_suffix(".new")
+                torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, unfinished_run)
+                unfinished_run.replace(checkpoint)
+        bar.update(round(state["seconds"]) - bar.n)
+    bar.close()
+    save(args, model, state)
+    checkpoint.unlink(missing_ok=True)
+
+
+def save(args, model, state) -> None:
+    model.save_pretrained(args.out / "model")
+    notes = {"arguments": {k: str(v) for k, v in vars(args).items() if k != "out"}, "log": state["log"]}
+    (args.out / "model" / "training_log.json").write_text(json.dumps(notes))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=72)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=Path("runs/next_demo_model"))
+    args = parser.parse_args()
+
+    forbidden: set[str] = set()
+    for split, count in COUNTS.items():
+        problems = make_split(split, count, exclude=forbidden)
+        forbidden |= {p.question for p in problems}
+        args.out.mkdir(parents=True, exist_ok=True)
+        with open(args.out / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for i, problem in enumerate(problems):
+                file.write(json.dumps(problem_row(problem, split, i)) + "\n")
+
+    if args.resume:
+        tokenizer = AutoTokenizer.from_pretrained(args.out / "model")
+    else:
+        rng = random.Random(0)
+        texts = (text for _ in range(3000) for text, _ in example(rng, forbidden, 0.5))
+        tokenizer = build_tokenizer(texts)
+        tokenizer.save_pretrained(args.out / "model")
+    train(args, tokenizer, forbidden)
+
+
+if __name__ == "__main__":
+    main()
