@@ -39,9 +39,7 @@ _MANIFEST = {
 }
 _SHARES = ("exact_match", "coverage", "coverage@5", "pass@5", "decided")
 _VALUES = Each(NUMBER | NULL)
-_RESULTS = {
-    "problems": Kind("a whole number of at least 1", lambda value: COUNT.holds(value) and value > 0),
-    **{f"{name}{end}?": NUMBER for name in _SHARES for end in ("", "_stderr")},
+_PARTS = {
     "tokens?": Each(Each(COUNT)),
     "rounds?": {"mean?": NUMBER, "share_ended_after?": Each(NUMBER)},
     "by_round?": [_VALUES],
@@ -49,6 +47,11 @@ _RESULTS = {
     "seconds?": Each(NUMBER),
     "peak_bytes?": _VALUES,
     "mean_bytes?": _VALUES,
+}
+_RESULTS = {
+    "problems": Kind("a whole number of at least 1", lambda value: COUNT.holds(value) and value > 0),
+    **{f"{name}{end}?": NUMBER for name in _SHARES for end in ("", "_stderr")},
+    **_PARTS,
 }
 _TIMES = {f"{PEAKS}?": Each(COUNT), f"{HELD}?": Each([COUNT])}
 
@@ -106,7 +109,7 @@ def read_results(folder: str | os.PathLike[str]) -> dict[str, Any]:
     results = read_json(path)
     if found := fault(results, _RESULTS):
         raise UserError(f"{path}: expected the metrics of a finished run ({found}); {AGAIN}")
-    return results
+    return {key: value for key, value in results.items() if value is not None or f"{key}?" not in _PARTS}
 
 
 def read_grades(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, AnswerGrader
-from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, TEXT, Each, Kind, fault
+from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, REAL, TEXT, Each, Kind, fault
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 Asked = tuple[str | None, str | None, str | None]
@@ -32,7 +32,7 @@ RECORD = {
         {
             "answer": TEXT | NULL,
             "round": COUNT,
-            "reward": NUMBER | NULL,
+            "reward": REAL | NULL,  # a coherence of log-probabilities may be -inf
             "verified": NUMBER | NULL,
             "agreement?": NUMBER,
             "u?": [NUMBER],

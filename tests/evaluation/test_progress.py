@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def row(correct, covered):
-    return Graded("p", correct, True, (GradedCandidate(covered, True, 0, None, None),))
+    return Graded("p", "1", correct, (GradedCandidate(covered, True, 0, None, None),))
 
 
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):

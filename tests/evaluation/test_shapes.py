@@ -76,7 +76,7 @@ def one_line(call):
     [
         (["candidates"], ..., "candidates: expected it, got nothing"),
         (["answer"], {"x": 1}, "answer: expected a text or null, got {'x': 1}"),
-        (["candidates", 0, "reward"], float("nan"), r"candidates\[0\].reward: expected a finite number"),
+        (["candidates", 0, "reward"], float("nan"), r"candidates\[0\].reward: expected a number"),
         (["candidates", 0, "round"], 10**9, "candidates: expected rounds from 0"),
         (["resps"], [[]], "resps: expected one list of"),
         (["answer_type"], ["number"], "answer_type: expected one of number"),
