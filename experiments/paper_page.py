@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 SMALL = ("model=demo", "dataset=demo", "dataset.shots=0", "limit=10")
 TWO, ONE = ("seed=0,1",), ("seed=0",)
 FORM = ("engine=fake", "limit=3", "max_new_tokens=30", "dataset.path=FOLDER/${.name}.jsonl")
-METHODS = "methods=[cot,self_consistency,[soft_reasoning,'preset=paper']]"
+METHODS = "methods=[cot,self_consistency,verified_sampling,[soft_reasoning,'preset=paper']]"
 TABLE = "Sweep"
 
 

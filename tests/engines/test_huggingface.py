@@ -13,7 +13,7 @@ from soft_reasoning.types import Request
 from tests.contracts.engine import EngineContract
 from tests.engines.models import FAMILIES, SHARING, VOCABULARY, tiny
 
-MIXTURES = {"mixtral", "gpt_oss", "deepseek_v3"}
+MIXTURES = {"mixtral", "qwen2_moe", "gpt_oss", "deepseek_v3"}
 
 
 def random_ids(count: int, seed: int) -> tuple[int, ...]:

@@ -299,7 +299,9 @@ def test_refusals(monkeypatch):
 
     with pytest.raises(UserError, match="engine.warp: expected a field of vLLM's EngineArgs"):
         VLLMEngine("demo", warp=9)
-    with pytest.raises(UserError, match="engine.enable_prefix_caching: expected it to be left out"):
+    with pytest.raises(
+        UserError, match="engine.enable_prefix_caching: this option is fixed to True; remove it"
+    ):
         VLLMEngine("demo", enable_prefix_caching=False)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
