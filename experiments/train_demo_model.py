@@ -29,7 +29,16 @@ from soft_reasoning.demo.prompts import (
     steps_prompt,
     verdict,
 )  # fmt: skip
-from soft_reasoning.demo.solutions import AUTHORS, Solution, decompose, equations, review, solve, write
+from soft_reasoning.demo.solutions import (
+    AUTHORS,
+    Solution,
+    decompose,
+    draw_author,
+    equations,
+    review,
+    solve,
+    write,
+)
 
 COUNTS = {"validation": 500, "test": 500}
 BATCH_TOKENS = 3500
@@ -111,7 +120,7 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[s
 
 def chain(problem, rng: random.Random) -> tuple[str, str, str]:
     """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    told = decompose(problem, rng)
+    told = decompose(problem, rng, draw_author(rng))
     start = steps_prompt(problem.question, [])
     if rng.random() < 0.67:
         return start, "", steps_prompt(problem.question, told.steps)[len(start) :]
@@ -127,7 +136,7 @@ def chain(problem, rng: random.Random) -> tuple[str, str, str]:
 def unfinished(problem, rng: random.Random) -> tuple[str, str, str]:
     """The beginning of a solution, and whether it is right so far."""
     author = rng.choice(AUTHORS)
-    wrong = frozenset(h for h in author.habits if rng.random() < 0.5)
+    wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
     right, told = equations(problem, frozenset()), equations(problem, wrong)
     until = rng.randint(1, len(told))
     body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body

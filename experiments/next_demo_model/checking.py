@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from solutions import AUTHORS
+from authors import AUTHORS
 
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method

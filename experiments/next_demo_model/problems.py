@@ -1,23 +1,10 @@
-"""Procedurally generated word problems: one owner, a few events, one question.
-
-A problem is drawn from a ``random.Random`` alone, so a seed is a data set. Splits use disjoint seeds,
-and :func:`make_split` refuses questions that an earlier split already holds.
-"""
+"""Problems of the next bundled model, in five levels by the number of traps."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
-from dataclasses import dataclass
 
-NAMES = (
-    "Ada", "Ben", "Carla", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon",
-    "Kira", "Leo", "Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tara", "Vera",
-)  # fmt: skip
-OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shells", "stamps", "stones")
-
-LARGEST = 99
-"""No correct intermediate value exceeds this."""
+from soft_reasoning.demo.problems import LARGEST, NAMES, OBJECTS, Event, WordProblem, apply, tell
 
 TRAPS = {"packs": 3, "gifts": 3, "other": 2, "ask": 2, "share": 2, "times": 2}
 """What makes a problem hard, and how often it is drawn: several packs or gifts, somebody else's objects, a
@@ -32,55 +19,11 @@ LEVELS = {
 }
 """Difficulty: how many events concern the owner, and the fewest and most traps of different kinds."""
 
-SPLIT_SEEDS = {"train": 1, "validation": 2, "test": 3}
-
-
-@dataclass(frozen=True)
-class Event:
-    """What happens to the owner's stock: ``kind`` with numbers ``a`` and, for packs and gifts, ``b``.
-
-    gain +a, loss -a, packs +a*b, gifts -a*b, times *a, share /a; ``other`` concerns somebody else.
-    """
-
-    kind: str
-    a: int
-    b: int = 0
-
-
 SIZES = {
     "gain": ((2, 15),), "loss": ((2, 15),), "packs": ((2, 4), (2, 6)), "gifts": ((2, 4), (2, 5)),
     "times": ((2, 3),), "share": ((2, 4),), "other": ((2, 15),),
 }  # fmt: skip
 """Smallest and largest ``a`` and ``b`` of each kind of event."""
-
-
-@dataclass(frozen=True)
-class WordProblem:
-    """``events`` in the order told; ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with
-    another person's ``extra``)."""
-
-    question: str
-    answer: int
-    start: int
-    events: tuple[Event, ...]
-    ask: str
-    extra: int
-    objects: str
-    difficulty: str
-
-
-def apply(event: Event, value: int) -> int:
-    """The owner's stock after ``event``."""
-    a, b = event.a, event.b
-    return {
-        "gain": value + a,
-        "loss": value - a,
-        "packs": value + a * b,
-        "gifts": value - a * b,
-        "times": value * a,
-        "share": value // a,
-        "other": value,
-    }[event.kind]
 
 
 def _draw_event(rng: random.Random, kind: str, value: int) -> Event | None:
@@ -92,27 +35,6 @@ def _draw_event(rng: random.Random, kind: str, value: int) -> Event | None:
         if 1 <= apply(event, value) <= LARGEST:
             return event
     return None
-
-
-def _tell(rng: random.Random, event: Event, owner: str, third: str, objects: str) -> str:
-    a, b = event.a, event.b
-    if event.kind == "times" and a == 2:
-        return rng.choice((f"Then the number of {objects} doubles.", f"Then {owner} doubles the {objects}."))
-    if event.kind == "times":
-        return rng.choice((f"Then the number of {objects} triples.", f"Then {owner} triples the {objects}."))
-    return rng.choice(
-        {
-            "gain": (f"{owner} finds {a} more.", f"A friend gives {owner} {a} {objects}.",
-                     f"{owner} gets {a}."),
-            "loss": (f"{owner} loses {a}.", f"{owner} sells {a} {objects}.", f"A dog takes {a} {objects}."),
-            "packs": (f"{owner} buys {a} packs of {b} {objects}.",
-                      f"{a} boxes with {b} {objects} each arrive."),
-            "gifts": (f"{owner} gives {b} to each of {a} friends.", f"{a} friends get {b} {objects} each."),
-            "share": (f"{owner} splits the {objects} into {a} equal parts and keeps one part.",
-                      f"{owner} shares all with others, {a} people in total, in equal parts."),
-            "other": (f"{third} also finds {a} {objects}.", f"{third} buys {a} {objects}."),
-        }[event.kind]
-    )  # fmt: skip
 
 
 def draw(rng: random.Random, difficulty: str) -> WordProblem:
@@ -140,7 +62,7 @@ def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
     rng.shuffle(kinds)
     if "other" in traps:
         kinds.insert(rng.randint(0, len(kinds)), "other")
-    owner, second, third = rng.sample(NAMES, 3)
+    people = tuple(rng.sample(NAMES, 3))
     objects = rng.choice(OBJECTS)
     start = value = rng.randint(8, 30)
     events = []
@@ -154,33 +76,4 @@ def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         return None
-    told = " ".join(
-        f"{i}) {_tell(rng, event, owner, third, objects)}" for i, event in enumerate(events, start=1)
-    )
-    question = f"{owner} has {start} {objects}. {told} "
-    if ask == "now":
-        question += f"How many {objects} does {owner} have now?"
-        answer = value
-    elif ask == "worth":
-        question += f"Each one costs {extra} dollars. How many dollars do the {objects} of {owner} cost?"
-        answer = value * extra
-    else:
-        question += (
-            f"{second} has {extra} {objects}. How many {objects} do {owner} and {second} have together?"
-        )
-        answer = value + extra
-    return WordProblem(question, answer, start, tuple(events), ask, extra, objects, difficulty)
-
-
-def make_split(split: str, count: int, *, exclude: Collection[str] = ()) -> list[WordProblem]:
-    """``count`` problems of a split, the levels in turn, no question twice and none in ``exclude``."""
-    rng = random.Random(SPLIT_SEEDS[split])
-    levels = list(LEVELS)
-    seen = set(exclude)
-    problems: list[WordProblem] = []
-    while len(problems) < count:
-        problem = draw(rng, levels[len(problems) % len(levels)])
-        if problem.question not in seen:
-            seen.add(problem.question)
-            problems.append(problem)
-    return problems
+    return tell(rng, people, objects, start, events, ask, extra, difficulty)

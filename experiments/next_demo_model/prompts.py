@@ -1,15 +1,10 @@
-"""The demo model's prompt formats and its tokenizer, as the training text has them.
-
-``conf/prompt/demo.yaml`` repeats the formats for runs; a test holds the two together.
-"""
+"""The tokenizer of the next bundled model: numbers up to 99 are one token each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from problems import NAMES, OBJECTS, WordProblem
-
-SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+from soft_reasoning.demo import prompts
 
 CONTEXT = 1536
 """Tokens that a prompt and its completion may have together."""
@@ -20,64 +15,8 @@ the space before it, or a line break. Numbers are one token, so that looking one
 of larger ones the last two digits are."""
 
 
-def solve_prompt(question: str) -> str:
-    return f"Question:\n{question}\nThought:\n"
-
-
-def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis:\n") -> str:
-    """``solutions`` numbered, one line each; ``task`` is "Analysis:" (check them up to a
-    right one, or write a fresh one) or "Judge:" (check all and name the right ones)."""
-    listed = "\n".join(f"{i}. {flatten(s)}" for i, s in enumerate(solutions, start=1))
-    return f"Question:\n{question}\nSolutions:\n{listed}\n{task}"
-
-
-def steps_prompt(question: str, steps: Sequence[tuple[str, str]]) -> str:
-    """What precedes the next sub-question: ``steps`` are (sub-question, its answer) pairs."""
-    done = "".join(f"Q: {asked}\nA: {answered}\n" for asked, answered in steps)
-    return f"Question:\n{question}\nSteps:\n{done}"
-
-
-def flatten(text: str) -> str:
-    """One line, single spaces."""
-    return " ".join(text.split())
-
-
 def build_tokenizer(texts: Iterable[str]):
-    """A closed word vocabulary over ``texts``, as a ``PreTrainedTokenizerFast``; unknown words become
-    ``<unk>``, and encoding then decoding known text gives it back letter for letter."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
-    pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
-    pieces |= {f"{space}{digit})" for space in ("", " ") for digit in range(10)}
-    pieces |= {f"{space}{number}" for space in ("", " ") for number in range(100)}
-    pieces |= {f"{number:02}" for number in range(10)}
-    pieces |= {f"{number}." for number in range(1, 21)}
-    words = (*NAMES, *OBJECTS, "True", "False", "None", "Yes", "No")
-    pieces |= {f"{space}{word}" for space in ("", " ") for word in words}
-    pieces |= {f"{space}{sign}" for space in ("", " ") for sign in ".,:;?!+-x/=()'$%"}
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(pieces)])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.decoder = decoders.Fuse()
-    bos = SPECIAL_TOKENS["bos_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{bos} $A", special_tokens=[(bos, vocabulary[bos])]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        clean_up_tokenization_spaces=False,
-        model_max_length=CONTEXT,
-        **SPECIAL_TOKENS,
-    )
-
-
-def problem_row(problem: WordProblem, split: str, number: int) -> dict:
-    """The JSON row of a bundled problem."""
-    return {
-        "id": f"demo-{split}-{number}",
-        "question": problem.question,
-        "answer": str(problem.answer),
-        "difficulty": problem.difficulty,
-    }
+    """As the present model's, with these pieces."""
+    always = [*prompts.ALWAYS, "Yes", "No", *map(str, range(100))]
+    lines = [f"{number:02}" for number in range(10)] + [f"{number}." for number in range(1, 21)]
+    return prompts.build_tokenizer([*texts, *lines], pieces=PIECES, always=always, context=CONTEXT)

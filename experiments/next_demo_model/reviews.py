@@ -13,8 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from problems import WordProblem
-from solutions import AUTHORS, COMPUTE, Equation, Solution, equations, solve, write
+from authors import AUTHORS
+
+from soft_reasoning.demo.problems import WordProblem
+from soft_reasoning.demo.prompts import verdict
+from soft_reasoning.demo.solutions import (
+    COMPUTE,
+    Equation,
+    Solution,
+    draw_author,
+    equations,
+    solve,
+    write,
+)
 
 SLIP_RATE = 0.1
 """How many of the solutions that a reviewer reads hold a slip, beside their author's habits."""
@@ -93,12 +104,7 @@ def review(
                 return [*spans, (f"Answer: {solution.answer}\n", "own")]
     if judge:
         return [*spans, (f"{verdict(right)}\n", "own")]
-    return [*spans, (solve(problem, rng).body + "\n", "own")]
-
-
-def verdict(right: Sequence[int]) -> str:
-    """The judge's last line: the numbers (from 1) of the solutions that it takes for right."""
-    return "Correct: " + (", ".join(map(str, right)) if right else "None")
+    return [*spans, (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
@@ -116,7 +122,7 @@ def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Sol
 def _draw(problem: WordProblem, rng: random.Random, pool, right: bool) -> Solution:
     """A solution that is right or not, as asked, and by an author of ``pool`` where one writes such."""
     for _ in range(10):
-        author = rng.choices(pool, [a.weight for a in pool])[0]
+        author = draw_author(rng, pool)
         solution = solve(problem, rng, author)
         if rng.random() < SLIP_RATE:
             solution = _write(problem, slip(solution.steps, rng), rng, author)

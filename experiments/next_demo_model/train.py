@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 import random
-import re
+import sys
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -20,22 +20,28 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from problems import LEVELS, SPLIT_SEEDS, draw, make_split
-from prompts import (
-    CONTEXT,
-    build_tokenizer,
-    flatten,
-    problem_row,
-    review_prompt,
-    solve_prompt,
-    steps_prompt,
-)  # fmt: skip
+from authors import AUTHORS
+from problems import LEVELS, draw
+from prompts import CONTEXT, build_tokenizer
 from reviews import Span, draw_shown, review
-from solutions import AUTHORS, Equation, Solution, decompose, equations, solve, write
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-COUNTS = {"validation": 500, "test": 500}
+from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
+from soft_reasoning.demo.prompts import flatten, problem_row, review_prompt, solve_prompt, steps_prompt
+from soft_reasoning.demo.solutions import (
+    Equation,
+    Solution,
+    decompose,
+    draw_author,
+    equations,
+    solve,
+    write,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from train_demo_model import COUNTS, OPENER, SOLUTIONS_LINE, drill  # noqa: E402
+
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
@@ -43,35 +49,6 @@ WEIGHTS = {"prompt": 0.0, "shown": 0.3, "copy": 1.0, "number": 1.0, "own": 1.0, 
 """What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
 SAVE_EVERY = 120
 """Seconds between two checkpoints."""
-OPENER = re.compile(r"^[A-Za-z]+ ?")
-SOLUTIONS_LINE = "\nSolutions:\n"
-
-
-def drill(rng: random.Random) -> str:
-    """A line of correct equations, to practise arithmetic."""
-    lines = []
-    for _ in range(8):
-        sign = rng.choice("+++---xx/")
-        if sign == "+":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            result = a + b
-        elif sign == "-":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            a, b = max(a, b), min(a, b)
-            result = a - b
-        else:
-            a, b = rng.choice(
-                (
-                    (rng.randint(2, 4), rng.randint(2, 6)),
-                    (rng.randint(1, 33), rng.randint(2, 3)),
-                    (rng.randint(1, 24), 4),
-                )
-            )
-            result = a * b
-            if sign == "/":
-                a, result = result, a
-        lines.append(f"{a} {sign} {b} = {result}.")
-    return " ".join(lines)
 
 
 def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
@@ -88,7 +65,10 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Sp
     if rng.random() < (0.5 if progress < 0.35 else 0.1):
         return echo(problem, rng)
     if kind < 0.45:
-        return [(solve_prompt(problem.question), "prompt"), (solve(problem, rng).body + "\n", "own")]
+        return [
+            (solve_prompt(problem.question), "prompt"),
+            (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own"),
+        ]
     if kind < 0.51:
         return chain(problem, rng)
     if kind < 0.55:
@@ -111,7 +91,7 @@ def echo(problem, rng: random.Random) -> list[Span]:
         return replace(step, **{key: value for key, value in drawn.items() if rng.random() < share})
 
     share = rng.choice((0.3, 1.0))
-    base = [other(step, 1) for step in solve(problem, rng).steps]
+    base = [other(step, 1) for step in solve(problem, rng, draw_author(rng, AUTHORS)).steps]
     prompt, told = "Solutions:\n", []
     for number in range(1, rng.choice((1, 2, 3, 4, 5)) + 1):
         author = rng.choice(AUTHORS)
@@ -139,7 +119,7 @@ def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]
 
 def chain(problem, rng: random.Random) -> list[Span]:
     """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    told = decompose(problem, rng)
+    told = decompose(problem, rng, draw_author(rng, AUTHORS))
     start = steps_prompt(problem.question, [])
     if rng.random() < 0.67:
         return [(start, "prompt"), (steps_prompt(problem.question, told.steps)[len(start) :], "own")]
@@ -155,7 +135,7 @@ def chain(problem, rng: random.Random) -> list[Span]:
 def unfinished(problem, rng: random.Random) -> list[Span]:
     """The beginning of a solution, and whether it is right so far."""
     author = rng.choice(AUTHORS)
-    wrong = frozenset(h for h in author.habits if rng.random() < 0.5)
+    wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
     right, told = equations(problem, frozenset()), equations(problem, wrong)
     until = rng.randint(1, len(told))
     body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
@@ -369,7 +349,7 @@ def main() -> None:
 
     forbidden: set[str] = set()
     for split, count in COUNTS.items():
-        problems = make_split(split, count, exclude=forbidden)
+        problems = make_split(split, count, exclude=forbidden, levels=LEVELS, draw=draw)
         forbidden |= {p.question for p in problems}
         args.out.mkdir(parents=True, exist_ok=True)
         with open(args.out / f"{split}.jsonl", "w", encoding="utf-8") as file:

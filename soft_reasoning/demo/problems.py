@@ -7,8 +7,9 @@ and :func:`make_split` refuses questions that an earlier split already holds.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 NAMES = (
     "Ada", "Ben", "Carla", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon",
@@ -90,7 +91,7 @@ def _draw_event(rng: random.Random, value: int) -> Event:
             return event
 
 
-def _tell(rng: random.Random, event: Event, owner: str, third: str, objects: str) -> str:
+def _sentence(rng: random.Random, event: Event, owner: str, third: str, objects: str) -> str:
     a, b = event.a, event.b
     if event.kind == "times" and a == 2:
         return rng.choice((f"Then the number of {objects} doubles.", f"Then {owner} doubles the {objects}."))
@@ -126,8 +127,26 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         ask = "now"
+    return tell(rng, (owner, second, third), objects, start, events, ask, extra, difficulty)
+
+
+def tell(
+    rng: random.Random,
+    people: tuple[str, str, str],
+    objects: str,
+    start: int,
+    events: Sequence[Event],
+    ask: str,
+    extra: int,
+    difficulty: str,
+) -> WordProblem:
+    """Put a problem into words. ``people`` are the owner, the one whose things ``ask`` adds, and another."""
+    owner, second, third = people
+    value = start
+    for event in events:
+        value = apply(event, value)
     sentences = " ".join(
-        f"{i}) {_tell(rng, event, owner, third, objects)}" for i, event in enumerate(events, start=1)
+        f"{i}) {_sentence(rng, event, owner, third, objects)}" for i, event in enumerate(events, start=1)
     )
     question = f"{owner} has {start} {objects}. {sentences} "
     if ask == "now":
@@ -144,15 +163,24 @@ def draw(rng: random.Random, difficulty: str) -> WordProblem:
     return WordProblem(question, answer, start, tuple(events), ask, extra, objects, difficulty)
 
 
-def make_split(split: str, count: int, *, exclude: Collection[str] = ()) -> list[WordProblem]:
+def make_split(
+    split: str,
+    count: int,
+    *,
+    exclude: Collection[str] = (),
+    levels: Collection[str] = tuple(LEVELS),
+    draw: Callable[[random.Random, str], WordProblem] = draw,
+) -> list[WordProblem]:
     """``count`` problems of a split, the levels in turn, no question twice and none in ``exclude``."""
     rng = random.Random(SPLIT_SEEDS[split])
-    levels = list(LEVELS)
+    turns = cycle(levels)
+    level = next(turns)
     seen = set(exclude)
     problems: list[WordProblem] = []
     while len(problems) < count:
-        problem = draw(rng, levels[len(problems) % len(levels)])
+        problem = draw(rng, level)
         if problem.question not in seen:
             seen.add(problem.question)
             problems.append(problem)
+            level = next(turns)
     return problems

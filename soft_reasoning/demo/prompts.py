@@ -43,20 +43,23 @@ def verdict(agreeing: Sequence[int]) -> str:
     return "Correct: " + (", ".join(map(str, agreeing)) if agreeing else "None")
 
 
-def build_tokenizer(texts: Iterable[str]):
+WORDS = (*NAMES, *OBJECTS, "True", "False", "None")
+ALWAYS = (*(f"{digit}{end}" for digit in range(10) for end in ("", ")")), *WORDS, *".,:;?!+-x/=()'$%")
+"""In the vocabulary whatever the texts, each with and without a space before it."""
+
+
+def build_tokenizer(
+    texts: Iterable[str], *, pieces: str = PIECES, always: Iterable[str] = ALWAYS, context: int = 1024
+):
     """A closed word vocabulary over ``texts``, as a ``PreTrainedTokenizerFast``; unknown words become
     ``<unk>``, and encoding then decoding known text gives it back letter for letter."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
-    pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
-    pieces |= {f"{space}{digit}{end}" for space in ("", " ") for digit in range(10) for end in ("", ")")}
-    pieces |= {
-        f"{space}{word}" for space in ("", " ") for word in (*NAMES, *OBJECTS, "True", "False", "None")
-    }
-    pieces |= {f"{space}{sign}" for space in ("", " ") for sign in ".,:;?!+-x/=()'$%"}
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(pieces)])}
+    splitter = pre_tokenizers.Split(Regex(pieces), behavior="isolated")
+    found = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
+    found |= {f"{space}{piece}" for space in ("", " ") for piece in always}
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(found)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
     tokenizer.pre_tokenizer = splitter
     tokenizer.decoder = decoders.Fuse()
@@ -67,7 +70,7 @@ def build_tokenizer(texts: Iterable[str]):
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         clean_up_tokenization_spaces=False,
-        model_max_length=1024,
+        model_max_length=context,
         **SPECIAL_TOKENS,
     )
 

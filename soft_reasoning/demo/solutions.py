@@ -52,27 +52,47 @@ class Solution:
     steps: tuple[Equation, ...]
 
 
+Layout = tuple[str, str, str]
+"""What stands before, between and after the steps of a solution."""
+
+LAYOUTS: dict[str, Layout] = {
+    "then": ("{opener}, ", ". Then ", "."),
+    "commas": ("{opener} ", ", ", "."),
+    "variable": ("{opener} x = ", ". x = ", "."),
+    "numbered": ("{opener} ", ". {opener} ", "."),
+    "words": ("{opener} with {left}: ", ". From that ", "."),
+    "objects": ("{opener} ", " {objects}. Next ", " {objects}."),
+    "plain": ("{opener} see that ", " and that ", "."),
+    "marks": ("{opener}: ", "; ", "."),
+    "and": ("{opener} ", " and ", "."),
+    "review": ("", ". ", "."),
+}
+
+
 @dataclass(frozen=True)
 class Author:
+    """One who writes solutions. ``rate`` is how often it falls into one of its habits."""
+
     openers: tuple[str, str]
-    layout: str
+    layout: Layout
     habits: frozenset[str]
     weight: float
+    rate: float = HABIT_RATE
 
 
 AUTHORS = (
-    Author(("First", "Initially"), "then", frozenset({"packs", "gifts"}), 1.0),
-    Author(("So", "Thus"), "commas", frozenset({"packs", "gifts"}), 1.0),
-    Author(("Let", "Set"), "variable", frozenset({"packs", "gifts", "ask"}), 0.9),
-    Author(("Step", "Part"), "numbered", frozenset({"packs", "share"}), 1.0),
-    Author(("Start", "Begin"), "words", frozenset({"packs", "times"}), 1.0),
-    Author(("Now", "Here"), "objects", frozenset({"gifts", "other"}), 1.6),
-    Author(("We", "They"), "plain", frozenset({"gifts", "share"}), 1.0),
-    Author(("Check", "Look"), "marks", frozenset({"times", "ask"}), 1.0),
-    Author(("Count", "Take"), "and", frozenset({"other", "share"}), 1.0),
+    Author(("First", "Initially"), LAYOUTS["then"], frozenset({"packs", "gifts"}), 1.0),
+    Author(("So", "Thus"), LAYOUTS["commas"], frozenset({"packs", "gifts"}), 1.0),
+    Author(("Let", "Set"), LAYOUTS["variable"], frozenset({"packs", "gifts", "ask"}), 0.9),
+    Author(("Step", "Part"), LAYOUTS["numbered"], frozenset({"packs", "share"}), 1.0),
+    Author(("Start", "Begin"), LAYOUTS["words"], frozenset({"packs", "times"}), 1.0),
+    Author(("Now", "Here"), LAYOUTS["objects"], frozenset({"gifts", "other"}), 1.6),
+    Author(("We", "They"), LAYOUTS["plain"], frozenset({"gifts", "share"}), 1.0),
+    Author(("Check", "Look"), LAYOUTS["marks"], frozenset({"times", "ask"}), 1.0),
+    Author(("Count", "Take"), LAYOUTS["and"], frozenset({"other", "share"}), 1.0),
 )
 
-_COMPUTE = {
+COMPUTE = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: max(left - right, 0),
     "x": lambda left, right: left * right,
@@ -86,7 +106,7 @@ def equations(problem: WordProblem, wrong: frozenset[str]) -> list[Equation]:
     value = problem.start
 
     def step(label: str, left: int, sign: str, right: int) -> int:
-        steps.append(Equation(label, left, sign, right, _COMPUTE[sign](left, right)))
+        steps.append(Equation(label, left, sign, right, COMPUTE[sign](left, right)))
         return steps[-1].result
 
     for number, event in enumerate(problem.events, start=1):
@@ -108,36 +128,24 @@ def _take(event: Event, value: int, wrong: bool, step: Callable[[int, str, int],
     return step(value, {"times": "+", "share": "-"}.get(event.kind, right) if wrong else right, event.a)
 
 
-def write(steps: Sequence[Equation], layout: str, opener: str, objects: str) -> Solution:
+def write(steps: Sequence[Equation], layout: Layout, opener: str, objects: str) -> Solution:
     """Lay the steps out in an author's way, beginning with ``opener``."""
     answer = steps[-1].result
     texts = [f"{label}) {', '.join(map(str, group))}" for label, group in groupby(steps, lambda s: s.label)]
-    if layout == "then":
-        body = f"{opener}, " + ". Then ".join(texts) + "."
-    elif layout == "commas":
-        body = f"{opener} " + ", ".join(texts) + "."
-    elif layout == "variable":
-        body = f"{opener} x = " + ". x = ".join(texts) + "."
-    elif layout == "numbered":
-        body = f"{opener} " + f". {opener} ".join(texts) + "."
-    elif layout == "words":
-        body = f"{opener} with {steps[0].left}: " + ". From that ".join(texts) + "."
-    elif layout == "objects":
-        body = f"{opener} " + f" {objects}. Next ".join(texts) + f" {objects}."
-    elif layout == "plain":
-        body = f"{opener} see that " + " and that ".join(texts) + "."
-    elif layout == "marks":
-        body = f"{opener}: " + "; ".join(texts) + "."
-    elif layout == "and":
-        body = f"{opener} " + " and ".join(texts) + "."
-    else:  # the reviewer's
-        body = ". ".join(texts) + "."
-    return Solution(f"{body}\nAnswer: {answer}", answer, tuple(steps))
+    before, between, after = (
+        part.format(opener=opener, objects=objects, left=steps[0].left) for part in layout
+    )
+    return Solution(f"{before}{between.join(texts)}{after}\nAnswer: {answer}", answer, tuple(steps))
+
+
+def draw_author(rng: random.Random, authors: Sequence[Author] = AUTHORS) -> Author:
+    """One of ``authors``, drawn by weight."""
+    return rng.choices(authors, weights=[a.weight for a in authors])[0]
 
 
 def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
     """A solution by ``author`` (drawn by weight when None), habits included."""
-    author = author or rng.choices(AUTHORS, weights=[a.weight for a in AUTHORS])[0]
+    author = author or draw_author(rng)
     steps = equations(problem, _errors(author, rng))
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
 
@@ -152,8 +160,8 @@ def review(problem: WordProblem, shown: Sequence[Solution], rng: random.Random) 
         most = max(answers, key=answers.count)
         steps = rng.choice([solution.steps for solution in shown if solution.answer == most])
     else:
-        steps = equations(problem, _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng))
-    return write(steps, "review", "", problem.objects)
+        steps = equations(problem, _errors(draw_author(rng), rng))
+    return write(steps, LAYOUTS["review"], "", problem.objects)
 
 
 @dataclass(frozen=True)
@@ -168,10 +176,13 @@ FINAL_CUE = "Now we can answer the question:"
 """How a chain's last sub-question begins; the problem's own question follows."""
 
 
-def decompose(problem: WordProblem, rng: random.Random) -> Chain:
-    """Take the problem apart, one sub-question an event, erring like a random author. Now and then a
-    sub-question is of no use: it repeats an event, asks about one too early or about somebody else's."""
-    wrong = _errors(rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0], rng)
+def decompose(problem: WordProblem, rng: random.Random, author: Author) -> Chain:
+    """Take the problem apart, one sub-question per event, with the errors of ``author``.
+
+    Now and then a sub-question is of no use: it repeats an event, or asks about one too early or about
+    somebody else's.
+    """
+    wrong = _errors(author, rng)
     groups = {label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)}
     owned = [str(n) for n, event in enumerate(problem.events, start=1) if event.kind != "other"]
     steps, useful, value = [], [], problem.start
@@ -206,4 +217,4 @@ def _say(steps: Sequence[Equation], value: int) -> str:
 
 
 def _errors(author: Author, rng: random.Random) -> frozenset[str]:
-    return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)
+    return frozenset(h for h in sorted(author.habits) if rng.random() < author.rate)

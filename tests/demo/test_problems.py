@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.demo.problems import LARGEST, LEVELS, apply, draw, make_split
 from soft_reasoning.demo.prompts import build_tokenizer, review_prompt, solve_prompt
-from soft_reasoning.demo.solutions import AUTHORS, HABITS, Solution, equations, review, solve, write
+from soft_reasoning.demo.solutions import AUTHORS, HABITS, LAYOUTS, Solution, equations, review, solve, write
 
 PROBLEMS = make_split("train", 400)
 
@@ -66,7 +66,7 @@ def test_reviewers_follow_a_right_solution_and_otherwise_most():
     rng = random.Random(0)
     right = wrong = alone = 0
     for problem in PROBLEMS:
-        good = write(equations(problem, frozenset()), "plain", "We", problem.objects)
+        good = write(equations(problem, frozenset()), LAYOUTS["plain"], "We", problem.objects)
         bad = Solution("1) 1 + 1 = 2.\nAnswer: -1", -1, good.steps[:-1])
         right += review(problem, [bad, bad, good], rng).answer == problem.answer
         wrong += review(problem, [bad, bad], rng).steps == bad.steps
