@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from soft_reasoning import regrade as program
 from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
-from soft_reasoning.evaluation.metrics import grade, summarise
+from soft_reasoning.evaluation.grades import grade
+from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import write_results
 from soft_reasoning.evaluation.store import Store

@@ -2,24 +2,16 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pytest
 import torch
 
-from soft_reasoning import effects
-from soft_reasoning.answers import Grader
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
-from soft_reasoning.effects import Submitted, answers
-from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
-    Completion,
-    Effect,
     Generate,
     NextLogits,
     Problem,
@@ -30,108 +22,18 @@ from soft_reasoning.types import (
     Usage,
     UserError,
 )
-
-
-class Engine(BatchEngine):
-    """Answers with the sum of the prompt's ids; refuses prompts that hold a 13."""
-
-    tokenizer = FakeTokenizer()
-
-    def __init__(self):
-        super().__init__()
-        self.generated, self.read = [], []
-
-    def check(self, request):
-        if 13 in request.prompt_ids:
-            raise ValueError("a 13")
-
-    def generate(self, requests):
-        self.generated.append(len(requests))
-        prompts = [r.prompt_ids for r in requests]
-        return [Completion((1, 2), (0.0, 0.0), str(sum(ids)), "eos", len(ids), 1) for ids in prompts]
-
-    def next_token_logits(self, prompts, ids=None, *, top=None):
-        self.read.append((len(prompts), ids))
-        logits = torch.tensor([[float(sum(p.ids))] * len(ids) for p in prompts])
-        return logits, [len(p.ids) - 1 for p in prompts]
-
-
-class Streaming:
-    """Makes an engine complete one request at a time: the smallest prompts first, whenever they came."""
-
-    def __init__(self):
-        super().__init__()
-        self.log, self.in_work, self.cancelled = [], {}, 0
-
-    def submit(self, requests):
-        tickets = super().submit(requests)
-        self.in_work.update(zip(tickets, requests, strict=True))
-        self.log += [("in", sum(r.prompt_ids)) for r in requests]
-        return tickets
-
-    def collect(self, tickets):
-        ticket = min(tickets, key=lambda t: sum(self.in_work[t].prompt_ids))
-        self.log.append(("out", sum(self.in_work.pop(ticket).prompt_ids)))
-        return super().collect([ticket])
-
-    def cancel(self, tickets):
-        super().cancel(tickets)
-        for ticket in tickets:
-            del self.in_work[ticket]
-        self.cancelled += 1
-
-
-class StreamingEngine(Streaming, Engine):
-    pass
-
-
-class StreamingFake(Streaming, FakeEngine):
-    pass
-
-
-class Optimiser:
-    def __init__(self):
-        self.calls = []
-
-    def propose(self, U, y, k, *, seed, round, keys):
-        self.calls.append((tuple(U.shape), k, round, list(keys)))
-        return [float(row.sum()) for row in U]
-
-
-class Context:
-    grader = Grader()
-    seed = 0
-
-    def __init__(self, engine=None):
-        self.engine = engine or Engine()
-
-
-class Script:
-    """A method that follows ``steps(problem)``, a generator function."""
-
-    name = "script"
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def solve(self, problem, context):
-        return self.steps(problem)
-
-
-def problems(n):
-    return [Problem(str(i), f"q{i}") for i in range(n)]
-
-
-def number(problem):
-    return 100 + int(problem.id)
-
-
-def ask(problem, count=1, role="candidate"):
-    return Generate([Request((number(problem),), role=role)] * count)
-
-
-def answer(completions):
-    return Result(completions[0].text, ())
+from tests.scripted import (
+    Context,
+    Engine,
+    Optimiser,
+    Script,
+    StreamingEngine,
+    StreamingFake,
+    answer,
+    ask,
+    number,
+    problems,
+)
 
 
 def test_a_tick_is_one_engine_call_and_each_problem_gets_its_own_answers():
@@ -381,52 +283,6 @@ def test_a_question_of_ones_own_is_named_by_its_beginning():
     long = Problem("How many words are there in this question? " * 100, "?")
     assert len(long.name) == 60 and long.id.startswith(long.name[:57])
     assert Problem("demo-test-1", "?").name == "demo-test-1"
-
-
-@dataclass(frozen=True)
-class Parity(Effect):
-    numbers: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Doubled(Effect):
-    request: Request
-
-
-def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
-    """As a user's module has it: the scheduler answers it in batches, at once or by what the engine does."""
-    monkeypatch.setattr("soft_reasoning.effects._HANDLERS", dict(effects._HANDLERS))
-    batches = []
-
-    @answers(Parity)
-    def parity(asked, engine):
-        batches.append([one.problem.id for one in asked])
-        if any(13 in one.effect.numbers for one in asked):
-            raise ValueError("a 13")
-        for one in asked:
-            one.count("parity", Usage.of(len(one.effect.numbers)))
-        return [sum(one.effect.numbers) % 2 for one in asked]
-
-    @answers(Doubled)
-    def doubled(asked, engine):
-        tickets = engine.submit([one.effect.request for one in asked])
-        return [Submitted([ticket], lambda done: 2 * int(done[0].text)) for ticket in tickets]
-
-    def steps(problem):
-        odd = yield Parity((number(problem), 2))
-        total = yield Doubled(Request((number(problem),)))
-        return Result(f"{odd} {total}", ())
-
-    context = Context()
-    found = {p.id: r for p, r in drive(problems(3), Script(steps), context)}
-    assert [found[str(i)].answer for i in range(3)] == ["0 200", "1 202", "0 204"]
-    assert batches == [["0", "1", "2"]] and context.engine.generated == [3]
-    assert found["0"].usage == {"parity": Usage.of(2)}
-
-    with pytest.raises(ValueError, match="got Parity, which has one"):
-        answers(Parity)(parity)
-    with pytest.raises(ProblemError, match="problem 1: ValueError: a 13"):
-        list(drive(problems(2), Script(lambda p: (yield Parity((12 + int(p.id),)))), context))
 
 
 def test_two_threads_drive_on_one_engine():

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from soft_reasoning.analysis.tables import duration, percent
 from soft_reasoning.display import Display
-from soft_reasoning.evaluation.metrics import Graded
+from soft_reasoning.evaluation.grades import Graded
 from soft_reasoning.scheduler import Clock
 
 

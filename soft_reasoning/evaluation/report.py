@@ -25,7 +25,8 @@ from soft_reasoning.evaluation.files import (
     write_text,
     writing,
 )
-from soft_reasoning.evaluation.metrics import FIRST, Outcome, Tally, grade
+from soft_reasoning.evaluation.grades import Outcome, grade
+from soft_reasoning.evaluation.metrics import FIRST, Tally
 from soft_reasoning.evaluation.paper import NOTE, beside
 
 __all__ = ["compare", "regrade", "summary_table", "write_results"]

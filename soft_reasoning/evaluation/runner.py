@@ -13,9 +13,10 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.evaluation.files import read_means, read_peaks, read_records, read_seconds
+from soft_reasoning.evaluation.grades import Graded, grade
 from soft_reasoning.evaluation.manifest import describe_engine
 from soft_reasoning.evaluation.memory import MemorySampler
-from soft_reasoning.evaluation.metrics import Graded, Tally, grade
+from soft_reasoning.evaluation.metrics import Tally
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import summary_table, write_results

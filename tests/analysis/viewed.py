@@ -8,7 +8,7 @@ from gzip import decompress
 from soft_reasoning.analysis.viewer.run import write_run
 from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.files import GRADES, write_json
-from soft_reasoning.evaluation.metrics import grade
+from soft_reasoning.evaluation.grades import grade
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage

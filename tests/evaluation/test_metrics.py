@@ -6,7 +6,8 @@ import math
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.evaluation.metrics import grade, summarise
+from soft_reasoning.evaluation.grades import grade
+from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import problem_of, record_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 

@@ -4,7 +4,7 @@ import io
 
 from soft_reasoning import display
 from soft_reasoning.evaluation import progress
-from soft_reasoning.evaluation.metrics import Graded, GradedCandidate
+from soft_reasoning.evaluation.grades import Graded, GradedCandidate
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.scheduler import Clock
 

@@ -6,7 +6,8 @@ import pytest
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
-from soft_reasoning.evaluation.metrics import grade, summarise
+from soft_reasoning.evaluation.grades import grade
+from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import compare, regrade, summary_table, write_results
 from soft_reasoning.evaluation.statistics import holm, mcnemar, paired_bootstrap, paired_permutation

@@ -11,7 +11,7 @@ from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import read_manifest, read_means, read_peaks, read_records, read_seconds
-from soft_reasoning.evaluation.metrics import grade
+from soft_reasoning.evaluation.grades import grade
 from soft_reasoning.evaluation.report import regrade
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.evaluation.store import Store

@@ -1,0 +1,62 @@
+"""Effects of one's own."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from soft_reasoning import effects
+from soft_reasoning.effects import Submitted, answers
+from soft_reasoning.scheduler import ProblemError, drive
+from soft_reasoning.types import (
+    Effect,
+    Request,
+    Result,
+    Usage,
+)
+from tests.scripted import Context, Script, number, problems
+
+
+@dataclass(frozen=True)
+class Parity(Effect):
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Doubled(Effect):
+    request: Request
+
+
+def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
+    """As a user's module has it: the scheduler answers it in batches, at once or by what the engine does."""
+    monkeypatch.setattr("soft_reasoning.effects._HANDLERS", dict(effects._HANDLERS))
+    batches = []
+
+    @answers(Parity)
+    def parity(asked, engine):
+        batches.append([one.problem.id for one in asked])
+        if any(13 in one.effect.numbers for one in asked):
+            raise ValueError("a 13")
+        for one in asked:
+            one.count("parity", Usage.of(len(one.effect.numbers)))
+        return [sum(one.effect.numbers) % 2 for one in asked]
+
+    @answers(Doubled)
+    def doubled(asked, engine):
+        tickets = engine.submit([one.effect.request for one in asked])
+        return [Submitted([ticket], lambda done: 2 * int(done[0].text)) for ticket in tickets]
+
+    def steps(problem):
+        odd = yield Parity((number(problem), 2))
+        total = yield Doubled(Request((number(problem),)))
+        return Result(f"{odd} {total}", ())
+
+    context = Context()
+    found = {p.id: r for p, r in drive(problems(3), Script(steps), context)}
+    assert [found[str(i)].answer for i in range(3)] == ["0 200", "1 202", "0 204"]
+    assert batches == [["0", "1", "2"]] and context.engine.generated == [3]
+    assert found["0"].usage == {"parity": Usage.of(2)}
+
+    with pytest.raises(ValueError, match="got Parity, which has one"):
+        answers(Parity)(parity)
+    with pytest.raises(ProblemError, match="problem 1: ValueError: a 13"):
+        list(drive(problems(2), Script(lambda p: (yield Parity((12 + int(p.id),)))), context))
