@@ -143,10 +143,8 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         made_for = made_for_of(config, context)
     tried = found["own", own]
     groups = {
-        SIGMA: {v: one for (name, v), one in found.items() if name == "sigma" and v is not None},
-        "temperature": {
-            v: one for (name, v), one in found.items() if name == "temperature" and v is not None
-        },
+        label: {v: one for (name, v), one in found.items() if name == kind and v is not None}
+        for kind, label in (("sigma", SIGMA), ("temperature", "temperature"))
     }
     if groups[SIGMA] and own is not None:
         groups[SIGMA][own] = tried.first(tries)
@@ -173,9 +171,7 @@ def report(
             value, reason = recommend(settings, labels)
             advice = f"Recommended: {name}={value:g}, because {reason}."
         else:
-            advice = (
-                f"No {name} is recommended without labels: more of it gives more distinct and wrong answers."
-            )
+            advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         lines += [one.text(), advice, ""]
         markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
     chosen = (

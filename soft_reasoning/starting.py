@@ -13,7 +13,7 @@ from typing import NoReturn
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not known everywhere
 STARTED_AS = f"{__package__}."
 LEAST_MEMORY = 2 * 2**30
-"""Bytes of address space: with less, the compiled libraries that are imported crash without a message."""
+"""Bytes of address space. With less, compiled libraries crash during imports without a message."""
 
 
 class Ended(KeyboardInterrupt):

@@ -71,7 +71,7 @@ LAYOUTS: dict[str, Layout] = {
 
 @dataclass(frozen=True)
 class Author:
-    """One who writes solutions. ``rate`` is how often it falls into one of its habits."""
+    """An author of solutions. ``rate`` is the chance of a habit's error where it applies."""
 
     openers: tuple[str, str]
     layout: Layout

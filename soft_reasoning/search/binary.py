@@ -52,7 +52,7 @@ class BinarySurrogate(Surrogate):
         if fp + fn >= 1.0:
             raise UserError(
                 "surrogate.false_positive, surrogate.false_negative: expected less than 1 together, got "
-                f"{fp:g} and {fn:g}; labels as good as a coin's tell nothing"
+                f"{fp:g} and {fn:g}; such labels carry no information; lower the rates"
             )
         nugget = real("surrogate.nugget", nugget, above=0.0, below=1.0)
         self.threshold = real("surrogate.threshold", threshold)

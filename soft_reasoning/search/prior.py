@@ -59,7 +59,7 @@ class Prior:
         """Read a file of :meth:`save`.
 
         Raises:
-            UserError: If there is none, or it is no such file.
+            UserError: If the file is missing or is not one of ours.
         """
         wanted = "search.prior: expected a file that python -m soft_reasoning.calibrate wrote"
         try:
@@ -72,7 +72,7 @@ class Prior:
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{wanted}, got {path}, which is none; run that again") from error
+            raise UserError(f"{wanted}, got {path}, which is not one; calibrate again") from error
         count, widths = len(prior.points), {len(point) for point in prior.points}
         if (
             not count
@@ -80,7 +80,9 @@ class Prior:
             or {len(prior.share), len(prior.reward)} != {count}
             or not all(0 <= i < count for i in prior.portfolio)
         ):
-            raise UserError(f"{wanted}, got {path}, whose points and estimates do not fit; run that again")
+            raise UserError(
+                f"{wanted}, got {path}, whose points and estimates differ in number; calibrate again"
+            )
         return prior
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -118,7 +120,7 @@ class Prior:
         if seen:
             raise UserError(
                 f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
-                f"such as {seen[0]}; take others with dataset.offset or dataset.split"
+                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
 
     def mean(self) -> PooledMean:
