@@ -107,7 +107,7 @@ def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tm
     code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
     assert code == 0, err
     assert "Recommended: embedding.sigma=" in out and "distinct answers (" in out
-    assert "No temperature is recommended without labels" in out and "chosen without labels" in out
+    assert "Without labels no temperature is recommended" in out and "chosen without labels" in out
     assert (tmp_path / "cal" / "calibration.md").read_text().count("Recommended") == 1
 
 

@@ -48,7 +48,7 @@ def test_other_files_are_refused(content, tmp_path):
 
 def test_a_file_whose_parts_do_not_fit_is_refused(prior, tmp_path):
     replace(prior, share=prior.share[1:]).save(tmp_path / "prior.json")
-    with pytest.raises(UserError, match="do not fit"):
+    with pytest.raises(UserError, match="differ in number"):
         Prior.load(tmp_path / "prior.json")
 
 
