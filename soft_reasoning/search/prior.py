@@ -63,12 +63,12 @@ class Prior:
         """
         wanted = "search.prior: expected a file that python -m soft_reasoning.calibrate wrote"
         try:
-            held = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-            if held.pop("format") != FORMAT:
+            content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            lists = {key: tuple(held[key]) for key in ("share", "reward", "portfolio")}
-            points = tuple(tuple(map(float, point)) for point in held["points"])
-            prior = cls(**{**held, **lists, "points": points})
+            lists = {key: tuple(content[key]) for key in ("share", "reward", "portfolio")}
+            points = tuple(tuple(map(float, point)) for point in content["points"])
+            prior = cls(**{**content, **lists, "points": points})
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -87,8 +87,8 @@ class Prior:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the prior as JSON."""
-        held = {"format": FORMAT, **self.__dict__}
-        Path(path).write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
+        content = {"format": FORMAT, **self.__dict__}
+        Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @property
     def first(self) -> Tensor:
