@@ -115,6 +115,7 @@ class RaySolver:
         self._working: dict[Any, _WorkerProcess] = {}
         self._idle: list[_WorkerProcess] = []
         self._latest: dict[_WorkerProcess, Finished] = {}
+        self._held: dict[str, list[int]] = {}
         for worker in workers:
             self._begin(worker)
         checked = False
@@ -136,8 +137,9 @@ class RaySolver:
         return peaks
 
     def memory_samples(self) -> dict[str, list[int]]:
-        """Return nothing: workers do not sample their memory."""
-        return {}
+        """Return [sum of bytes, number of samples] of all workers by kind since the last call."""
+        samples, self._held = self._held, {}
+        return samples
 
     def solve(
         self,
@@ -199,6 +201,9 @@ class RaySolver:
             else:
                 worker.deaths = 0
                 self._latest[worker] = value
+                for kind, (total, count) in value.held.items():
+                    before = self._held.get(kind, [0, 0])
+                    self._held[kind] = [before[0] + total, before[1] + count]
                 finished.append((self._queue.finish(worker, value.doc_id), value.result))
         return finished, failure
 

@@ -17,12 +17,16 @@ from soft_reasoning.types import Problem, Result
 
 @dataclass(frozen=True)
 class Finished:
-    """A problem's result, with the worker's clock and memory (``Solver.peaks``) at that time."""
+    """A problem's result, with the worker's clock and peaks of memory at that time.
+
+    ``held`` are the worker's memory samples since its last result (``Solver.memory_samples``).
+    """
 
     doc_id: str
     result: Result
     clock: Clock
     peaks: Mapping[str, int]
+    held: Mapping[str, Sequence[int]]
 
 
 class Worker:
@@ -62,7 +66,8 @@ class Worker:
         if done is None:
             return None
         problem, result = done
-        return Finished(problem.id, result, self._clock, self._local.peaks())
+        peaks, held = self._local.peaks(), self._local.memory_samples()
+        return Finished(problem.id, result, self._clock, peaks, held)
 
 
 class _Inbox:

@@ -1,0 +1,15 @@
+"""The fake engine, slower, with memory to tell of."""
+
+import time
+
+from soft_reasoning.engines.fake import FakeEngine
+
+
+class Holding(FakeEngine):
+    """Says that it holds 100 bytes of keys and values."""
+
+    peak_bytes = held_bytes = {"kv": 100}
+
+    def generate(self, requests):
+        time.sleep(0.5)
+        return super().generate(requests)
