@@ -1,7 +1,8 @@
 """The command line: python -m soft_reasoning.calibrate [group=choice] [key=value].
 
-It tries shared points on all questions and other values of sigma and temperature on each. It writes
-``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and ``calibration.png``.
+It tries shared points on all questions, and other embeddings and other values of sigma and of the sampling
+temperature. It writes ``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and
+``calibration.png``. The tries are stored in ``tries/``, so that the same command continues.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from soft_reasoning.analysis.calibration import (
     held_out,
     recommend,
     table,
+    written,
 )
+from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.analysis.tables import percent
-from soft_reasoning.analysis.trials import Try, at_points, by_sampling, try_all
+from soft_reasoning.analysis.trials import Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.build import (
     build_context,
     build_dataset,
@@ -41,21 +44,27 @@ from soft_reasoning.build import (
     build_method,
     check_lengths,
     made_for_of,
+    plain,
 )
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.config import check, conf_dir, register_resolvers
+from soft_reasoning.config import check, compose_config, conf_dir, register_resolvers
 from soft_reasoning.evaluation.files import write_text
+from soft_reasoning.evaluation.runner import Local, solve_into
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.run import one_line_errors, unless_empty
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
 
-SIGMA = "embedding.sigma"
-PORTFOLIO, REPORT, PLOT = "portfolio.json", "calibration.md", "calibration.png"
+SIGMA, EMBEDDING, TEMPERATURE = "embedding.sigma", "embedding", "temperature"
+PORTFOLIO, REPORT, PLOT, TRIES = "portfolio.json", "calibration.md", "calibration.png", "tries"
+LIVE = 16
+"""Questions tried together."""
+LATER = ("calibration.portfolio", "calibration.reference")
+"""Settings that change what is made of the tries, not the tries."""
 
 
 def prior_from(
-    tried: Tried,
+    own: Tried,
     points: Tensor,
     portfolio: Sequence[int],
     labels: bool,
@@ -68,9 +77,9 @@ def prior_from(
     A point's share is its accuracy, or without labels the mean share of tries that gave its answers. Its
     reward is what a perfect verifier would give it, or without labels its coherence alone.
     """
-    coherence = tried.coherence
-    share = tried.correct if labels and tried.correct is not None else tried.agreement()
-    scores = share if labels else [[0.0] * tried.tries] * len(problems)
+    coherence = own.coherence
+    share = own.correct if labels and own.correct is not None else own.agreement()
+    scores = share if labels else [[0.0] * own.tries] * len(problems)
     rewards = _matrix(
         [list(map(method.reward, row, values)) for row, values in zip(scores, coherence, strict=True)]
     )
@@ -101,6 +110,19 @@ def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
     return sorted({real(name, value, **bounds) for value in given})
 
 
+def _embeddings(given: Any) -> dict[str, Any]:
+    """Build the embeddings of the given choices, but for the run's own."""
+    if not isinstance(given, ListConfig):
+        raise UserError(f"calibration.embeddings: expected a list such as [orthonormal], got {given!r}")
+    known = sorted(path.stem for path in (Path(conf_dir()) / EMBEDDING).glob("[!_]*.yaml"))
+    names = [choice("calibration.embeddings", name, known) for name in given]
+    return {
+        name: instantiate(compose_config([f"{EMBEDDING}={name}"]).embedding)
+        for name in dict.fromkeys(names)
+        if name != _choice(EMBEDDING)
+    }
+
+
 def calibrate(config: DictConfig, folder: Path) -> None:
     """Calibrate into ``folder``."""
     method, settings = build_method(config), config.calibration
@@ -114,6 +136,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     reference = choice("calibration.reference", settings.reference, REFERENCES)
     sigmas = numbers("calibration.sigmas", settings.sigmas, least=0.0) if "sigma" in config.embedding else []
     temperatures = numbers("calibration.temperatures", settings.temperatures, above=0.0)
+    embeddings = _embeddings(settings.embeddings)
     if kept > count:
         raise UserError(
             f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
@@ -126,50 +149,68 @@ def calibrate(config: DictConfig, folder: Path) -> None:
                         "without; use calibration.reference=answers")  # fmt: skip
     labels = labelled and reference != "answers"
 
-    size = (count, method.embedding.dim * method.scope)
-    points = torch.randn(size, dtype=torch.float64, generator=generator_for(config.seed, "calibration"))
+    points = _points(count, method, config, "calibration")
     own = config.embedding.get("sigma")
-    todo: dict[tuple[str, float | None], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
+    todo: dict[tuple[str, Any], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
     for sigma in sigmas:
         if sigma != own:
             other = replace(method, embedding=instantiate(config.embedding, sigma=sigma))
-            todo["sigma", sigma] = at_points(other, points[:tries]), tries
+            todo[SIGMA, sigma] = at_points(other, points[:tries]), tries
+    for name, embedding in embeddings.items():
+        other = replace(method, embedding=embedding)
+        todo[EMBEDDING, name] = at_points(other, _points(tries, other, config, "calibration", name)), tries
     for temperature in temperatures:
-        todo["temperature", temperature] = by_sampling(method, temperature, tries), tries
+        todo[TEMPERATURE, temperature] = by_sampling(method, temperature, tries), tries
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars(config.seed))
         check_lengths(problems, context)
-        found = try_all(todo, problems, context, config.progress)
+        solver = Local(Trial([steps for steps, _ in todo.values()]), context, max_live=LIVE)
+        records = solve_into(
+            problems, solver, folder / TRIES, plain(config),
+            fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
+        )  # fmt: skip
+        found = tried(records, todo, problems, context)
         made_for = made_for_of(config, context)
-    tried = found["own", own]
+    first = found["own", own]
     groups = {
-        label: {v: one for (name, v), one in found.items() if name == kind and v is not None}
-        for kind, label in (("sigma", SIGMA), ("temperature", "temperature"))
+        kind: {value: one for (name, value), one in found.items() if name == kind}
+        for kind in (SIGMA, EMBEDDING, TEMPERATURE)
     }
     if groups[SIGMA] and own is not None:
-        groups[SIGMA][own] = tried.first(tries)
+        groups[SIGMA][own] = first.first(tries)
+    if groups[EMBEDDING]:
+        groups[EMBEDDING] = {_choice(EMBEDDING): first.first(tries), **groups[EMBEDDING]}
 
-    credit = tried.credit(labels)
-    portfolio = choose(tried, credit, kept)
-    prior_from(tried, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
-    report(tried, credit, kept, labels, {k: v for k, v in groups.items() if v}, folder)
+    credit = first.credit(labels)
+    portfolio = choose(first, credit, kept)
+    prior_from(first, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
+    report(first, credit, kept, labels, {k: v for k, v in groups.items() if v}, folder)
+
+
+def _choice(group: str) -> str:
+    return HydraConfig.get().runtime.choices[group]
+
+
+def _points(count: int, method: SoftReasoning, config: DictConfig, *stream: str) -> Tensor:
+    size = (count, method.embedding.dim * method.scope)
+    return torch.randn(size, dtype=torch.float64, generator=generator_for(config.seed, *stream))
 
 
 def report(
-    tried: Tried,
+    own: Tried,
     credit: Sequence[Mapping[str, float]],
     kept: int,
     labels: bool,
-    groups: Mapping[str, Mapping[float, Tried]],
+    groups: Mapping[str, Mapping[Any, Tried]],
     folder: Path,
 ) -> None:
     """Print the tables and recommendations, and write them with the plot."""
-    lines, markdown = [], [f"# Calibration on {len(tried.answers)} questions\n"]
+    lines, markdown = [], [f"# Calibration on {len(own.answers)} questions\n"]
     for name, settings in groups.items():
         one = table(name, settings)
-        if labels or name == SIGMA:
+        if labels or name != TEMPERATURE:
             value, reason = recommend(settings, labels)
-            advice = f"Recommended: {name}={value:g}, because {reason}."
+            advice = f"Recommended: {name}={written(value)}, because {reason}."
         else:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         lines += [one.text(), advice, ""]
@@ -177,13 +218,13 @@ def report(
     chosen = (
         "by labels" if labels else "without labels, by distinct answers weighted by the root of their share"
     )
-    words = f"Portfolio: {kept} of {tried.tries} points, chosen {chosen}."
-    if tried.correct is not None:
+    words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
+    if own.correct is not None:
         first = min(kept, ROUND)
-        covered = held_out(tried, credit, kept)[first - 1]
+        covered = held_out(own, credit, kept)[first - 1]
         words += (
             f" Chosen on three quarters of the questions, its first {first} points solve "
-            f"{percent(covered)} % of the rest; as many random points {percent(tried.coverage(first))} %."
+            f"{percent(covered)} % of the rest; as many random points {percent(own.coverage(first))} %."
         )
     advice = f"Use it on other questions with search.prior={folder / PORTFOLIO}"
     markdown += ["## Portfolio\n", words + "\n", advice]

@@ -135,13 +135,14 @@ def held_out(tried: Tried, credit: Sequence[Mapping[str, float]], count: int) ->
     return [one / len(tried.correct) for one in solved]
 
 
-def recommend(settings: Mapping[float, Tried], labels: bool) -> tuple[float, str]:
-    """Return the best of several settings, smallest first, and the reason in words.
+def recommend(settings: Mapping[Any, Tried], labels: bool) -> tuple[Any, str]:
+    """Return the best of several settings, and the reason in words.
 
     With ``labels`` it is the one of the highest coverage. Without, it is the one with the most distinct
-    answers among those with hardly more unparsed answers than the smallest.
+    answers among those with hardly more unparsed answers than the first: the smallest number, or the run's
+    own embedding.
     """
-    ordered = sorted(settings)
+    ordered = in_order(settings)
     if labels:
         covered = {value: settings[value].coverage() for value in ordered}
         best = max(ordered, key=lambda value: covered[value] or 0.0)
@@ -150,22 +151,33 @@ def recommend(settings: Mapping[float, Tried], labels: bool) -> tuple[float, str
     best = max((v for v in ordered if settings[v].unparsed <= limit), key=lambda v: settings[v].distinct)
     return best, (
         f"it gives the most distinct answers ({percent(settings[best].distinct)} % of the tries) among the "
-        f"values with at most {percent(limit)} % unparsed answers, one point more than at {ordered[0]:g}"
+        f"values with at most {percent(limit)} % unparsed answers, one point more than at "
+        f"{written(ordered[0])}"
     )
 
 
-def table(name: str, settings: Mapping[float, Tried]) -> Table:
+def in_order(settings: Mapping[Any, Tried]) -> list[Any]:
+    """Return numbers by size, and names as they come."""
+    return list(settings) if any(isinstance(value, str) for value in settings) else sorted(settings)
+
+
+def written(value: float | str) -> str:
+    """Write a setting's value."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def table(name: str, settings: Mapping[Any, Tried]) -> Table:
     """Return one row per setting."""
     columns = (name, "distinct answers (%)", "unparsed (%)", "coherence", f"coverage@{ROUND} (%)")
     rows = [
-        (f"{value:g}", percent(one.distinct), percent(one.unparsed), number(one.mean_coherence, 3),
+        (written(value), percent(one.distinct), percent(one.unparsed), number(one.mean_coherence, 3),
          percent(one.coverage()))
-        for value, one in sorted(settings.items())
+        for value, one in ((value, settings[value]) for value in in_order(settings))
     ]  # fmt: skip
     return Table(columns, rows)
 
 
-def draw(groups: Mapping[str, Mapping[float, Tried]], path: Path) -> None:
+def draw(groups: Mapping[str, Mapping[Any, Tried]], path: Path) -> None:
     """Plot distinct answers, unparsed answers and coverage over each group's values."""
     with panels(path, columns=len(groups), width=1 + 4 * len(groups)) as axes:
         for one, (name, settings) in zip(axes[0], groups.items(), strict=True):
@@ -175,8 +187,9 @@ def draw(groups: Mapping[str, Mapping[float, Tried]], path: Path) -> None:
         axes[0][0].figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
-def _lines(axes: Any, settings: Mapping[float, Tried]) -> None:
-    values = sorted(settings)
+def _lines(axes: Any, settings: Mapping[Any, Tried]) -> None:
+    values = in_order(settings)
+    line = "o" if isinstance(values[0], str) else "o-"
     lines = {
         "distinct answers": (BLUE, [settings[v].distinct for v in values]),
         "unparsed": (GREY, [settings[v].unparsed for v in values]),
@@ -185,7 +198,7 @@ def _lines(axes: Any, settings: Mapping[float, Tried]) -> None:
     for label, (color, shares) in lines.items():
         known = [(v, 100 * s) for v, s in zip(values, shares, strict=True) if s is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), "o-", color=color, label=label)
+            axes.plot(*zip(*known, strict=True), line, color=color, label=label)
     percent_axis(axes, "y")
 
 

@@ -10,21 +10,19 @@ from torch import Tensor
 
 from soft_reasoning.analysis.calibration import Tried
 from soft_reasoning.context import Context
-from soft_reasoning.display import Display
 from soft_reasoning.methods.base import Steps, read_candidate, sampled
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.scheduler import Clock, drive
 from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling
-
-LIVE = 16
-"""Questions tried together; progress is shown after each step of them."""
 
 Try = Callable[[Problem, Context], Steps[list[Candidate]]]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Tries every setting on a question; the candidates come in the order of the settings."""
+    """Tries every setting on a question; the candidates come in the order of the settings.
+
+    The answer is their vote.
+    """
 
     settings: Sequence[Try]
     name: str = "calibration"
@@ -33,7 +31,8 @@ class Trial:
         found: list[Candidate] = []
         for setting in self.settings:
             found += yield from setting(problem, context)
-        return Result(None, tuple(found))
+        answer = context.grader.vote([one.answer for one in found], problem.answer_type)
+        return Result(answer, tuple(found))
 
 
 def at_points(method: SoftReasoning, points: Tensor) -> Try:
@@ -60,42 +59,35 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
     return steps
 
 
-def try_all(
-    settings: Mapping[Any, tuple[Try, int]], problems: Sequence[Problem], context: Context, progress: bool
+def tried(
+    records: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[Any, tuple[Try, int]],
+    problems: Sequence[Problem],
+    context: Context,
 ) -> dict[Any, Tried]:
-    """Try each setting, given with its number of tries, on all problems."""
-    found: dict[str, tuple[Candidate, ...]] = {}
-    shown = Display(len(problems), "questions", enabled=progress)
-    shown.open()
-    try:
-        trial = Trial([steps for steps, _ in settings.values()])
-        live = min(LIVE, len(problems))
-        for problem, result in drive(
-            problems, trial, context, max_live=live,
-            on_tick=lambda clock: shown.show(len(found), lambda: _state(clock)),
-        ):  # fmt: skip
-            found[problem.id] = result.candidates
-    finally:
-        shown.close()
+    """Return what each setting gave, from the records of a run of :class:`Trial`.
+
+    Args:
+        records: Each problem's record by its id.
+        settings: The trial's settings, each with its number of tries, in their order.
+        problems: The problems.
+        context: For its grader.
+    """
     out: dict[Any, Tried] = {}
     start = 0
     for key, (_, count) in settings.items():
-        rows = [(problem, found[problem.id][start : start + count]) for problem in problems]
+        rows = [(problem, records[problem.id]["candidates"][start : start + count]) for problem in problems]
         out[key] = _tried(rows, context)
         start += count
     return out
 
 
-def _state(clock: Clock) -> str:
-    return f"{clock.sequences:,} completions"
-
-
-def _tried(rows: Sequence[tuple[Problem, Sequence[Candidate]]], context: Context) -> Tried:
+def _tried(rows: Sequence[tuple[Problem, Sequence[Mapping[str, Any]]]], context: Context) -> Tried:
     labelled = all(problem.gold is not None for problem, _ in rows)
-    correct = [[bool(context.grader.correct(c.answer, problem)) for c in row] for problem, row in rows]
+    correct = [[bool(context.grader.correct(c["answer"], problem)) for c in row] for problem, row in rows]
     return Tried(
-        answers=[_alike([c.answer for c in row], problem, context) for problem, row in rows],
-        coherence=[[c.coherence or 0.0 for c in row] for _, row in rows],
+        answers=[_alike([c["answer"] for c in row], problem, context) for problem, row in rows],
+        coherence=[[c["coherence"] or 0.0 for c in row] for _, row in rows],
         correct=correct if labelled else None,
     )
 

@@ -131,30 +131,10 @@ def run(
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
-    _check(problems)
     began, about = perf_counter(), solver.about
+    shown = Progress(len(problems), enabled=progress)
     with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
-        shown = Progress(len(problems), enabled=progress)
-        for note in store.notes:
-            shown.say(note)
-        tally = Tally()
-        for row in _stored(store, problems, solver.grader):
-            tally.add(row)
-            shown.count(row)
-        if shown.done:
-            shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
-        try:
-            with shown:
-                todo = [problem for problem in problems if problem.id not in tally.outcomes]
-                _solve(todo, solver, store, tally, shown)
-        except BaseException as error:
-            what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-            if shown.done:
-                goes_on = "" if what == "interrupted" else "; the same command continues"
-                shown.say(
-                    f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
-                )
-            raise
+        tally = _solve_all(problems, solver, store, shown)
         metrics = tally.metrics(
             seconds=read_seconds(store.folder),
             peaks=read_peaks(store.folder),
@@ -168,6 +148,52 @@ def run(
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
+
+
+def solve_into(
+    problems: Sequence[Problem],
+    solver: Solver,
+    folder: str | Path,
+    config: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    progress: bool = True,
+    ignore: Sequence[str] = IGNORED,
+) -> dict[str, dict[str, Any]]:
+    """Solve ``problems`` into ``folder`` as :func:`run` does, without its table and report.
+
+    Returns:
+        Each problem's record by its id.
+    """
+    with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
+        _solve_all(problems, solver, store, Progress(len(problems), enabled=progress))
+        return {record["doc_id"]: record for record in read_records(store.folder)}
+
+
+def _solve_all(problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress) -> Tally:
+    """Solve what ``store`` does not hold yet, and count all of it."""
+    _check(problems)
+    for note in store.notes:
+        shown.say(note)
+    tally = Tally()
+    for row in _stored(store, problems, solver.grader):
+        tally.add(row)
+        shown.count(row)
+    if shown.done:
+        shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
+    try:
+        with shown:
+            todo = [problem for problem in problems if problem.id not in tally.outcomes]
+            _solve(todo, solver, store, tally, shown)
+    except BaseException as error:
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+        if shown.done:
+            goes_on = "" if what == "interrupted" else "; the same command continues"
+            shown.say(
+                f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
+            )
+        raise
+    return tally
 
 
 def _check(problems: Sequence[Problem]) -> None:

@@ -12,7 +12,7 @@ from soft_reasoning.search.prior import Prior
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=20", "limit=4"]
 SMALL = [
     "calibration.points=8", "calibration.portfolio=6", "calibration.tries=5", "calibration.sigmas=[1,2]",
-    "calibration.temperatures=[]", "dataset.split=validation",
+    "calibration.embeddings=[]", "calibration.temperatures=[]", "dataset.split=validation",
 ]  # fmt: skip
 
 
@@ -111,6 +111,34 @@ def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tm
     assert (tmp_path / "cal" / "calibration.md").read_text().count("Recommended") == 1
 
 
+def test_other_embeddings_are_compared_with_the_runs_own(call, tmp_path):
+    changes = [*SMALL[:-3], "calibration.embeddings=[token_span,gaussian]", *SMALL[-2:]]
+    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    assert code == 0, err
+    report = (tmp_path / "cal" / "calibration.md").read_text()
+    assert "| gaussian |" in report and "| token_span |" in report and "Recommended: embedding=" in out
+
+
+def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(call, tmp_path):
+    code, _, err = call(calibrate, *FAKE, *SMALL, "hydra.run.dir=cal")
+    assert code == 0, err
+    whole = (tmp_path / "cal" / "portfolio.json").read_bytes()
+    samples = tmp_path / "cal" / "tries" / "samples.jsonl"
+    lines = samples.read_bytes().splitlines(keepends=True)
+    samples.write_bytes(b"".join(lines[:2]))
+    code, _, err = call(calibrate, *FAKE, *SMALL, "hydra.run.dir=cal")
+    assert code == 0 and "2 of 4 problems are done" in err
+    assert samples.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
+    assert (tmp_path / "cal" / "portfolio.json").read_bytes() == whole
+    fewer = [change.replace("portfolio=6", "portfolio=2") for change in SMALL]
+    code, _, err = call(calibrate, *FAKE, *fewer, "hydra.run.dir=cal")
+    assert code == 0 and "4 of 4 problems are done" in err
+    assert len(Prior.load(tmp_path / "cal" / "portfolio.json").portfolio) == 2
+    other = [change.replace("sigmas=[1,2]", "sigmas=[1,3]") for change in SMALL]
+    code, _, err = call(calibrate, *FAKE, *other, "hydra.run.dir=cal")
+    assert code == 2 and "calibration.sigmas" in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
@@ -118,6 +146,8 @@ def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tm
         ("calibration.portfolio=99", "expected at most calibration.points=8, got 99"),
         ("calibration.reference=votes", "calibration.reference: expected one of auto, labels, answers"),
         ("calibration.sigmas=2", "calibration.sigmas: expected a list such as [1,2]"),
+        ("calibration.embeddings=[nope]", "calibration.embeddings: expected one of gaussian, hesbo"),
+        ("calibration.embeddings=hesbo", "calibration.embeddings: expected a list such as [orthonormal]"),
         ("calibration.temperatures=[0]", "calibration.temperatures: expected a finite number above 0"),
         ("method=cot", "expected a method that searches, got method=cot"),
     ],
