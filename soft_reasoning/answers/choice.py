@@ -1,7 +1,7 @@
 """Reading the letter of a choice.
 
 1. Denied letters ("not A", "A is false", "rather than A", "eliminating A and B") are excluded.
-2. "A and B" as a whole statement is not a choice.
+2. "A and B" is not a choice.
 3. A conclusion ("so B", "but C", "leaves C") overrides what precedes it, unless the statement begins
    with its letter; otherwise the first letter counts.
 4. A text without a statement gives the last letter that it chooses ("(B)", "B is correct", "I would
@@ -19,18 +19,20 @@ from soft_reasoning.answers.rewriting import Rewriter
 
 _LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
 _EXCEPT = any_of(
-    "[Nn]ot, [Nn]either, [Rr]ather than, [Ii]nstead of, [Ee]liminating, [Ee]xcluding, [Rr]uling out"
+    "[Nn]ot, [Nn]either, [Rr]ather than, [Ii]nstead of, [Oo]ver, than, [Ee]liminating, [Ee]xcluding, "
+    "[Rr]uling out, [Bb]etween, [Aa]mong"
 )
 _OUT = re.compile(
-    rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:options?\s)?{_LETTERS}(?![A-Za-z])"
+    rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:(?:options?|answers?|choices?)\s)?{_LETTERS}(?![A-Za-z])"
     rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
     r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
+    r"|(?<![A-Za-z'’])\(?[A-Z]\)?\s?[:.-]\s?(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
-_RIGHT_WORDS = any_of("correct, right, best, true, one, answer, choice")
+_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice")
 _RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does|fits|matches)\b)"
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
@@ -45,11 +47,13 @@ _CHOOSING = any_of(
     "hence, only"
 )
 _CHOSEN = re.compile(
-    r"\(([A-Z])\)"
+    r"(?<!\w)\(([A-Za-z])\)"
     rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
     rf"|\b(?i:{_CHOOSING}),?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?"
     r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]"
+    r"|\b(?i:option|choice|letter|answer)\s([A-Z])(?![\w'’])"
+    r"|(?<![A-Za-z'’])([A-Z])\)?\s?[:.-]\s?(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b"
     r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
 )
@@ -66,13 +70,14 @@ class ChoiceReader:
     def read(self, statement: str) -> Found | None:
         start, stop = first_line(statement)
         line = _PLAIN(statement[start:stop])
-        if _SEVERAL.match(line):
-            return Found(None)
-        found = _letter(line)
-        if found and re.search(r"\w", line[: found.start()]):
+        several = _SEVERAL.match(line) is not None
+        found = None if several else _letter(line)
+        if several or (found and re.search(r"\w", line[: found.start()])):
             for conclusion in _CONCLUSION.finditer(line):
                 found = _letter(line, conclusion.end()) or found
-        return None if found is None else _found(found, start, stop)
+        if found is None:
+            return Found(None) if several else None
+        return _found(found, start, stop)
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)

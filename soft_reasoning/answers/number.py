@@ -115,11 +115,12 @@ def _stated(text: str) -> Choice | None:
         if refusal:
             end = begin + refusal.start()
         words = number_words.find(sentence) if _LETTER_FIRST.match(sentence) else None
-        if words and not _WORD.search(sentence, 0, words[1]) and _ALONE.match(sentence, words[2]):
+        opening = words is not None and not _WORD.search(sentence, 0, words[1])
+        if words and opening and (not words[0] or _ALONE.match(sentence, words[2])):
             return words[0], begin + words[1], begin + words[2]
         if (chosen := _meant(text, begin, end)) or refusal:
             return _derived(text, begin, end, chosen, spans) if chosen else (None, 0, 0)
-        if words and not _WORD.search(sentence, 0, words[1]):
+        if words and opening:
             return words[0], begin + words[1], begin + words[2]
     return _in_words(text)
 
@@ -159,6 +160,9 @@ def _meant(text: str, begin: int, end: int) -> Choice | None:
     number = prose.meant(sentence[label:], 0, numbers)
     if number is None:
         return None
+    concluded = label + prose.last_conclusion(sentence[label:])
+    if numbers[-1].start < concluded - label and (words := number_words.find(sentence, concluded)):
+        return words[0], begin + words[1], begin + words[2]
     return number.value, begin + label + number.digits, begin + label + number.end
 
 

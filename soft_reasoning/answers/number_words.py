@@ -19,12 +19,13 @@ _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth":
 _WORD = "|".join([*_VALUES, *_SCALES])
 _A = rf"an?(?=[\s-](?:{'|'.join([*_SCALES, *_PARTS])})\b)"
 _PART = rf"(?:{'|'.join(_PARTS)})(?:s|ves)?"
+_NOTHING = r"(?:none|nothing)(?=\sleft\b)|no\s(?:more\s)?[a-z]+\s(?:(?:is|are)\s)?(?:left|remain(?:s|ing)?)"
 _PHRASE = re.compile(
     rf"(?<![\w-])(?:(?P<minus>minus|negative)\s)?(?:"
     rf"(?P<half>half)(?:\sof)?\sa\s(?P<scale>{'|'.join(_SCALES)})"
     rf"|(?P<count>(?:(?:{_WORD})\b|{_A})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b){{0,9}})"
     rf"(?:(?P<and>\sand)?(?:\s(?:a|one))?[\s-](?P<part>{_PART})\b)?"
-    rf"|(?P<alone>half|none))(?!\w)",
+    rf"|(?P<alone>half|{_NOTHING}|none))(?!\w)",
     re.IGNORECASE,
 )
 _BEFORE_ONE = re.compile(r"\W*(?:(?:just|only|exactly|about)\W+)?", re.IGNORECASE)
@@ -34,12 +35,12 @@ _NO_COUNT = re.compile(
 )
 
 
-def find(text: str) -> tuple[Fraction, int, int] | None:
-    """``(value, start, end)`` of the first number in words in ``text``, or None.
+def find(text: str, begin: int = 0) -> tuple[Fraction, int, int] | None:
+    """``(value, start, end)`` of the first number in words in ``text[begin:]``, or None.
 
     "one" counts only at the beginning, since elsewhere it mostly means a thing ("the one that").
     """
-    for found in _PHRASE.finditer(text):
+    for found in _PHRASE.finditer(text, begin):
         word = found.group().lower()
         opening = _BEFORE_ONE.fullmatch(text, 0, found.start()) is not None
         if word in ("one", "none") and not opening:

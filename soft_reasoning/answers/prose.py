@@ -1,7 +1,7 @@
 """Choosing the number that a sentence states.
 
 1. A label in front ("Option 3:", "1)") is not a number of the sentence.
-2. A denied number ("not 9 but 8") is ignored.
+2. A denied number ("not 9 but 8") is ignored, and so is an abandoned one ("I first thought 80, but").
 3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence
    begins with its number.
 4. The result of a sentence's last equation ("36 - 27 = 9") counts, in any clause.
@@ -9,15 +9,17 @@
    a preposition or a determiner ("The 3 dogs need 12 bowls").
 6. In a chain of equalities, the last plain number up to the end of the clause counts
    ("10 / 4 = 5/2 = 2.5").
+7. A restatement counts ("3 weeks, i.e. 21 days").
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from soft_reasoning.answers.numerals import Number
-from soft_reasoning.answers.patterns import any_of
+from soft_reasoning.answers.patterns import any_of, last_match
 
 Span = tuple[int, int]
 
@@ -42,9 +44,20 @@ _DENIED = re.compile(
 _RESULT_WORDS = any_of("therefore, thus, hence, then")
 _LEAVES = any_of("makes, means, gives, leaves, equals, brings, totals")
 _LEAVING = any_of("meaning, making, leaving, giving, bringing")
+_FORMER = any_of("first, initially, originally, at first, might, may, would")
+_GUESSED = any_of(
+    "thought, think, guessed, guess, assumed, assume, expect, say, said, got, computed, calculated"
+)
+_ABANDONED = re.compile(
+    rf"\b(?:{_FORMER}\s(?:have\s)?{_GUESSED}|(?:[Ff]irst|[Ii]nitial)\s(?:guess|answer|thought)\b)"
+    rf"[^;!?]{{1,80}}?\b{any_of('but, however, though, although')}\b"
+)
+_RESTATEMENT = re.compile(
+    r"\b(?:i\.e\.,?|that\sis,?|in\sother\swords,?|rounds?\s(?:(?:up|down)\s)?to)\s(?=\W{0,3}\d)", re.I
+)
 _CONCLUSION = re.compile(
     rf"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|{_RESULT_WORDS})\b"
-    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|rounds?\s(?:(?:up|down)\s)?to\b"
+    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|\b(?:still|now)\s(?:has|have)\b|\b(?:left|ends?\sup)\swith\b"
     r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
     r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
     r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
@@ -62,11 +75,14 @@ _PREPOSITIONS = any_of(
     "out of, each of, "
     "all of, one of, both of, some of, most of"
 )
-_OWNERS = "his, her, their, its, my, our"
+_TO_HER = "".join(
+    rf"(?<!{verb}\s)" for verb in ("takes", "took", "costs", "cost", "gives", "gave", "leaves", "left")
+)
+_OWNERS = f"his, {_TO_HER}her, their, its, my, our"
 _DETERMINERS = any_of(f"the, all, these, those, both, {_OWNERS}")
 _OWNER_NAMED = r"(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s"
 _SCENE = re.compile(
-    rf"(?:\b(?:{_PREPOSITIONS}|(?<!left\s)with|of(?=\s{_DETERMINERS}\s))(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
+    rf"(?:\b(?:(?-i:{_LABELS})|{_PREPOSITIONS}|(?<!left\s)with|of(?=\s{_DETERMINERS}\s))(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
     rf"|(?:^|\W)(?:{_DETERMINERS}|{_OWNER_NAMED}))"
     rf"(?:\s{any_of('first, last, next, other, remaining, same, entire, whole, initial, original')})?\s$",
     re.I,
@@ -105,7 +121,15 @@ _GERUND = re.compile(
 """The subject of "Dividing 64 by 8 gives 8"."""
 _SUBJECT = re.compile(
     r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold)s?|build|is|are)\s(?:\w+\s)?$"
+    r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore|hence)\s[^\d;=]{0,30}$"
 )
+_PART_OF = re.compile(
+    rf"(?:\b{any_of('half, third, thirds, quarter, quarters, fifth, tenth, percent')}\sof|[%\d]\sof"
+    r"|\b(?:twice|double|triple))\s$",
+    re.I,
+)
+_OF = re.compile(rf"\s?(?:%|percent)?\sof\s(?:{_DETERMINERS}\s)?$", re.I)
+_IS = re.compile(r"\s(?:is|are|equals|makes)\s$")
 
 
 def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
@@ -142,7 +166,7 @@ def unlabelled(sentence: str) -> int:
 
 def opens(sentence: str, numbers: Sequence[Number]) -> bool:
     """Whether a sentence begins with the first of its ``numbers``, or nearly so."""
-    return bool(numbers) and _approached(sentence, 0, numbers[0]) and not is_subject(sentence, numbers)
+    return bool(numbers) and _approached(sentence, 0, numbers[0]) and not _in_subject(sentence, numbers)
 
 
 def _approached(sentence: str, begin: int, number: Number) -> bool:
@@ -151,8 +175,14 @@ def _approached(sentence: str, begin: int, number: Number) -> bool:
 
 
 def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
-    """The numbers that a sentence does not deny."""
-    return [n for n in numbers if not _DENIED.search(sentence, max(0, n.start - 30), n.start)]
+    """The numbers that a sentence does not deny or abandon."""
+    abandoned = [found.span() for found in _ABANDONED.finditer(sentence)]
+    return [
+        n
+        for n in numbers
+        if not _DENIED.search(sentence, max(0, n.start - 30), n.start)
+        and not any(start < n.start < end for start, end in abandoned)
+    ]
 
 
 def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
@@ -160,7 +190,10 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
     numbers = affirmed(sentence, numbers)
     if not numbers:
         return None
-    if not _approached(sentence, begin, numbers[0]) or is_subject(sentence, numbers):
+    for restatement in _RESTATEMENT.finditer(sentence, begin):
+        if behind := [n for n in numbers if n.start >= restatement.end()]:
+            begin, numbers = restatement.end(), behind
+    if not _approached(sentence, begin, numbers[0]) or _in_subject(sentence, numbers):
         for conclusion in _CONCLUSION.finditer(sentence, begin):
             behind = [n for n in numbers if n.start >= conclusion.end()]
             if behind:
@@ -169,6 +202,12 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
             return result
         numbers = _foreground(sentence, begin, numbers)
     return _end_of_chain(sentence, numbers)
+
+
+def last_conclusion(sentence: str) -> int:
+    """Return where the last conclusion of a sentence begins ("so he has a dozen"), or its end."""
+    last = last_match(_CONCLUSION, sentence)
+    return last.end() if last else len(sentence)
 
 
 def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
@@ -189,8 +228,7 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
     if opener := _OPENER.match(sentence, begin):
         comma = re.compile(r",\s").search(sentence, opener.end())
         rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
-    if is_subject(sentence, rest):
-        rest = rest[1:]
+    rest = rest[_in_subject(sentence, rest) :]
     asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
     front = [
         i
@@ -202,11 +240,17 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
     return rest[front[0] :] if front else rest
 
 
-def is_subject(sentence: str, numbers: Sequence[Number]) -> bool:
-    """Whether the first of ``numbers`` belongs to the subject: "6 tickets cost $60"."""
-    if len(numbers) < 2:
-        return False
-    return _SUBJECT.fullmatch(sentence, numbers[0].end, numbers[1].start) is not None
+def _in_subject(sentence: str, numbers: Sequence[Number]) -> int:
+    """How many of the first ``numbers`` belong to the subject: "6 tickets cost $60", "25% of 80 is 20"."""
+    for i, (number, following) in enumerate(pairwise(numbers)):
+        if _SUBJECT.fullmatch(sentence, number.end, following.start):
+            return i + 1
+        part = _PART_OF.search(sentence, max(0, number.start - 20), number.start)
+        if part and _IS.fullmatch(sentence, number.end, following.start):
+            return i + 1
+        if not _OF.fullmatch(sentence, number.end, following.start):
+            break
+    return 0
 
 
 def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:

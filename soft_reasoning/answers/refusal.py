@@ -9,6 +9,7 @@ REFUSAL = re.compile(
     r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
     r"|\b(?:do not|don['’]t) know\b|\b(?:not enough|insufficient) (?:information|data|context)\b"
     r"|\bno way (?:to|of) (?:tell|know|say)\w*"
-    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bnone of the\b|\bno answer\b",
+    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bno answer\b"
+    r"|\bnone of (?:these|the (?:above|options|choices|answers|others))\b",
     re.IGNORECASE,
 )
