@@ -20,10 +20,13 @@ from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.rewriting import Rewriter
 from soft_reasoning.answers.statements import WINDOW
 
-_YES = any_of(
-    "yes, yeah, yep, yup, true, correct, right, accurate, absolutely, certainly, definitely, indeed, "
-    "affirmative, "
-    "plausible, possible, likely, probably, sure, of course, no doubt, without a doubt, without doubt"
+_SURELY = any_of("absolutely, certainly, definitely, likely, probably, surely, sure, of course")
+_YES = (
+    any_of(
+        "yes, yeah, yep, yup, true, correct, right, accurate, indeed, affirmative, plausible, possible, "
+        "no doubt, without a doubt, without doubt"
+    )
+    + rf"|{_SURELY}(?!\W{{0,3}}{any_of('yes, no, not, true, false, correct, incorrect, wrong')}\b)"
 )
 _NO = any_of(
     "nope, nah, no, false, incorrect, wrong, untrue, inaccurate, never, impossible, implausible, "
@@ -33,6 +36,7 @@ _TURNS_FALSE = any_of("true, correct, right, accurate, possible, plausible, like
 _TURNS_TRUE = any_of("false, wrong, untrue, incorrect, inaccurate, unlikely, impossible, implausible")
 _TURNED = (
     r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?"
+    r"(?:(?:think|believe)[ \t](?:[\w'’]+[ \t]){1,6}?(?:is|was|be)[ \t])?"
     r"(?:(?:really|actually|a|at\sall)[ \t]|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?"
     rf"(?:(?P<turned_false>{_TURNS_FALSE})|(?P<turned_true>{_TURNS_TRUE}))"
 )
@@ -40,8 +44,9 @@ _MODAL = any_of("could, would, can, did, does, will, should")
 _ENDS = r"(?=\s*[.,;!]|\s*$)"
 _SAID_SO = rf"(?P<so>(?:think|believe|say)\sso|\b{_MODAL}(?=[.!]?\s*$))"
 _DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
-_SURELY = any_of("definitely, absolutely, certainly, of course, probably, likely, surely")
-_OUTRIGHT_NO = rf"(?P<outright>(?:{_SURELY}\s)?not(?:\sat\sall)?{_ENDS}|no\sway|{_MODAL}n['’]t{_ENDS})"
+_OUTRIGHT_NO = (
+    rf"(?P<outright>(?:{_SURELY}\s)?not(?:\sat\sall|\sreally)?{_ENDS}|no\sway|{_MODAL}n['’]t{_ENDS})"
+)
 _HOLDS = (
     r"\b(?:statement|claim|assertion|premise|this|that)\s"
     r"(?P<denied_hold>(?:does\snot|doesn['’]t|cannot|can['’]t)\s)?"
@@ -69,7 +74,8 @@ _BEFORE_CLOSING = (
 )
 _TRUE = any_of("true, correct, right, accurate, valid, possible, plausible, likely")
 _FALSE = any_of(
-    "false, incorrect, wrong, untrue, inaccurate, invalid, impossible, implausible, unlikely, unfounded"
+    "false, incorrect, wrong, untrue, inaccurate, invalid, impossible, implausible, unlikely, unfounded, "
+    "a myth, a misconception"
 )
 _CLOSING = re.compile(
     rf"(?:{_TURNED}|{_HOLDS}|{_BEFORE_CLOSING}[\"'“*(]{{0,3}}(?P<negation>not\s+)?"
@@ -90,6 +96,11 @@ _SENTENCE = re.compile(r"(?:(?<=[.!?])[ \t]+(?=[A-Z\"'“])|\n)\s*")
 _CONCLUDING = re.compile(
     rf"(?:^\W*(?:and\s)?|[,;:]\s)(?:{any_of('so, thus, therefore, hence, consequently, in conclusion')}"
     rf"|{any_of('in short, overall, as a result, this means')})\b(?!\sthat\b)",
+    re.IGNORECASE,
+)
+_JUDGED = re.compile(
+    rf"{_TURNED}|{_HOLDS}|\b(?:(?P<yes>yes|true|correct|accurate|valid|possible|plausible)"
+    rf"|(?P<no>no|never|{_FALSE}))(?![\w-])",
     re.IGNORECASE,
 )
 _SAYS = any_of("say, conclude, see, infer, assume, deduce, determine, tell, be said, be concluded")
@@ -174,7 +185,7 @@ def _opening(text: str) -> Found | None:
 
 
 def _restated(text: str, begin: int) -> Found | None:
-    """What the verb of the last sentence says, if that sentence concludes or is the only one.
+    """What the last sentence says, if it concludes or is the only one: by a verdict in it, else by its verb.
 
     A modal verb restates the question; another verb may state a fact on the way, unless it is negated.
     """
@@ -187,7 +198,10 @@ def _restated(text: str, begin: int) -> Found | None:
     concluding = _CONCLUDING.search(sentence)
     if concluding is None and breaks:
         return None
-    for verb in _VERB.finditer(plain, start + (concluding.end() if concluding else 0)):
+    start += concluding.end() if concluding else 0
+    if judged := _JUDGED.search(plain, start):
+        return _found(judged, _truth(judged), begin, len(text))
+    for verb in _VERB.finditer(plain, start):
         if verb["modal"] or verb["denied"]:
             return Found(str(not verb["denied"]), *verb.span(), _PLAIN, begin, len(text))
     return None

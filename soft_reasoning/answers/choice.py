@@ -25,15 +25,18 @@ _EXCEPT = any_of(
 _OUT = re.compile(
     rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:(?:options?|answers?|choices?)\s)?{_LETTERS}(?![A-Za-z])"
     rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
-    r"(?:not\b|wrong|false|incorrect|impossible|too\s)"
+    r"(?:not\b|wrong|false|incorrect|impossible|eliminated|excluded|ruled\sout|too\s)"
     r"|(?<![A-Za-z'’])\(?[A-Z]\)?\s?[:.-]\s?(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
-_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice")
-_RIGHT = rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:only\s+)?{_RIGHT_WORDS}|does|fits|matches)\b)"
+_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice, likely, plausible")
+_RIGHT = (
+    rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:(?:only|more|most)\s+)?{_RIGHT_WORDS}"
+    r"|does|fits|matches|remains)\b)"
+)
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
     r"|(?<![A-Za-z'’])(?P<marked>[A-Za-z])(?=\s?(?:[).:,;\]\[]|$|\n)|\s+[-–—]\s)"

@@ -60,6 +60,7 @@ class NumberReader:
         if last is None:
             return _placed(_in_words(clean(text[-WINDOW:])), text, max(0, len(text) - WINDOW))
         start, stop = max(text.rfind("\n", 0, last.end()) + 1, last.end() - WINDOW), last.end() + WINDOW
+        start += prose.item_mark(text, start)
         line_end = text.find("\n", last.end())
         stop = min(stop, line_end if line_end >= 0 else len(text))
         tail = clean(text[stop:][:WINDOW])

@@ -9,7 +9,7 @@
    a preposition or a determiner ("The 3 dogs need 12 bowls").
 6. In a chain of equalities, the last plain number up to the end of the clause counts
    ("10 / 4 = 5/2 = 2.5").
-7. A restatement counts ("3 weeks, i.e. 21 days").
+7. A restatement or a total counts ("3 weeks, i.e. 21 days", "15 and 5, so 20 in all").
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from soft_reasoning.answers.numerals import Number
 from soft_reasoning.answers.patterns import any_of, last_match
+from soft_reasoning.answers.statements import WINDOW
 
 Span = tuple[int, int]
 
@@ -53,11 +54,13 @@ _ABANDONED = re.compile(
     rf"[^;!?]{{1,80}}?\b{any_of('but, however, though, although')}\b"
 )
 _RESTATEMENT = re.compile(
-    r"\b(?:i\.e\.,?|that\sis,?|in\sother\swords,?|rounds?\s(?:(?:up|down)\s)?to)\s(?=\W{0,3}\d)", re.I
+    r"\b(?:i\.e\.,?|that\sis,?|in\sother\swords,?|rounds?\s(?:(?:up|down)\s)?to)\s(?=\W{0,3}\d)"
+    r"|,\s(?:so|or)\s(?=\W{0,3}\d[\d,.]*\s(?:\w+\s)?(?:in\s(?:all|total)|altogether)\b)",
+    re.I,
 )
 _CONCLUSION = re.compile(
     rf"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|{_RESULT_WORDS})\b"
-    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|\b(?:still|now)\s(?:has|have)\b|\b(?:left|ends?\sup)\swith\b"
+    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|\b(?:still|now)\s(?:has|have)\b|\b(?:left|ends?\sup)\swith\b|,\sand\s(?:then|now|finally)\b"
     r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
     r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
     r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
@@ -70,6 +73,7 @@ _OPENERS = any_of(
     "rather than"
 )
 _OPENER = re.compile(rf"\W*(?:{_OPENERS}|[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b))\b")
+_MAIN_CLAUSE = re.compile(r",\s(?!and\b|or\b)")
 _PREPOSITIONS = any_of(
     "in, for, from, at, on, by, within, during, per, every, after, before, between, until, than, to, "
     "out of, each of, "
@@ -81,8 +85,10 @@ _TO_HER = "".join(
 _OWNERS = f"his, {_TO_HER}her, their, its, my, our"
 _DETERMINERS = any_of(f"the, all, these, those, both, {_OWNERS}")
 _OWNER_NAMED = r"(?!(?:it|that|there|he|she|what|let)['’])\w+['’]s"
+_COLLECTIVES = any_of("family, group, team, class, pack, box, set")
 _SCENE = re.compile(
-    rf"(?:\b(?:(?-i:{_LABELS})|{_PREPOSITIONS}|(?<!left\s)with|of(?=\s{_DETERMINERS}\s))(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
+    rf"(?:\b(?:(?-i:{_LABELS})|{_PREPOSITIONS}|(?<!left\s)with|{_COLLECTIVES}\sof|of(?=\s{_DETERMINERS}\s))"
+    rf"(?:\s(?:{_DETERMINERS}|this|\w+['’]s|\w+ing))?"
     rf"|(?:^|\W)(?:{_DETERMINERS}|{_OWNER_NAMED}))"
     rf"(?:\s{any_of('first, last, next, other, remaining, same, entire, whole, initial, original')})?\s$",
     re.I,
@@ -114,11 +120,12 @@ _CONCLUDES = re.compile(
 )
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
-_GERUND = re.compile(
-    rf"\W*[A-Z][a-z]+ing\s[^.;]{{1,80}}?\s{any_of('gives, yields, equals, is, makes, leaves, brings, means')}"
+_COMPUTING = re.compile(
+    r"(?:\W*[A-Z][a-z]+ing|.{0,40}\b(?:add|subtract|multiply|divide|take))\s[^.;]{1,80}?"
+    rf"\s{any_of('gives, yields, equals, is, makes, leaves, brings, means, to get, to obtain')}"
     r"\s(?=.{0,40}\d)"
 )
-"""The subject of "Dividing 64 by 8 gives 8"."""
+"""What comes before the result of "Dividing 64 by 8 gives 8" or "we divide 64 by 8 to get 8"."""
 _SUBJECT = re.compile(
     r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold)s?|build|is|are)\s(?:\w+\s)?$"
     r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore|hence)\s[^\d;=]{0,30}$"
@@ -156,6 +163,15 @@ def begins_list(text: str, begin: int = 0) -> bool:
     """Whether ``begin`` has "1." and a later line "2."."""
     item = _ITEM.match(text, begin)
     return item is not None and item[1] == "1" and _LIST_FOLLOWS.search(text, begin) is not None
+
+
+def item_mark(text: str, begin: int) -> int:
+    """Length of the list mark at ``begin``, a line's start: "3. ", where an earlier line begins with "2. "."""
+    item = _ITEM.match(text, begin)
+    if item is None or item[1] is None or int(item[1]) < 2:
+        return 0
+    before = re.compile(rf"(?:^|\n)[ \t]*\(?{int(item[1]) - 1}[.)]\s")
+    return item.end() - begin if before.search(text, max(0, begin - WINDOW), begin) else 0
 
 
 def unlabelled(sentence: str) -> int:
@@ -223,10 +239,10 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
 def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
     """The numbers from the first one that is not background."""
     rest = list(numbers)
-    if gerund := _GERUND.match(sentence, begin):
-        rest = [n for n in rest if n.start >= gerund.end()] or rest
+    if computing := _COMPUTING.match(sentence, begin):
+        rest = [n for n in rest if n.start >= computing.end()] or rest
     if opener := _OPENER.match(sentence, begin):
-        comma = re.compile(r",\s").search(sentence, opener.end())
+        comma = _MAIN_CLAUSE.search(sentence, opener.end())
         rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
     rest = rest[_in_subject(sentence, rest) :]
     asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
