@@ -72,7 +72,7 @@ _BEFORE_CLOSING = (
     rf"(?:^|[.!?,;:\n]\s{{0,3}}|\b{any_of('so, therefore, thus, hence, is, be, was, say')}\s+"
     r"(?:(?:indeed|therefore|in\sfact|(?!only|hardly|barely|rarely)\w{2,12}ly)\s+)?|['’]s\s+|\bmakes\s[\w\s]{1,30}\s)"
 )
-_TRUE = any_of("true, correct, right, accurate, valid, possible, plausible, likely")
+_TRUE = any_of("true, correct, right, accurate, valid, possible, plausible, likely, the case")
 _FALSE = any_of(
     "false, incorrect, wrong, untrue, inaccurate, invalid, impossible, implausible, unlikely, unfounded, "
     "a myth, a misconception"

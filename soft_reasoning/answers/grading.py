@@ -251,7 +251,8 @@ def _flexibly(text: str, answer_type: str) -> Place | None:
         if found is not None and found.answer is not None:
             return found, start, end
     text = text[:own_end]
-    if REFUSAL.search(text.rstrip()[-WINDOW:].rpartition("\n")[2]):
+    last_line = text.rstrip()[-WINDOW:].rpartition("\n")[2]
+    if REFUSAL.search(last_line) and not reader.opens(last_line):  # "E) None of the above"
         return None
     found = reader.close(text)
     return None if found is None else (found, 0, len(text))

@@ -166,7 +166,7 @@ def begins_list(text: str, begin: int = 0) -> bool:
 
 
 def item_mark(text: str, begin: int) -> int:
-    """Length of the list mark at ``begin``, a line's start: "3. ", where an earlier line begins with "2. "."""
+    """Length of the list mark at ``begin``, where a line starts: "3. ", if an earlier line has "2. "."""
     item = _ITEM.match(text, begin)
     if item is None or item[1] is None or int(item[1]) < 2:
         return 0

@@ -1,13 +1,9 @@
-import time
-from fractions import Fraction
+"""Which answer is read, and where it stands."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, locate, vote
-from soft_reasoning.answers.numerals import canonical, whole_value
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.answers import equal, extract, locate
+from soft_reasoning.types import UserError
 
 NUMBERS = {
     "Answer: 18": "18",
@@ -231,89 +227,6 @@ def test_texts(text, expected):
     assert extract(text, "text") == expected
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        ("-5", "5", False),
-        ("−5", "-5", True),
-        ("C++", "C", False),
-        ("1.5", "1 5", False),
-        ("COVID-19", "covid 19", True),
-        ("salt + pepper", "salt, pepper", True),
-        ("$5", "5", True),
-    ],
-)
-def test_text_equality(a, b, same):
-    assert equal(a, b, "text") is same
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        ("18.0", "18", True),
-        ("1,234", "1234", True),
-        ("0.333", "0.33333333333333333", True),  # 3.3e-4 apart
-        ("0.001", "0.0021", False),
-        ("9330000000000", "9330009000000", True),  # within 1e-6
-        ("9330000000000", "9330019000000", False),
-        ("5", "-5", False),
-        ("5", None, False),
-        (None, None, False),
-    ],
-)
-def test_number_equality(a, b, same):
-    assert equal(a, b, "number") is same
-    assert equal(b, a, "number") is same
-
-
-def test_the_bound_itself_is_within():
-    assert equal("0.01", "0", "number", absolute=0.01, relative=0)
-    assert not equal("0.0100001", "0", "number", absolute=0.01, relative=0)
-
-
-def test_votes():
-    assert vote(["7", "18", None, "18.0"], "number") == "18"
-    assert vote(["7", "18"], "number") == "7"
-    assert vote(["7", "18"], "number", [0.4, 0.6]) == "18"
-    assert vote([None, None], "number") is None
-    assert vote([], "boolean") is None
-    with pytest.raises(ValueError, match="expected 2 weights"):
-        vote(["7", "18"], "number", [1.0])
-
-
-def test_grader():
-    released = Grader(absolute=0.01, relative=0)
-    problem = Problem("p", "?", "2.5")
-    assert released.correct("2.509", problem) is True and Grader().correct("2.509", problem) is False
-    assert Grader().correct(None, problem) is False
-    assert Grader().correct("1", Problem("p", "?")) is None
-    assert Grader(extraction="strict").extract("so 18", "number") is None
-    assert Grader().vote(["2", "3", "3.0"], "number") == "3"
-
-
-@pytest.mark.parametrize(
-    "options", [{"extraction": "lenient"}, {"absolute": -1.0}, {"absolute": True}, {"relative": float("nan")}]
-)
-def test_bad_settings_are_refused(options):
-    with pytest.raises(UserError):
-        Grader(**options)
-
-
-def test_unknown_answer_type_is_refused():
-    with pytest.raises(UserError, match="answer type: expected one of .*got 'integer'"):
-        extract("Answer: 1", "integer")
-
-
-patient = settings(deadline=None)  # machines under load take their time
-
-PIECES = st.sampled_from(
-    ["Answer:", "answer is", "\\boxed{", "}", "\\frac{1}{", "-", "−", "1", "0", "/", "7,000", "e9", "^", ".",
-     "=", "%", "$", " ", "\n", "yes", "no", "(B)", "million", "Question:", "½", "²", "<<", ">>", "x 10^", "√"]
-)  # fmt: skip
-TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join))
-PLAIN_TYPES = [kind for kind in ANSWER_TYPES if kind != "latex"]
-
-
 PLACES = {
     "Answer: [18].": "number",
     "16 - 3 = 13, so 13 * 2 = 26.\nAnswer: $[26.00] a day\nQuestion: 9?": "number",
@@ -328,6 +241,11 @@ PLACES = {
     "Ann says yes. Answer: [No], he is": "boolean",
     "First no. So it is [yes].": "boolean",
     "It is true. So it [cannot be true].": "boolean",
+    "He died in 1865. So they [could not] have met.": "boolean",
+    "That would be a [yes].": "boolean",
+    "He lost 8 of 20, so he now has [a dozen].": "number",
+    "8 squared, i.e. [64]": "number",
+    "I'd pick ([A]) over (B).": "choice",
     "Answer: Definitely ([D])": "choice",
     "\\boxed{[x^{2} + 1]}": "latex",
     "Answer: [New York]. A city.": "text",
@@ -341,78 +259,6 @@ def test_the_place_of_an_answer(marked, answer_type):
     assert locate(text, answer_type) == (marked.index("["), marked.index("]") - 1)
 
 
-@patient
-@given(TEXTS, st.sampled_from(ANSWER_TYPES), st.sampled_from(["strict", "flexible"]))
-def test_extraction_of_anything(text, answer_type, mode):
-    answer = extract(text, answer_type, mode=mode)
-    assert answer is None or answer == answer.strip() != ""
-    place = locate(text, answer_type, mode=mode)
-    assert (place is None) == (answer is None)
-    if place is not None and answer_type == "number":
-        held = text[slice(*place)]
-        assert answer in (extract(held, "number"), extract(f"Answer: {held}", "number"))
-    if answer is not None and answer_type in ("number", "boolean", "choice"):
-        assert extract(f"Answer: {answer}", answer_type, mode=mode) == answer
-        assert equal(answer, answer, answer_type)
-
-
-@patient
-@given(TEXTS, TEXTS, st.sampled_from(PLAIN_TYPES))
-def test_equality_is_reflexive_and_symmetric(a, b, answer_type):
-    assert equal(a, a, answer_type)
-    assert equal(a, b, answer_type) == equal(b, a, answer_type)
-
-
-LOOPS = ["1,", "$", "-", "1/", "=1", "9^9", "\\boxed{", "\\frac{1", "1 000 ", "Answer: ", "(A", " .", "not "]
-
-
-@pytest.mark.parametrize("piece", LOOPS)
-@pytest.mark.parametrize("answer_type", ANSWER_TYPES)
-def test_a_model_caught_in_a_loop_is_read_in_time(piece, answer_type):
-    text = piece * (2000 // len(piece))
-    started = time.process_time()
-    extract(text, answer_type), extract(f"Answer: {text}", answer_type)
-    assert time.process_time() - started < 2
-
-
-DECIMALS = st.decimals(-(10**14), 10**14, places=4).map(Fraction)
-
-
-@patient
-@given(DECIMALS, DECIMALS, st.sampled_from(["number", "latex"]))
-def test_number_equality_is_symmetric(a, b, answer_type):
-    a, b = canonical(a), canonical(b)
-    assert equal(a, a, answer_type)
-    assert equal(a, b, answer_type) == equal(b, a, answer_type)
-
-
-@patient
-@given(st.fractions(max_denominator=997))
-def test_canonical_text_keeps_the_value(value):
-    text = canonical(value)
-    assert "e" not in text.lower() and abs(whole_value(text) - value) <= abs(value) * Fraction(1, 10**15)
-    assert canonical(whole_value(text)) == text
-
-
-FORMS = ["{}", "${}", "\\${}", "{} apples", "{}%", "**{}**", "\\boxed{{{}}}", "x = {}."]
-
-
-@patient
-@given(DECIMALS, st.sampled_from(FORMS))
-def test_extraction_recovers_decimals(value, form):
-    plain = f"{float(value):,.4f}" if abs(value) < 10**10 else canonical(value)
-    if abs(value) < 10**10:
-        value = Fraction(plain.replace(",", ""))
-    for number in (plain, plain.replace("-", "−")):
-        assert extract("We had 3 = 1 + 2.\nAnswer: " + form.format(number), "number") == canonical(value)
-
-
-@patient
-@given(st.lists(st.one_of(st.none(), st.integers(-3, 3).map(str)), max_size=12))
-def test_vote_is_the_mode(answers):
-    winner = vote(answers, "number")
-    held = [answer for answer in answers if answer is not None]
-    assert (winner is None) == (not held)
-    if held:
-        most = max(held.count(answer) for answer in held)
-        assert winner == next(answer for answer in held if held.count(answer) == most)
+def test_unknown_answer_type_is_refused():
+    with pytest.raises(UserError, match="answer type: expected one of .*got 'integer'"):
+        extract("Answer: 1", "integer")

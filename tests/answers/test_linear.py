@@ -28,6 +28,8 @@ PIECES = [
     '"', "'", "²", "Answer: 1=", "cannot ", "Answer: the 5 dogs ", "Sorry, ", "1 1/2 ", "whether ",
     "is ", "5-year-old ",
     "She has 5 apples and 3 pears. ",
+    "i.e. 5 ", ", so 5 in all ", "I first thought ", "we add 5 ", "25% of 8 ", "so he has none left ",
+    "1. 5\n", "So they could ", "the claim does not ", "I do not think it is ", "Between A and ", "A: true\n",
 ]  # fmt: skip
 LONG = 100_000
 

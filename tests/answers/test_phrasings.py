@@ -1,10 +1,21 @@
 """Realistic phrasings of answers in the styles of Llama 3, Qwen and Mistral, labelled before they were read.
 
 The rules were written with ``development`` in view, by the author of ``held_out``, so both flatter them. The
-``fresh`` ones were written after the rules, and each was scored once before anything was changed for it:
-fresh_1 had 45 of 50 numbers, 15 of 20 booleans and 17 of 20 choices right; fresh_2 41, 18 and 19; fresh_3
-46 of 50 numbers; fresh_4 39 of 40, 10 of 10 and 9 of 10; fresh_5 54 of 60, 16 of 24 and 23 of 25. No rule was
-changed for fresh_5, so it is not tested. Phrasings that could be read in two ways keep their label and may
+``fresh`` ones were written after the rules of their time, and each was scored once before anything was
+changed for it:
+
+    list     numbers   booleans  choices
+    fresh_1  45 of 50  15 of 20  17 of 20
+    fresh_2  41 of 50  18 of 20  19 of 20
+    fresh_3  46 of 50
+    fresh_4  39 of 40  10 of 10   9 of 10
+    fresh_5  54 of 60  16 of 24  23 of 25
+    fresh_6  55 of 60  33 of 36  26 of 30
+    fresh_7  52 of 60  27 of 36  28 of 30
+    fresh_8  39 of 40  29 of 30  24 of 25
+
+So a new list of harder phrasings has about 90 % of its numbers, 80 to 90 % of its booleans and 90 % of its
+choices right; of plain ones 95 % and more. Phrasings that could be read in two ways keep their label and may
 stay wrong.
 """
 
@@ -19,6 +30,7 @@ from soft_reasoning.answers import equal, extract
 
 FILE = Path(__file__).with_name("phrasings.jsonl")
 ROWS = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+SPLITS = sorted({row["split"] for row in ROWS})
 LEAST = {"number": 0.95, "choice": 0.95, "boolean": 0.90}
 
 
@@ -28,7 +40,7 @@ def right(row):
 
 
 @pytest.mark.parametrize("kind", LEAST)
-@pytest.mark.parametrize("split", ["development", "held_out", "fresh_1", "fresh_2", "fresh_3", "fresh_4"])
+@pytest.mark.parametrize("split", SPLITS)
 def test_phrasings_are_read(kind, split):
     rows = [row for row in ROWS if row["split"] == split and row["type"] == kind]
     missed = [(row["text"], row["answer"]) for row in rows if not right(row)]
