@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +31,32 @@ from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
 
+def _built(config: DictConfig, key: str, **options: Any) -> Any:
+    """Build what ``config`` names at ``key``, after a check of the classes that it and its parts name."""
+    part = OmegaConf.select(config, key)
+    _check_targets(part, key)
+    return instantiate(part, **options)
+
+
+def _check_targets(part: Any, key: str) -> None:
+    """Check that each ``_target_`` at or below ``part`` can be imported and takes the keys beside it."""
+    if not isinstance(part, DictConfig):
+        return
+    if isinstance(name := part.get("_target_"), str):
+        try:
+            target = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UserError(
+                f"{key}: expected the dotted name of what can be imported, got {name} ({error})"
+            ) from error
+        taken = inspect.signature(target).parameters
+        if all(one.kind is not one.VAR_KEYWORD for one in taken.values()):
+            for other in (one for one in part if str(one) not in taken and not str(one).startswith("_")):
+                raise UserError(f"{key}: {target.__name__} takes no {other}; leave {other} out")
+    for child in part:
+        _check_targets(part[child], f"{key}.{child}")
+
+
 def build_engine(config: DictConfig) -> Engine:
     """Load the model, fine-tuned first where the method asks for that."""
     tuned = config.get("finetuning") is not None
@@ -37,12 +65,12 @@ def build_engine(config: DictConfig) -> Engine:
         raise UserError(f"this engine takes no {what}, got {config.engine._target_}; use engine=hf")
     device_of(config.engine.get("device"))  # before anything is trained
     if "path" not in config.engine:  # no weights to load
-        return instantiate(config.engine)
+        return _built(config, "engine")
     with bars(config.progress and sys.stderr.isatty()):
         if tuned:
             adapted = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
             config = cast(DictConfig, adapted)
-        return instantiate(config.engine)
+        return _built(config, "engine")
 
 
 @contextmanager
@@ -83,7 +111,7 @@ def build_adapter(config: DictConfig) -> Path:
     if config.model.adapter:
         raise UserError(f"method={config.method.name} trains an adapter of its own, got model.adapter="
                         f"{config.model.adapter}; use method=cot with it")  # fmt: skip
-    settings: Finetuning = instantiate(config.finetuning)
+    settings: Finetuning = _built(config, "finetuning")
     dataset = build_dataset(config)
     shown = dataset.exemplars(config.seed)
     wanted, solved = settings.examples, {one.question for one in shown}
@@ -127,17 +155,17 @@ def build_adapter(config: DictConfig) -> Path:
 
 def build_dataset(config: DictConfig) -> Dataset:
     """Build the data set that ``config.dataset`` names."""
-    return instantiate(config.dataset)
+    return _built(config, "dataset")
 
 
 def build_launcher(config: DictConfig) -> Any:
     """Build the launcher that ``config.launcher`` names."""
-    return instantiate(config.launcher)
+    return _built(config, "launcher")
 
 
 def build_grader(config: DictConfig) -> AnswerGrader:
     """Build the grader that ``config.grader`` names."""
-    return instantiate(config.grader)
+    return _built(config, "grader")
 
 
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
@@ -150,7 +178,7 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) 
     prompt = config.prompt
     return Prompts(
         tokenizer,
-        instantiate(prompt.wording, _convert_="all"),
+        _built(config, "prompt.wording", _convert_="all"),
         exemplars=exemplars,
         layout=prompt.layout,
         system=prompt.system,
@@ -161,7 +189,7 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) 
 
 def build_method(config: DictConfig) -> Method:
     """Build the method that ``config.method`` names, with its parts."""
-    return instantiate(config.method, _convert_="all")
+    return _built(config, "method", _convert_="all")
 
 
 def prior_of(method: Method) -> Prior | None:

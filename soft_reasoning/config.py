@@ -16,7 +16,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Quote, QuotedString
-from hydra.errors import OverrideParseException
+from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -263,16 +263,13 @@ def hydra_fault(error: BaseException) -> UserError | None:
 
 def one_line(error: BaseException) -> str:
     """Return a configuration error in one line: what was expected, what came, how to fix it."""
-    found = user_error(error)
-    if found is None and (said := _not_parsed(error) or _not_known(error) or _not_built(error)):
+    if found := user_error(error):
+        return " ".join(str(found).splitlines())
+    if said := _not_parsed(error) or _no_such_file(error) or _not_known(error):
         return said
-    text = str(found or error).partition("Config search path")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(("full_key:", "object_type=", "See https:"))]
-    message = re.sub(r":,? ", ": ", re.sub(r"\.,", ";", ", ".join(lines)))
-    if re.search(r"Could not find 'hydra/launcher/(joblib|submitit)", message):
-        message += "; pip install 'soft-reasoning[launchers]' brings it"
-    return message
+    if isinstance(error, OmegaConfBaseException):
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
+    return " ".join(str(error).split())
 
 
 def _not_parsed(error: BaseException) -> str | None:
@@ -286,12 +283,28 @@ def _not_parsed(error: BaseException) -> str | None:
     )
 
 
+def _no_such_file(error: BaseException) -> str | None:
+    """The message for a group without such a choice."""
+    if not isinstance(error, MissingConfigException) or not error.missing_cfg_file:
+        return None
+    group, _, name = error.missing_cfg_file.rpartition("/")
+    fix = (
+        "; pip install 'soft-reasoning[launchers]' brings joblib and submitit"
+        if group == "hydra/launcher"
+        else ""
+    )
+    choices = ", ".join(one for one in error.options or () if not one.startswith("_"))
+    return f"{group}: expected one of {choices or 'none'}, got {name}{fix}"
+
+
 def _not_known(error: BaseException) -> str | None:
     """The message for an override whose key or group does not exist.
 
     Hydra recommends adding such a key, but nothing would read it.
     """
-    said = re.match(r"(In '.+': )?Could not override '([^']+)'", str(error))
+    said = re.match(
+        r"(In '.+': )?Could not override '([^']+)'", str(error)
+    )  # nothing but its text has the key
     if not said:
         return None
     place, key, cause = said[1] or "", said[2], error.__cause__
@@ -321,16 +334,3 @@ def _unknown(key: str, where: str, known: Iterable[Any]) -> str:
     if not near:
         fix = "--help lists the groups, --cfg job the keys"
     return f"{key}: expected a key or group of the configuration, got {key}; {fix}"
-
-
-def _not_built(error: BaseException) -> str | None:
-    """The message for a part that does not exist or does not take a value."""
-    text = str(error)
-    place = re.search(r"^full_key: (.+)$", text, flags=re.MULTILINE)
-    key = place[1] if place else "_target_"
-    if missing := re.match(r"Error locating target '([^']+)'", text):
-        reason = str(error.__cause__ or error.__context__ or "").strip().splitlines()[-1:] or ["not found"]
-        return f"{key}: expected the dotted name of what can be imported, got {missing[1]} ({reason[0]})"
-    if surplus := re.search(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", text):
-        return f"{key}: {surplus[1]} takes no {surplus[2]}; leave {surplus[2]} out"
-    return None

@@ -8,9 +8,19 @@ import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
-from soft_reasoning.config import compose_config, conf_dir, methods_of, override, replaced_parts, run_name
+from soft_reasoning.config import (
+    compose_config,
+    conf_dir,
+    methods_of,
+    one_line,
+    override,
+    replaced_parts,
+    run_name,
+)
+from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser
 from soft_reasoning.search.batch import TopK
@@ -67,7 +77,7 @@ def test_every_experiment_composes_and_builds(path):
         for value in dict.fromkeys([*swept_values[:8], swept_values[-1]]):
             build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
     commands = ("# python -m soft_reasoning.run", "# python experiments/")
-    assert path.read_text().splitlines()[1].startswith(commands)
+    assert path.stem.startswith("_") or path.read_text().splitlines()[1].startswith(commands)
 
 
 def test_a_group_that_the_method_does_not_use_is_an_error():
@@ -93,7 +103,9 @@ def test_every_part_of_the_search_is_one_value():
 DEFAULTS = {
     "embedding": "gaussian", "search": "bayesian", "surrogate": "rbf", "acquisition": "adaptive_ei",
     "candidate_points": "local", "batch": "kriging_believer", "verifier": "multi_generate",
-    "reward": "default", "final": "reward_vote",
+    "reward": "default", "final": "reward_vote", "method": "cot_decoding", "grader": "default",
+    "dataset": "custom", "decoding": "greedy", "engine": "hf", "finetuning": "constrained",
+    "launcher": "local",
 }  # fmt: skip
 """Of a class that several files configure, the one that holds its own defaults."""
 
@@ -114,7 +126,7 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
     for choice in CHOICES:
         group, _, name = choice.partition("=")
         if group in DEFAULTS:
-            needs = NEEDS.get(choice, []) if group == "search" else []
+            needs = NEEDS.get(choice, []) if group in ("search", "finetuning") else []
             for made, values in configured(compose_config([choice, *needs])[group]):
                 files.setdefault(made, {})[name] = values
     checked = 0
@@ -127,7 +139,9 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
             if not OmegaConf.is_config(given) and given != {} and parameter.default is not Parameter.empty:
                 assert parameter.default == given, f"{made.__name__}: {key}"
                 checked += 1
-    assert checked > 30
+    assert checked > 150
+    prompt, taken = compose_config(["prompt=math"]).prompt, signature(Prompts).parameters
+    assert all(prompt[key] == (taken[key].default or {}) for key in ("layout", "date", "chat_options"))
 
 
 def test_python_s_default_optimiser_is_the_command_line_s():
@@ -176,7 +190,23 @@ def test_an_experiment_s_preset_is_for_the_methods_that_have_presets():
 def test_errors_list_what_exists_on_one_line():
     with pytest.raises(UserError) as error:
         compose_config(["dataset=trivia"])
-    assert "gsm8k" in str(error.value) and "\n" not in str(error.value)
+    message = str(error.value)
+    assert message.startswith("dataset: expected one of aime_2024,") and message.endswith("got trivia")
+    assert "_base" not in message
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("verifier._target_=soft_reasoning.nowhere.Judge", "method.verifier: expected the dotted name"),
+        ("+verifier.mood=calm", "method.verifier: ModelVerifier takes no mood"),
+        ("search.rounds=${nowhere}", "search.stopping.rounds: Interpolation key 'nowhere' not found"),
+    ],
+)
+def test_what_cannot_be_built_is_named_by_its_key(override, message):
+    with pytest.raises((UserError, OmegaConfBaseException)) as error:
+        build_method(compose_config([override]))
+    assert one_line(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -166,5 +166,7 @@ def test_a_failed_job_gives_its_own_line():
 
 
 def test_a_launcher_that_is_not_installed_says_how_to_install_it():
-    text = "In 'hydra/config': Could not find 'hydra/launcher/joblib'\n\nAvailable options: basic\n"
-    assert one_line(MissingConfigException(text, "joblib")).endswith("'soft-reasoning[launchers]' brings it")
+    error = MissingConfigException("", "hydra/launcher/joblib", ["_base", "basic"])
+    said = one_line(error)
+    assert said.startswith("hydra/launcher: expected one of basic, got joblib; pip install")
+    assert "soft-reasoning[launchers]" in said

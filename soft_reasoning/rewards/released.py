@@ -40,6 +40,9 @@ class ReleasedGrader(Grader):
     Booleans are read by substring. Other types, and all types under ``strict``, are read as by ``Grader``.
     """
 
+    absolute: float = 0.01
+    relative: float = 0.0
+
     @property
     def name(self) -> str:
         return "strict" if self.extraction == "strict" else "released"

@@ -133,7 +133,9 @@ def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
         fill(tmp_path, config=composed(engine, "model.dtype=float16"))
 
 
-@pytest.mark.parametrize("dataset", sorted(path.stem for path in (Path(conf_dir()) / "dataset").iterdir()))
+@pytest.mark.parametrize(
+    "dataset", sorted(path.stem for path in Path(conf_dir(), "dataset").glob("[!_]*.yaml"))
+)
 def test_a_run_goes_on_with_another_limit_and_tables_tell_the_two_apart(tmp_path, dataset):
     few, many = (composed(f"dataset={dataset}", f"limit={limit}") for limit in (1, 2))
     fill(tmp_path, "a", config=few)
