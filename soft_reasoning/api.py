@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from queue import SimpleQueue
+from typing import Any, TypeAlias, cast
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -25,16 +28,22 @@ from soft_reasoning.checks import choice
 from soft_reasoning.config import check_prompt, compose_config, one_line, override, prompt_for
 from soft_reasoning.context import Context
 from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.scheduler import MAX_LIVE, Clock, Outcome
 from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.worker import Call, Tell, Worker
 
 OF_RUNS = (
     "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
     "limit", "ray",
 )  # fmt: skip
 """What only a run of a data set reads."""
+
+
+Questions: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+"""A question in words, a mapping with the key question (and id), or a list of these."""
 
 
 class SoftReasoner:
@@ -54,8 +63,8 @@ class SoftReasoner:
         self.method = method
         self.context = context
         self.answer_type = answer_type
-        self.max_live = max_live
-        self._closed = False
+        self._worker = Worker(context.engine, max_live)
+        weakref.finalize(self, self._worker.close)  # where nobody closes it
 
     @classmethod
     def from_pretrained(
@@ -123,7 +132,7 @@ class SoftReasoner:
 
     def solve(
         self,
-        questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+        questions: Questions,
         *,
         progress: bool = False,
     ) -> Result | list[Result]:
@@ -132,38 +141,67 @@ class SoftReasoner:
         A Result has ``.answer`` (text; None when nothing could be read), ``.candidates`` and ``.trace``.
         A mapping with the keys question and id fixes the id that seeds are drawn from; otherwise a
         question's own text is its id, so that it gets the same answer alone and in any list.
-        ``progress`` shows on standard error how far a list is.
+        ``progress`` shows on standard error how far a list is. Several threads may call at once: their
+        questions share batches, and each gets the same answer as alone.
 
         Raises UserError, in one line, for what is no question or longer than the model's context, for an id
-        with two questions, and after :meth:`close`.
+        with two questions, and for a closed reasoner.
         """
-        if self._closed:
-            raise UserError("solve: expected an open SoftReasoner, got a closed one; load it again")
-        alone = isinstance(questions, str | Mapping)
-        if not alone and not _is_list(questions):
-            raise UserError(f"solve: expected a question in words or a list of them, got {questions!r}")
-        problems = [self._problem(q) for q in ([questions] if alone else questions)]
-        unique: dict[str, Problem] = {}
-        for problem in problems:
-            if unique.setdefault(problem.id, problem) != problem:
-                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
-        check_lengths(list(unique.values()), self.context)
-        check_unseen(list(unique.values()), self.method)
+        problems, alone = self._problems(questions)
         results: dict[str, Result] = {}
-        with Progress(len(unique), enabled=progress) as shown:
-            for problem, result in drive(
-                unique.values(), self.method, self.context,
-                max_live=self.max_live, clock=Clock(), on_tick=shown.show,
-            ):  # fmt: skip
-                results[problem.id] = result
-                shown.done += 1
+        told: SimpleQueue[tuple[Problem | None, Outcome]] = SimpleQueue()
+        call = self._call(problems, lambda problem, outcome: told.put((problem, outcome)))
+        self._worker.submit(call)
+        try:
+            with Progress(len(call.problems), enabled=progress) as shown:
+                while len(results) < len(call.problems):
+                    _note(results, *told.get())
+                    shown.done = len(results)
+                    shown.show(Clock(generated_tokens=_written(results)))
+        except BaseException:  # an error, or Ctrl-C
+            self._worker.cancel(call)
+            raise
         return results[problems[0].id] if alone else [results[p.id] for p in problems]
 
+    async def asolve(self, questions: Questions) -> Result | list[Result]:
+        """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
+        problems, alone = self._problems(questions)
+        results: dict[str, Result] = {}
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[tuple[Problem | None, Outcome]]()
+
+        def tell(problem: Problem | None, outcome: Outcome) -> None:
+            try:
+                loop.call_soon_threadsafe(told.put_nowait, (problem, outcome))
+            except RuntimeError:  # the loop was closed with the task in it
+                self._worker.cancel(call)
+
+        call = self._call(problems, tell)
+        self._worker.submit(call)
+        try:
+            while len(results) < len(call.problems):
+                _note(results, *await told.get())
+        except BaseException:  # an error, or the task was cancelled
+            self._worker.cancel(call)
+            raise
+        return results[problems[0].id] if alone else [results[p.id] for p in problems]
+
+    def run_method(self, problem: Problem, method: Method) -> Result:
+        """Solve one problem with another method, as :meth:`solve` does with the reasoner's own."""
+        told: SimpleQueue[Outcome] = SimpleQueue()
+        call = self._call([problem], lambda _, outcome: told.put(outcome), method)
+        self._worker.submit(call)
+        try:
+            outcome = told.get()
+        except BaseException:  # Ctrl-C
+            self._worker.cancel(call)
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
     def close(self) -> None:
-        """Give the model's memory back."""
-        if not self._closed:
-            self._closed = True
-            self.context.engine.close()
+        """Give the model's memory back; calls in work in other threads get an error."""
+        self._worker.close()
 
     def __enter__(self) -> SoftReasoner:
         return self
@@ -175,12 +213,35 @@ class SoftReasoner:
         """The question as methods see it, with its reference answer where there is one.
 
         Raises:
-            UserError: If it is no question, or longer than the model's context.
+            UserError: If it is no question.
         """
-        problem = replace(self._problem(question), gold=gold)
-        check_lengths([problem], self.context)
-        check_unseen([problem], self.method)
-        return problem
+        return replace(self._problem(question), gold=gold)
+
+    def _call(self, problems: Sequence[Problem], tell: Tell, method: Method | None = None) -> Call:
+        """Return a call of the worker for the different ones among ``problems``.
+
+        Raises:
+            UserError: For an id with two questions.
+        """
+        unique: dict[str, Problem] = {}
+        for problem in problems:
+            if unique.setdefault(problem.id, problem) != problem:
+                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
+        chosen, asked = method or self.method, list(unique.values())
+
+        def check() -> None:
+            check_abilities(chosen, self.context.engine)
+            check_lengths(asked, self.context)
+            check_unseen(asked, chosen)
+
+        return Call(asked, chosen, self.context, check, tell)
+
+    def _problems(self, questions: Questions) -> tuple[list[Problem], bool]:
+        """The problems, and whether it is one that was not in a list."""
+        alone = isinstance(questions, str | Mapping)
+        if not alone and not _is_list(questions):
+            raise UserError(f"solve: expected a question in words or a list of them, got {questions!r}")
+        return [self._problem(q) for q in ([questions] if alone else questions)], alone
 
     def _problem(self, question: str | Mapping[str, Any]) -> Problem:
         asked = question if isinstance(question, Mapping) else {"question": question}
@@ -200,3 +261,15 @@ def _are_texts(value: Any) -> bool:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, bytes)
+
+
+def _note(results: dict[str, Result], problem: Problem | None, outcome: Outcome) -> None:
+    """Add a result to ``results``, or raise the error that came in its place."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    assert problem is not None
+    results[problem.id] = outcome
+
+
+def _written(results: Mapping[str, Result]) -> int:
+    return sum(usage.generated_tokens for one in results.values() for usage in one.usage.values())

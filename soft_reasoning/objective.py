@@ -15,7 +15,6 @@ from soft_reasoning.methods.base import Steps
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ class SoftReasoningObjective(BaseTestProblem):
                 "SoftReasoningObjective: expected a reasoner with method=soft_reasoning, got "
                 f"method={reasoner.method.name}"
             )
-        self._method, self._context = reasoner.method, reasoner.context
+        self._reasoner, self._method, self._context = reasoner, reasoner.method, reasoner.context
         self._problem = reasoner.problem(question, gold)
         self._verdicts: list[Verdict] = []
         self.candidates: list[Candidate] = []
@@ -130,9 +129,8 @@ class SoftReasoningObjective(BaseTestProblem):
     def _run(self, steps: Steps[T]) -> T:
         """What ``steps`` returns once the engine has answered all it yields."""
         once = _Once(steps)
-        for _, result in drive([self._problem], once, self._context):
-            for role, usage in result.usage.items():
-                self.usage[role] = self.usage.get(role, Usage()) + usage
+        for role, usage in self._reasoner.run_method(self._problem, once).usage.items():
+            self.usage[role] = self.usage.get(role, Usage()) + usage
         return once.value
 
 

@@ -9,13 +9,13 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.checks import whole
 from soft_reasoning.context import Context
@@ -55,19 +55,21 @@ class Clock:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + perf_counter() - start
 
 
-class _Live:
-    """An active problem: its generator, the effect it waits for, and its token counts by role."""
+class Job:
+    """A problem in work: its generator, the effect it waits for, and its token counts by role."""
 
     def __init__(self, problem: Problem, method: Method, context: Context, clock: Clock) -> None:
         self.problem = problem
         self.usage: dict[str, Usage] = {}
         self.effect: Any = None
+        self.begun = False
         self._asked: Request | None = None  # for the first candidate
         self._tokenizer = context.engine.tokenizer
         self._steps, self._clock = method.solve(problem, context), clock
 
     def advance(self, answer: Any) -> Result | None:
         """Send the effect's answer; return the result if that was the last one."""
+        self.begun = True
         try:
             self.effect = self._steps.send(answer)
         except StopIteration as stop:
@@ -92,10 +94,73 @@ class _Live:
         self._clock.generated_tokens += usage.generated_tokens
 
     def failed(self, error: Exception) -> Exception:
-        """``error`` with the problem's name, as a UserError if it is one."""
+        """``error`` with the problem's name, as a UserError if it is one; its cause is ``error``."""
+        text = f"problem {self.problem.name}: "
         if isinstance(error, UserError):
-            return UserError(f"problem {self.problem.name}: {error}")
-        return ProblemError(f"problem {self.problem.name}: {type(error).__name__}: {error}")
+            named: Exception = UserError(f"{text}{error}")
+        else:
+            named = ProblemError(f"{text}{type(error).__name__}: {error}")
+        named.__cause__ = error
+        return named
+
+
+Outcome: TypeAlias = Result | Exception
+"""How a job ends."""
+
+
+class Scheduler:
+    """Advances jobs on one engine and answers their effects in batches. One thread at a time may drive it.
+
+    Args:
+        engine: The engine.
+        clock: Filled in while solving.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        self.engine = engine
+        self.clock = Clock() if clock is None else clock
+        self.live: list[Job] = []
+        self._waiting = _Waiting(engine, self.clock)
+
+    def add(self, problem: Problem, method: Method, context: Context) -> Job:
+        """Take a problem on."""
+        job = Job(problem, method, context, self.clock)
+        self.live.append(job)
+        return job
+
+    def step(self) -> list[tuple[Job, Outcome]]:
+        """Begin the new jobs, or else work until some effects are answered; return the jobs that ended.
+
+        A job that fails ends with its error; the others go on.
+
+        Raises:
+            Exception: An engine's error that belongs to no one job.
+        """
+        answers: list[tuple[Job, Any]] = [(job, None) for job in self.live if not job.begun]
+        ended: list[tuple[Job, Outcome]] = []
+        for job, answer in answers or self._waiting.answers(self.live):
+            outcome: Outcome | None
+            if isinstance(answer, _Failure):
+                outcome = job.failed(answer.error)
+            else:
+                outcome = self._advance(job, answer)
+            if outcome is not None:
+                ended.append((job, outcome))
+        gone = {id(job) for job, _ in ended}
+        self.live = [job for job in self.live if id(job) not in gone]
+        return ended
+
+    def _advance(self, job: Job, answer: Any) -> Outcome | None:
+        with self.clock.measure("method"):
+            try:
+                return job.advance(answer)
+            except Exception as error:
+                return job.failed(error)
+
+    def drop(self, jobs: Collection[Job]) -> None:
+        """Give up on ``jobs``."""
+        self.live = [job for job in self.live if job not in jobs]
+        self._waiting.cancel(jobs)
 
 
 def drive(
@@ -127,52 +192,34 @@ def drive(
     whole("max_live", max_live, least=1)
     engine = context.engine if engine is None else engine
     check_abilities(method, engine)
-    clock = Clock() if clock is None else clock
-    source = iter(problems)
-    live: list[_Live] = []
-    waiting = _Waiting(engine, clock)
+    scheduler, source = Scheduler(engine, clock), iter(problems)
     try:
         while True:
             admitted = [
-                _Live(problem, method, context, clock) for problem in islice(source, max_live - len(live))
+                scheduler.add(problem, method, context)
+                for problem in islice(source, max_live - len(scheduler.live))
             ]
-            live += admitted
-            clock.live = len(live)
-            if not live:
+            scheduler.clock.live = len(scheduler.live)
+            if not scheduler.live:
                 return
-            if admitted:
-                answers = [(one, None) for one in admitted]
-            else:
-                if on_tick is not None:
-                    on_tick(clock)
-                answers = waiting.answers(live)
-            yield from _advance(answers, live, clock)
+            if not admitted and on_tick is not None:
+                on_tick(scheduler.clock)
+            ended = scheduler.step()
+            for job, outcome in ended:
+                if isinstance(outcome, Result):
+                    yield job.problem, outcome
+            for _, outcome in ended:
+                if isinstance(outcome, Exception):
+                    raise outcome
     finally:
-        waiting.cancel()
+        scheduler.drop(scheduler.live)
 
 
-def _advance(
-    answers: Sequence[tuple[_Live, Any]], live: list[_Live], clock: Clock
-) -> Iterator[tuple[Problem, Result]]:
-    """Send each answer, yield the finished problems, and then raise the first failure."""
-    finished: list[tuple[Problem, Result]] = []
-    ended: set[int] = set()
-    failure: tuple[_Live, Exception] | None = None
-    with clock.measure("method"):
-        for one, answer in answers:
-            try:
-                result = one.advance(answer)
-            except Exception as error:
-                failure = (one, error)
-                break
-            if result is not None:
-                finished.append((one.problem, result))
-                ended.add(id(one))
-    live[:] = [one for one in live if id(one) not in ended]
-    yield from finished
-    if failure is not None:
-        one, error = failure
-        raise one.failed(error) from error
+@dataclass(frozen=True)
+class _Failure:
+    """Stands for the answer to an effect that cannot be answered."""
+
+    error: Exception
 
 
 class _Waiting:
@@ -180,61 +227,81 @@ class _Waiting:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
-        self._submitted: dict[_Live, Submitted] = {}
-        self._owners: dict[int, _Live] = {}  # of uncollected tickets
+        self._submitted: dict[Job, Submitted] = {}
+        self._owners: dict[int, Job] = {}  # of uncollected tickets
         self._found: dict[int, Any] = {}  # by ticket
 
-    def answers(self, live: Sequence[_Live]) -> list[tuple[_Live, Any]]:
-        """Return the next answers, for at least one problem."""
-        new = [one for one in live if one not in self._submitted]
-        found: list[tuple[_Live, Any]] = []
-        for asked in grouped(new, lambda one: type(one.effect)):
-            handler = handler_of(asked[0].effect)
-            with self._clock.measure(handler.time):
-                for one, answer in zip(asked, self._ask(handler.answer, asked), strict=True):
-                    if isinstance(answer, Submitted):
-                        self._submitted[one] = answer
-                        self._owners.update((ticket, one) for ticket in answer.tickets)
-                    else:
-                        found.append((one, answer))
+    def answers(self, live: Sequence[Job]) -> list[tuple[Job, Any]]:
+        """Return the next answers, for at least one job."""
+        new = [job for job in live if job not in self._submitted]
+        found: list[tuple[Job, Any]] = []
+        for asked in grouped(new, lambda job: type(job.effect)):
+            found += self._ask(asked)
         found += self._complete(new)  # effects without requests
         while not found:
             found = self._collect()
         return found
 
-    def cancel(self) -> None:
-        """Cancel what the engine has not completed."""
-        if self._owners:
-            self._engine.cancel(list(self._owners))
+    def cancel(self, jobs: Collection[Job]) -> None:
+        """Cancel what the engine has not completed for ``jobs``."""
+        dropped = [ticket for ticket, owner in self._owners.items() if owner in jobs]
+        for ticket in dropped:
+            del self._owners[ticket]
+        for work in (self._submitted.pop(job, None) for job in jobs):
+            for ticket in work.tickets if work else ():
+                self._found.pop(ticket, None)
+        if dropped:
+            self._engine.cancel(dropped)
 
-    def _ask(self, answer: Callable[..., Sequence[Any]], asked: Sequence[_Live]) -> Sequence[Any]:
-        """Answers to ``asked``; an error names the first problem that also fails alone."""
+    def _ask(self, asked: Sequence[Job]) -> list[tuple[Job, Any]]:
+        """The answers given at once. What cannot be answered together is answered one by one."""
+        handler = handler_of(asked[0].effect)
         try:
-            return answer(asked, self._engine)
-        except (UserError, ValueError):
-            for one in asked:
-                try:
-                    [alone] = answer([one], self._engine)
-                except (UserError, ValueError) as error:
-                    raise one.failed(error) from error
-                if isinstance(alone, Submitted):
-                    self._engine.cancel(alone.tickets)
-            raise
+            with self._clock.measure(handler.time):
+                given = handler.answer(asked, self._engine)
+        except (UserError, ValueError) as error:
+            if len(asked) == 1:
+                return [(asked[0], _Failure(error))]
+            return [one for job in asked for one in self._ask([job])]
+        found: list[tuple[Job, Any]] = []
+        for job, answer in zip(asked, given, strict=True):
+            if isinstance(answer, Submitted):
+                self._submitted[job] = answer
+                self._owners.update((ticket, job) for ticket in answer.tickets)
+            else:
+                found.append((job, answer))
+        return found
 
-    def _collect(self) -> list[tuple[_Live, Any]]:
-        with self._clock.measure("engine"):
-            collected = self._engine.collect(list(self._owners))
+    def _collect(self) -> list[tuple[Job, Any]]:
+        try:
+            with self._clock.measure("engine"):
+                collected = self._engine.collect(list(self._owners))
+        except UserError as error:
+            return self._alone(list(self._submitted), error)
         if not collected:
             raise RuntimeError(f"engine: expected {len(self._owners)} more completions, got none")
         self._found.update(collected)
         return self._complete({self._owners.pop(ticket): None for ticket, _ in collected})
 
-    def _complete(self, candidates: Iterable[_Live]) -> list[tuple[_Live, Any]]:
-        """Answers of those problems in ``candidates`` whose submitted requests are all collected."""
+    def _alone(self, jobs: Sequence[Job], error: UserError) -> list[tuple[Job, Any]]:
+        """Answer each of ``jobs`` by itself after their batch raised ``error``."""
+        self.cancel(jobs)
+        if len(jobs) == 1:
+            return [(jobs[0], _Failure(error))]
+        found: list[tuple[Job, Any]] = []
+        for job in jobs:
+            given = self._ask([job])
+            while not given:
+                given = self._collect()
+            found += given
+        return found
+
+    def _complete(self, candidates: Iterable[Job]) -> list[tuple[Job, Any]]:
+        """Answers of those jobs in ``candidates`` whose submitted requests are all collected."""
         found = []
-        for one in candidates:
-            work = self._submitted.get(one)
+        for job in candidates:
+            work = self._submitted.get(job)
             if work is not None and all(ticket in self._found for ticket in work.tickets):
-                del self._submitted[one]
-                found.append((one, work.read([self._found.pop(ticket) for ticket in work.tickets])))
+                del self._submitted[job]
+                found.append((job, work.read([self._found.pop(ticket) for ticket in work.tickets])))
         return found

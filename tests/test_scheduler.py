@@ -140,7 +140,7 @@ def test_a_failure_names_its_problem_and_keeps_what_finished_in_the_same_tick():
     with pytest.raises(ProblemError, match="problem 2: ZeroDivisionError: by hand"):
         for problem, _ in drive(problems(4), Script(steps), Context()):
             finished.append(problem.id)
-    assert finished == ["0", "1"]
+    assert finished == ["0", "1", "3"]
 
 
 def test_a_users_fault_stays_one():
@@ -318,3 +318,25 @@ def test_a_result_says_what_its_first_candidate_was_asked():
     assert len(parts) == 2 and all(parts) and "".join(parts) == "<s>How many? Answer:"
     review = Request(tuple(tokenizer.encode("Solve")), role="verifier")
     assert solved(review) == () and solved(review, Request(ids)) == ("<s>How many? Answer:",)
+
+
+class Fussy(Engine):
+    """Fails in the middle of a batch that holds a 102."""
+
+    def generate(self, requests):
+        found = super().generate(requests)
+        if any(102 in request.prompt_ids for request in requests):
+            raise UserError("expected memory for a 102, and it ran out")
+        return found
+
+
+def test_a_batch_that_fails_is_completed_one_by_one_and_only_the_culprit_fails():
+    def steps(problem):
+        return answer((yield ask(problem)))
+
+    context, finished = Context(Fussy()), {}
+    with pytest.raises(UserError, match="^problem 2: expected memory for a 102, and it ran out$"):
+        for problem, result in drive(problems(4), Script(steps), context):
+            finished[problem.id] = result.answer
+    assert finished == {"0": "100", "1": "101", "3": "103"}
+    assert context.engine.generated == [4, 1, 1, 1, 1]

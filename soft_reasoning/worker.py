@@ -1,0 +1,208 @@
+"""One thread that drives an engine for callers in any thread.
+
+An engine is driven by one thread only. Callers hand their problems over, and the worker solves those of all
+callers in the same batches. It takes problems from each call in turn, so that a long list does not hold a
+single question up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from soft_reasoning.context import Context
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.methods.base import Method
+from soft_reasoning.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
+from soft_reasoning.types import Problem, UserError
+
+Tell = Callable[[Problem | None, Outcome], None]
+"""Receives a problem and its outcome, in the worker's thread; None with an error of the whole call, which is
+the call's last word."""
+
+CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
+
+
+class _Abandoned(BaseException):
+    """Raised in the worker's thread when nobody waits for the batch in work any more."""
+
+
+@dataclass(eq=False)
+class Call:
+    """Problems that one caller wants solved.
+
+    Attributes:
+        problems: The problems.
+        method: Solves them.
+        context: What the method reads; its engine is the worker's.
+        check: Called first, in the worker's thread; what it raises is told to the caller.
+        tell: Told every outcome. It must not raise.
+    """
+
+    problems: Sequence[Problem]
+    method: Method
+    context: Context
+    check: Callable[[], None]
+    tell: Tell
+    ended: bool = field(default=False, init=False)
+    todo: deque[Problem] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.todo = deque(self.problems)
+
+
+class Worker:
+    """Owns ``engine`` and the thread that drives it.
+
+    The thread starts with the first call and ends with :meth:`close`.
+
+    Args:
+        engine: The engine, which :meth:`close` closes.
+        max_live: Most problems solved at a time, of all calls together.
+    """
+
+    def __init__(self, engine: Engine, max_live: int = MAX_LIVE) -> None:
+        self.engine, self.max_live = engine, max_live
+        self._arrived: SimpleQueue[Call | None] = SimpleQueue()  # None wakes the thread up
+        self._calls: deque[Call] = deque()  # with problems to take on
+        self._jobs: dict[Job, Call] = {}
+        # Guards what follows. Reentrant, since the garbage collector may close a worker anywhere.
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._stepping = self._interrupted = False
+
+    def submit(self, call: Call) -> None:
+        """Begin to solve a call's problems.
+
+        Raises:
+            UserError: If the worker is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise UserError(CLOSED)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="soft_reasoning", daemon=True)
+                self._thread.start()
+            self._arrived.put(call)
+
+    def cancel(self, call: Call) -> None:
+        """Stop solving a call's problems and tell it nothing more; a call that has ended is left alone."""
+        with self._lock:
+            call.ended = True
+            self._interrupt()
+        self._arrived.put(None)
+
+    def close(self) -> None:
+        """End the thread and close the engine; calls in work get an error."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            thread = self._thread
+            self._interrupt()
+        self._arrived.put(None)
+        if thread is None:
+            self.engine.close()
+        elif thread is not threading.current_thread():
+            thread.join()
+
+    def _interrupt(self) -> None:
+        """Interrupt the step in work if nobody needs it; holds the lock."""
+        needed = not self._closed and not all(call.ended for call in self._jobs.values())
+        if self._stepping and not needed and not self._interrupted:
+            assert self._thread is not None and self._thread.ident is not None
+            self._interrupted = True
+            name, kind = ctypes.c_ulong(self._thread.ident), ctypes.py_object(_Abandoned)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(name, kind)
+
+    def _work(self) -> None:
+        scheduler = Scheduler(self.engine)
+        try:
+            while not self._closed:
+                self._receive(wait=not self._jobs and not self._calls)
+                self._drop_ended(scheduler)
+                self._admit(scheduler)
+                if self._jobs:
+                    self._step(scheduler)
+        finally:
+            with self._lock:
+                self._closed = True
+            self._receive(wait=False)
+            for call in {*self._calls, *self._jobs.values()}:
+                self._end(call, UserError("expected an open SoftReasoner, and it was closed while solving"))
+            scheduler.drop(scheduler.live)
+            self.engine.close()
+
+    def _receive(self, wait: bool) -> None:
+        """Take the calls that have arrived; ``wait`` for one."""
+        try:
+            while True:
+                call = self._arrived.get(block=wait)
+                wait = False
+                if call is not None:
+                    self._begin(call)
+        except Empty:
+            return
+
+    def _begin(self, call: Call) -> None:
+        try:
+            call.check()
+        except Exception as error:
+            self._end(call, error)
+        else:
+            self._calls.append(call)
+
+    def _drop_ended(self, scheduler: Scheduler) -> None:
+        gone = [job for job, call in self._jobs.items() if call.ended]
+        scheduler.drop(gone)
+        for job in gone:
+            del self._jobs[job]
+        self._calls = deque(call for call in self._calls if not call.ended and call.todo)
+
+    def _admit(self, scheduler: Scheduler) -> None:
+        while self._calls and len(self._jobs) < self.max_live:
+            call = self._calls.popleft()
+            self._jobs[scheduler.add(call.todo.popleft(), call.method, call.context)] = call
+            if call.todo:
+                self._calls.append(call)
+
+    def _step(self, scheduler: Scheduler) -> None:
+        """Let the scheduler work, and tell the callers what has ended."""
+        ended: list[tuple[Job, Outcome]] = []
+        try:
+            with self._lock:
+                self._stepping = True
+            try:
+                ended = scheduler.step()
+            except Exception as error:  # of the engine, and of no one problem
+                failed = [(job, ProblemError(f"{type(error).__name__}: {error}")) for job in self._jobs]
+                for _, one in failed:
+                    one.__cause__ = error
+                ended = [*failed]
+                scheduler.drop(scheduler.live)
+            with self._lock:
+                self._stepping = False
+            while self._interrupted:  # the exception is on its way
+                time.sleep(0.001)
+        except _Abandoned:
+            scheduler.drop(scheduler.live)
+        with self._lock:
+            self._stepping = self._interrupted = False
+        for job, outcome in ended:
+            call = self._jobs.pop(job)
+            if isinstance(outcome, Exception):
+                self._end(call, outcome)
+            elif not call.ended:
+                call.tell(job.problem, outcome)
+
+    def _end(self, call: Call, error: Exception) -> None:
+        """Tell the call its error; nothing after that."""
+        if not call.ended:
+            call.ended = True
+            call.tell(None, error)

@@ -1,0 +1,222 @@
+"""One thread drives the engine for callers in any thread, and for event loops."""
+
+import gc
+import signal
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import pytest
+
+from soft_reasoning.scheduler import ProblemError
+from soft_reasoning.types import Generate, Problem, Request, UserError
+from soft_reasoning.worker import Call, Worker
+from tests.scripted import Context, Engine, Script, answer, ask, problems
+
+
+class Slow(Engine):
+    """Works on each batch until it is interrupted or ``go`` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.go, self.began, self.interrupted, self.closed = threading.Event(), threading.Event(), 0, 0
+        self.threads = set()
+
+    def generate(self, requests):
+        self.threads.add(threading.get_ident())
+        self.began.set()
+        try:
+            while not self.go.is_set():
+                time.sleep(0.001)
+        except BaseException:
+            self.interrupted += 1
+            raise
+        return super().generate(requests)
+
+    def close(self):
+        self.closed += 1
+
+
+def steps(problem):
+    return answer((yield ask(problem)))
+
+
+def call_of(some, engine, method=None, check=lambda: None):
+    told = SimpleQueue()
+    method = method or Script(steps)
+    return Call(some, method, Context(engine), check, lambda *what: told.put(what)), told
+
+
+def answers(told, count):
+    return {problem.id: result.answer for problem, result in (told.get(timeout=20) for _ in range(count))}
+
+
+@pytest.fixture
+def engine():
+    return Slow()
+
+
+@pytest.fixture
+def worker(engine):
+    worker = Worker(engine, max_live=4)
+    yield worker
+    worker.close()
+    assert engine.closed == 1
+
+
+def test_calls_share_batches_and_take_turns(worker, engine):
+    first, told = call_of(problems(1), engine)
+    worker.submit(first)
+    assert engine.began.wait(20)
+    long, of_long = call_of([Problem(str(i), "?") for i in range(10, 20)], engine)
+    short, of_short = call_of([Problem("2", "?")], engine)
+    worker.submit(long)
+    worker.submit(short)
+    engine.go.set()
+    assert answers(told, 1) == {"0": "100"} and answers(of_short, 1) == {"2": "102"}
+    assert answers(of_long, 10) == {str(i): str(100 + i) for i in range(10, 20)}
+    # Once the first is done, the short call is taken on after one problem of the long one.
+    assert engine.generated == [1, 4, 4, 3]
+    assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
+
+
+def test_an_error_reaches_its_caller_alone(worker, engine):
+    def fails(problem):
+        completions = yield ask(problem)
+        if problem.id == "1":
+            raise ZeroDivisionError("by hand")
+        return answer(completions)
+
+    def refused(problem):
+        return answer((yield Generate([Request((13,))])))
+
+    good, told = call_of(problems(3), engine)
+    bad, of_bad = call_of(problems(3), engine, Script(fails))
+    thirteen, of_thirteen = call_of(problems(1), engine, Script(refused))
+    engine.go.set()
+    for one in (bad, good, thirteen):
+        worker.submit(one)
+    assert answers(told, 3) == {str(i): str(100 + i) for i in range(3)}
+    found = [of_bad.get(timeout=20)]
+    while found[-1][0] is not None:
+        found.append(of_bad.get(timeout=20))
+    assert isinstance(found[-1][1], ProblemError) and "problem 1: ZeroDivisionError" in str(found[-1][1])
+    assert "ValueError: a 13" in str(of_thirteen.get(timeout=20)[1])
+
+    def refuses():
+        raise UserError("expected a shorter question")
+
+    checked, of_checked = call_of(problems(1), engine, check=refuses)
+    worker.submit(checked)
+    assert "shorter" in str(of_checked.get(timeout=20)[1])
+
+
+def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, engine):
+    def breaks(requests):
+        del engine.generate
+        raise RuntimeError("no device")
+
+    engine.go.set()
+    engine.generate = breaks
+    for expected in ("RuntimeError: no device", None):
+        call, told = call_of(problems(1), engine)
+        worker.submit(call)
+        outcome = told.get(timeout=20)[1]
+        assert outcome.answer == "100" if expected is None else expected in str(outcome)
+
+
+def test_a_cancelled_call_is_dropped_and_its_batch_interrupted_unless_another_needs_it(worker, engine):
+    one, of_one = call_of(problems(2), engine)
+    worker.submit(one)
+    assert engine.began.wait(20)
+    worker.cancel(one)
+    other, of_other = call_of([Problem("7", "?")], engine)
+    engine.began.clear()
+    worker.submit(other)
+    assert engine.began.wait(20) and engine.interrupted == 1 and of_one.empty()
+    third, _ = call_of(problems(3), engine)
+    worker.submit(third)
+    worker.cancel(third)  # what is in work is another's
+    engine.go.set()
+    assert answers(of_other, 1) == {"7": "107"} and engine.interrupted == 1
+    assert engine.generated == [1]
+
+
+def test_close_interrupts_and_tells(engine):
+    worker = Worker(engine, max_live=2)
+    call, told = call_of(problems(5), engine)
+    worker.submit(call)
+    assert engine.began.wait(20)
+    worker.close()
+    worker.close()
+    assert "closed while solving" in str(told.get(timeout=20)[1]) and told.empty()
+    assert engine.interrupted == engine.closed == 1
+    with pytest.raises(UserError, match="closed"):
+        worker.submit(call)
+
+
+def test_many_interruptions_leave_a_worker_that_works(worker, engine):
+    """They arrive anywhere in a step: while the engine works, before it, after it."""
+    engine.go.set()
+    for i in range(200):
+        call, _ = call_of(problems(4), engine)
+        worker.submit(call)
+        if i % 3:
+            time.sleep(0.0001 * (i % 7))
+        worker.cancel(call)
+    last, told = call_of(problems(6), engine)
+    worker.submit(last)
+    assert answers(told, 6) == {str(i): str(100 + i) for i in range(6)}
+    assert not engine._submitted
+
+
+def from_loaded(engine, monkeypatch):
+    from soft_reasoning.api import SoftReasoner
+
+    return SoftReasoner(Script(steps), Context(engine))
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="POSIX signals")
+def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
+    main = threading.get_ident()
+
+    def press():
+        engine.began.wait(20)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    with from_loaded(engine, monkeypatch) as reasoner:
+        threading.Thread(target=press).start()
+        with pytest.raises(KeyboardInterrupt):
+            reasoner.solve({"question": "?", "id": 1})
+        engine.go.set()
+        assert reasoner.solve({"question": "?", "id": 1}).answer == "101"
+    assert engine.interrupted == 1
+
+
+def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
+    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    engine.go.set()
+    reasoner = from_loaded(engine, monkeypatch)
+    reasoner.solve({"question": "?", "id": 1})
+    gone = weakref.ref(reasoner)
+    del reasoner
+    gc.collect()
+    assert gone() is None and engine.closed == 1
+
+
+def test_threads_see_their_own_results(engine):
+    worker = Worker(engine)
+    engine.go.set()
+
+    def solve(start):
+        call, told = call_of([Problem(str(i), "?") for i in range(start, start + 25)], engine)
+        worker.submit(call)
+        return answers(told, 25)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(solve, range(0, 200, 25)))
+    assert {k: v for one in found for k, v in one.items()} == {str(i): str(100 + i) for i in range(200)}
+    worker.close()
