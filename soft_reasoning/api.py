@@ -154,6 +154,7 @@ class SoftReasoner:
         self._worker.submit(call)
         try:
             with Progress(len(call.problems), enabled=progress) as shown:
+                shown.show(Clock())
                 while len(results) < len(call.problems):
                     _note(results, *told.get())
                     shown.done = len(results)

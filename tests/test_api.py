@@ -10,7 +10,6 @@ import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.config import compose_config
 from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
-from soft_reasoning.scheduler import drive
 
 QUESTIONS = [
     "Ada has 31 apples. Ada buys 3 packs of 7 apples. Ada loses 12. How many apples does Ada have now?",
@@ -133,16 +132,13 @@ def test_the_bundled_model_is_known_by_its_folder():
 
 def test_a_data_set_s_exemplars_and_max_live_are_used(monkeypatch):
     overrides = ["engine=fake", "method=cot", "dataset=gsm8k", "dataset.shots=4", "max_live=2"]
-    seen = []
-
-    def watched(*arguments, max_live, **options):
-        seen.append(max_live)
-        return drive(*arguments, max_live=max_live, **options)
-
-    monkeypatch.setattr("soft_reasoning.api.drive", watched)
     with SoftReasoner.from_pretrained("demo", prompt="math", overrides=overrides) as one:
         assert len(one.context.prompts.exemplars) == 4
-        assert len(one.solve(QUESTIONS)) == 3 and seen == [2]
+        sizes, generate = [], one.context.engine.generate
+        monkeypatch.setattr(
+            one.context.engine, "generate", lambda asked: sizes.append(len(asked)) or generate(asked)
+        )
+        assert len(one.solve(QUESTIONS)) == 3 and sizes == [2, 1]
 
 
 def test_an_option_may_be_a_mapping():

@@ -7,8 +7,8 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types", "starting", "checks", "display", "answers", "demo", "data", "prompts", "engines",
-    "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "worker", "evaluation", "analysis",
-    "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "regrade",
+    "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "worker", "evaluation",
+    "analysis", "config", "stored", "build", "launchers", "api", "objective", "sweep", "run", "regrade",
     "calibrate",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
