@@ -75,8 +75,8 @@ class VLLMEngine:
     """Runs a model with vLLM, on GPUs or the CPU.
 
     ``model`` is the model without its weights, from which operations are counted. There is no
-    ``peak_bytes`` or ``held_bytes``: vLLM reserves its share of memory at the start and does not report how
-    much of it is in use.
+    ``peak_bytes`` or ``held_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
+    share of blocks in use, without cached ones and without their size, and nothing of activations.
 
     Args:
         path: A folder, a name on the hub, or ``demo``.
