@@ -13,7 +13,6 @@ problems unless configured otherwise.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.analysis import neuron_plots, plots
+from soft_reasoning.analysis.neuron_report import CONTROL, MASKS, SC, SR, write
 from soft_reasoning.analysis.neurons import (
     Activity,
     Sample,
@@ -34,30 +33,17 @@ from soft_reasoning.analysis.neurons import (
     random_neurons,
     record,
 )
-from soft_reasoning.analysis.tables import Table, save
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import NeuronActivations
 from soft_reasoning.engines.neurons import Neurons
-from soft_reasoning.evaluation.files import write_text
-from soft_reasoning.evaluation.statistics import paired_bootstrap
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, UserError, seed_for
 
-SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 PILOT = 20
 MIXED = (0.2, 0.8)
 """A question is taken where so large a share of the pilot's completions is right."""
-MASKS = ("none", "key", "random", "random by layer", "key, one half", "random by layer, one half")
-PAPER = {"none": "62.14", "key": "13.27", "random": "41.89"}
-NOTES = """\
-Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
-percent and points. The questions are those with both right and wrong answers among completions that are
-not used again. A position counts whose input is one of the first five answer tokens; soft tokens do not. "One
-half": chosen on one half of self-consistency's completions, judged on the other half or on new completions;
-all else is chosen and judged on the same completions, as in the paper. Masked completions are new ones. The
-control draws points at random, in as many rounds."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +136,7 @@ def analyse(
     problem: Problem, by_source: Mapping[str, Sequence[Sample]], neurons: Neurons, context: Context,
     args: argparse.Namespace, limit: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """All figures of one question."""
+    """All figures of one question, as ``neuron_report`` reads them."""
     activity = {s: record(some, neurons, context.engine.embed) for s, some in by_source.items()}
     sampled, seed = activity[SC], context.seed
     first, second = halves(sampled, seed=seed, name=problem.id)
@@ -210,134 +196,6 @@ def _by_round(activity: Activity, among: torch.Tensor) -> list[float]:
 def _gap(activity: Activity, among: torch.Tensor) -> float:
     """Rate of right answers less that of wrong ones."""
     return mean_rate(activity[activity.right], among) - mean_rate(activity[~activity.right], among)
-
-
-def interval(values: Sequence[float]) -> str:
-    """Percent: the mean and its interval over questions."""
-    known = [v for v in values if not math.isnan(v)]
-    if not known:
-        return "-"
-    found = paired_bootstrap(known, [0.0] * len(known))
-    return f"{100 * found.difference:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
-
-
-def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
-    """Every table, by the name of its file."""
-    base = [row["rate"][SC] for row in rows]
-    rates = [
-        [s, interval([row["rate"][s] for row in rows]),
-         "-" if s == SC else interval([row["rate"][s] - b for row, b in zip(rows, base, strict=True)]),
-         interval([row["right"][s] for row in rows])]
-        for s in (SC, SR, CONTROL)
-    ]  # fmt: skip
-    shown = ("key", "random by layer", "right")
-    columns = ["round", *(f"{s}: {what}" for s in (SR, CONTROL) for what in shown)]
-    rounds = []
-    for r in range(max(len(row["keys by round"][SR]) for row in rows)):
-        cells = [
-            interval([row[name][s][r] for row in rows if r < len(row[name][s])])
-            for s in (SR, CONTROL)
-            for name in ("keys by round", "matched by round", "right by round")
-        ]
-        rounds.append(["initial" if r == 0 else str(r), *cells])
-    rise = [
-        interval([row[name][s][-1] - row[name][s][0] for row in rows])
-        for s in (SR, CONTROL)
-        for name in ("keys by round", "matched by round", "right by round")
-    ]
-    rounds.append(["last less initial", *rise])
-    gaps = [[name, interval([row["gap"][name] for row in rows])] for name in rows[0]["gap"]]
-    masked = [
-        [name, interval([row["masked"][name] for row in rows]),
-         "-" if name == "none" else interval([row["masked"][name] - row["masked"]["none"] for row in rows]),
-         PAPER.get(name, "-")]
-        for name in MASKS
-    ]  # fmt: skip
-    for name, other in (("key", "random"), ("key", "random by layer"), (MASKS[4], MASKS[5])):
-        less = [row["masked"][name] - row["masked"][other] for row in rows]
-        paper = f"{float(PAPER[name]) - float(PAPER[other]):.2f}" if other in PAPER else "-"
-        masked.append([f"{name} less {other}", interval(less), "-", paper])
-    return {
-        "claims": claims(rows),
-        "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
-        "activation_iterative": Table(columns, rounds),
-        "key_neurons": Table(["key neurons judged on", "rate in right less wrong answers"], gaps),
-        "masking": Table(["masked", "accuracy %", "less none", "paper"], masked),
-    }
-
-
-def claims(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Each claim of the paper, and what the control or the other half says of it, with its verdict: yes or no
-    where the whole interval is on one side of zero."""
-
-    def rise(row: Mapping[str, Any], source: str) -> float:
-        return row["keys by round"][source][-1] - row["keys by round"][source][0]
-
-    def drop(name: str, other: str) -> list[float]:
-        return [row["masked"][other] - row["masked"][name] for row in rows]
-
-    found = {
-        "Soft Reasoning activates more neurons than self-consistency": [
-            row["rate"][SR] - row["rate"][SC] for row in rows
-        ],
-        "... more than its random control": [row["rate"][SR] - row["rate"][CONTROL] for row in rows],
-        "key neurons are active more often in the last round than at first": [rise(row, SR) for row in rows],
-        "... and rise more than in the random control": [rise(row, SR) - rise(row, CONTROL) for row in rows],
-        "masking key neurons hurts more than random ones": drop("key", "random"),
-        "... than as many in the same layers": drop("key", "random by layer"),
-        "... where one half of the completions chose them": drop(MASKS[4], MASKS[5]),
-    }
-    lines = []
-    for claim, values in found.items():
-        known = paired_bootstrap(values, [0.0] * len(values))
-        holds = "yes" if known.low > 0 else "no" if known.high < 0 else "undecided"
-        lines.append([claim, interval(values), holds])
-    return Table(["claim", "points", "here"], lines)
-
-
-TITLES = {
-    "claims": "The paper's claims here",
-    "activation_rate": "Activation rate (the paper: Soft Reasoning 3 to 4 % above self-consistency)",
-    "activation_iterative": "Key neurons by round (the paper: rising)",
-    "key_neurons": "Does the choice carry over to completions that did not choose?",
-    "masking": "Masking while regenerating",
-}
-
-
-def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
-    """Tables, figures and neurons.md in ``out``; returns the text."""
-    out.mkdir(parents=True, exist_ok=True)
-    keys = sum(row["keys"] for row in rows) / len(rows)
-    parts = ["# Neurons", f"`{command}`", f"{len(rows)} questions, {keys:.0f} key neurons each on average."]
-    for name, table in tables_of(rows).items():
-        save(table, out, name)
-        parts += [f"## {TITLES[name]}", table.markdown()]
-        if name.startswith("activation") and plots.available():
-            _draw(rows, out, name)
-            parts.append(f"![{name}]({name}.png)")
-    text = "\n\n".join([*parts, NOTES]) + "\n"
-    write_text(out / "neurons.md", text)
-    write_text(out / "neurons.json", json.dumps(list(rows), indent=1) + "\n")
-    return text
-
-
-def _draw(rows: Sequence[Mapping[str, Any]], out: Path, name: str) -> None:
-    if name == "activation_rate":
-        lines = {
-            (s, kind): _mean([r["layers"][f"{s} {kind}"] for r in rows if f"{s} {kind}" in r["layers"]])
-            for s in (SC, SR, CONTROL) for kind in (True, False)
-        }  # fmt: skip
-        known = {pair: line for pair, line in lines.items() if line}
-        neuron_plots.activation_rates(known, out / f"{name}.png")
-        return
-    by_round = {s: zip(*(row["key layers by round"][s] for row in rows), strict=False) for s in (SR, CONTROL)}
-    rounds = {s: [_mean(list(group)) for group in groups] for s, groups in by_round.items()}
-    neuron_plots.key_rates(rounds, out / f"{name}.png")
-
-
-def _mean(lines: Sequence[Sequence[float]]) -> list[float]:
-    """Layer by layer, over the questions that have key neurons there."""
-    return torch.tensor([list(line) for line in lines]).nanmean(dim=0).tolist() if lines else []
 
 
 def main() -> None:
