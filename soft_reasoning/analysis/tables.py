@@ -100,7 +100,8 @@ def _escaped(text: str) -> str:
 
 def _tex_cell(cell: str, bold: bool) -> str:
     value, mark, error = cell.partition(ERROR)
-    shown = rf"\textbf{{{_escaped(value)}}}" if bold else _escaped(value)
+    shown = re.sub(r"^-(?=\d)", "$-$", _escaped(value))
+    shown = rf"\textbf{{{shown}}}" if bold else shown
     return rf"{shown}$_{{\pm{_escaped(error)}}}$" if mark else shown
 
 

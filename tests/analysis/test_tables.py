@@ -62,14 +62,14 @@ def test_flat_keys():
 
 SPECIAL = Table(
     ["method_1", "accuracy %"],
-    [["a & b_$5", "50.0 ± 1.2"], ["c{}~^\\#<|", "1,234"]],
+    [["a & b_$5", "50.0 ± 1.2"], ["c{}~^\\#<|", "1,234"], ["less", "-0.5"], ["none", "-"]],
     rules=[1],
     bold=[(0, 1)],
 )
 
 
 def test_csv_has_a_column_for_errors_and_no_commas_in_numbers():
-    first, second, third = csv.reader(SPECIAL.csv().splitlines())
+    first, second, third, *_ = csv.reader(SPECIAL.csv().splitlines())
     assert first == ["method_1", "accuracy %", "accuracy % ±"]
     assert second == ["a & b_$5", "50.0", "1.2"] and third[1:] == ["1234", ""]
 
@@ -78,6 +78,7 @@ def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
     lines = SPECIAL.tex().splitlines()
     assert lines[:3] == [r"\begin{tabular}{lr}", r"\toprule", r"method\_1 & accuracy \% \\"]
     assert lines[4] == r"a \& b\_\$5 & \textbf{50.0}$_{\pm1.2}$ \\" and lines[5] == r"\midrule"
+    assert lines[7:9] == [r"less & $-$0.5 \\", r"none & - \\"]
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
 
 
