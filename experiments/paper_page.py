@@ -62,7 +62,6 @@ ITEMS = (
          (*SMALL, NO_TUNING, *ONE)),
 )  # fmt: skip
 CORRELATION = ("+experiment=paper_correlation", *SMALL)
-NEURONS = ("--questions", "8", "--samples", "100", "--masked", "30", "limit=60", "max_new_tokens=120")
 HEAD = """\
 # The paper's tables and figures
 
@@ -89,9 +88,10 @@ def main() -> None:
         parts += sweep(item, name, args, pictures)
     parts += correlation(args, pictures)
     parts += neurons(args, pictures)
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    minutes = (spent.ru_utime + spent.ru_stime) / 60
-    parts.append(f"The commands that were run for this page took {minutes:.1f} minutes of one core.")
+    if not args.only:
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        minutes = (spent.ru_utime + spent.ru_stime) / 60
+        parts.append(f"All commands together took {minutes:.1f} minutes of one core.")
     args.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -133,7 +133,7 @@ def neurons(args: argparse.Namespace, pictures: Path) -> list[str]:
     """Both figures and the tables of the neuron analysis."""
     folder = args.work / "neurons"
     if wanted("paper_neurons", args, folder / "neurons.md"):
-        run(str(HERE / "neurons.py"), *NEURONS, "--out", str(folder))
+        run(str(HERE / "neurons.py"), "--out", str(folder))
     text = (folder / "neurons.md").read_text(encoding="utf-8").removeprefix("# Neurons\n\n")
     for name in ("activation_rate", "activation_iterative"):
         shutil.copy(folder / f"{name}.png", pictures / f"{name}.png")
