@@ -1,4 +1,4 @@
-"""Neurons active in right answers: python experiments/neurons.py [--questions 20] [overrides]
+"""Neurons active in right answers: python experiments/neurons.py [--questions 12] [overrides]
 
     python experiments/neurons.py --out runs/neurons
     python experiments/neurons.py --preset paper +experiment=paper_neurons --out runs/neurons
@@ -200,7 +200,7 @@ def _gap(activity: Activity, among: torch.Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=20)
+    parser.add_argument("--questions", type=int, default=12)
     parser.add_argument("--samples", type=int, default=200, help="completions of a question from each source")
     parser.add_argument("--masked", type=int, default=40, help="completions of a question under each mask")
     parser.add_argument("--preset", default="default", help="of Soft Reasoning: default, paper, released")

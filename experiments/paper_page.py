@@ -133,7 +133,7 @@ def neurons(args: argparse.Namespace, pictures: Path) -> list[str]:
     """Both figures and the tables of the neuron analysis."""
     folder = args.work / "neurons"
     if wanted("paper_neurons", args, folder / "neurons.md"):
-        run(str(HERE / "neurons.py"), "--out", str(folder))
+        run(str(HERE / "neurons.py"), "--questions", "20", "--out", str(folder))
     text = (folder / "neurons.md").read_text(encoding="utf-8").removeprefix("# Neurons\n\n")
     for name in ("activation_rate", "activation_iterative"):
         shutil.copy(folder / f"{name}.png", pictures / f"{name}.png")
