@@ -85,7 +85,8 @@ class FixedNoiseGP(SingleTaskGP):
         self.eval()
 
     def train(self, mode: bool = True) -> FixedNoiseGP:
-        vars(self).pop("_conditioned", None)  # the parameters may be about to change
+        if mode or self.training:  # the parameters may be about to change, or have changed
+            vars(self).pop("_conditioned", None)
         return super().train(mode)
 
     def conditioned(self) -> tuple[Tensor, Tensor]:
@@ -202,6 +203,9 @@ def information_gain(model: Model) -> Tensor:
             points.
     """
     U, noise = observations(model)
-    kernel = cast(Kernel, cast(SingleTaskGP, model).covar_module)
-    L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
+    if isinstance(model, FixedNoiseGP):
+        L = model.conditioned()[0]  # a believer's picks extend it by a row each
+    else:
+        kernel = cast(Kernel, cast(SingleTaskGP, model).covar_module)
+        L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)

@@ -90,7 +90,8 @@ SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 def tiny(family: str, **others):
     """A random float32 model of ``family`` whose greedy completions vary."""
     torch.manual_seed(0)
-    options = {key: value for key, value in (BASE | FAMILIES[family] | others).items() if value is not None}
+    options = BASE | FAMILIES.get(family, {}) | others
+    options = {key: value for key, value in options.items() if value is not None}
     config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     return model

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -38,6 +41,11 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.
     """
+    with _without_time_step_limits(model):
+        return _choose(model)
+
+
+def _choose(model: Any) -> ModelRunner | PlainRunner:
     calls = ModelCalls(model)
     ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(PROBE_TOKENS))
     try:
@@ -60,6 +68,23 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
         raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
     _warn_plain(type(model).__name__, problem)
     return plain
+
+
+@contextmanager
+def _without_time_step_limits(model: Any) -> Iterator[None]:
+    """Compare Mamba-2 layers without the bound on time steps that transformers has in a long pass alone.
+
+    With it, the model's own steps with a cache differ from its pass over the whole sequence.
+    """
+    layers = [layer for layer in model.modules() if hasattr(layer, "time_step_limit")]
+    limits = [layer.time_step_limit for layer in layers]
+    for layer in layers:
+        layer.time_step_limit = (0.0, math.inf)
+    try:
+        yield
+    finally:
+        for layer, limit in zip(layers, limits, strict=True):
+            layer.time_step_limit = limit
 
 
 def not_finite(dtype: torch.dtype) -> str:
