@@ -74,7 +74,7 @@ def test_every_experiment_composes_and_builds(path):
     for key, values in swept.items():
         one = OverridesParser.create().parse_override(f"{key}={values}")
         swept_values = list(one.sweep_string_iterator()) if one.is_sweep_override() else [values]
-        for value in dict.fromkeys([*swept_values[:8], swept_values[-1]]):
+        for value in dict.fromkeys([*swept_values[:2], swept_values[-1]]):
             build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
     commands = ("# python -m soft_reasoning.run", "# python experiments/")
     assert path.stem.startswith("_") or path.read_text().splitlines()[1].startswith(commands)

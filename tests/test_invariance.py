@@ -35,7 +35,7 @@ def same(one, other):
     assert [t["verifier"] for t in one.trace] == [t["verifier"] for t in other.trace]
 
 
-@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
+@pytest.mark.parametrize("embedding", ["gaussian", pytest.param("token_simplex", marks=pytest.mark.slow)])
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
     problems = demo_dataset("validation", name="demo", limit=24).problems(0)
     batch = solve(engine, problems, 64, f"embedding={embedding}")
@@ -66,6 +66,7 @@ def results_of(folder):
     return {r["doc_id"]: (r["answer"], [c["reward"] for c in r["candidates"]]) for r in records(folder)}
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_gives_what_an_unbroken_run_gives(tmp_path):
     def start(folder):
         command = [sys.executable, "-m", "soft_reasoning.run", "limit=24", "search.rounds=1", "max_live=4"]

@@ -31,3 +31,15 @@ def test_a_run_is_where_its_caller_is_and_the_tests_where_they_lie(tmp_path):
     python.chmod(0o755)
     assert sr(tmp_path, "run", "a=b c").stdout == f"{tmp_path} -m soft_reasoning.run a=b c\n"
     assert sr(tmp_path, "test", "-q").stdout == f"{ROOT} -m pytest -q\n"
+
+
+def test_all_tests_are_checks_and_what_is_not_slow_on_every_core(tmp_path):
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "installed").touch()
+    for name in ("python", "ruff", "pyright"):
+        program = tmp_path / "venv" / "bin" / name
+        program.write_text(f'#!/bin/sh\necho {name} "$OMP_NUM_THREADS" "$@"\n')
+        program.chmod(0o755)
+    done = sr(tmp_path, "test", OMP_NUM_THREADS="").stdout.splitlines()
+    assert [line.split()[0] for line in done] == ["ruff", "ruff", "pyright", "python"]
+    assert done[-1] == "python 1 -m pytest -n auto --dist worksteal -m not slow"

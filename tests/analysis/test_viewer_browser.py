@@ -249,6 +249,7 @@ def test_details_beside_the_page_are_read_from_disk(chromium, tmp_path, monkeypa
     assert "report_data/0.js could not be read" in page.text(".failed")
 
 
+@pytest.mark.slow
 def test_a_benchmark_of_1319_problems_opens_in_two_seconds(page, tmp_path):
     many = {
         Problem(f"gsm8k-{i}", f"Question {i}: " + "how many? " * 20, "3"): searched(

@@ -78,6 +78,7 @@ def test_first_tokens_lead_to_different_answers(engine):
     assert sum(several) / len(several) > 0.5
 
 
+@pytest.mark.slow
 def test_the_verifier_reads_the_candidates(engine):
     """Its accuracy moves with what it is shown: a right solution among wrong ones, or wrong ones alone."""
     config = compose_config()

@@ -44,4 +44,4 @@ def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
 
     together = solve(PROBLEMS, 64)
     assert solve(PROBLEMS[::-1], 3) == together
-    assert solve(PROBLEMS[:4], 1) == {p.id: together[p.id] for p in PROBLEMS[:4]}
+    assert solve(PROBLEMS[:2], 1) == {p.id: together[p.id] for p in PROBLEMS[:2]}
