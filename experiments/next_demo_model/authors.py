@@ -9,7 +9,7 @@ from __future__ import annotations
 from soft_reasoning.demo import solutions
 from soft_reasoning.demo.solutions import Author
 
-HABIT_RATE = 0.88
+HABIT_RATE = 0.84
 
 LAYOUTS = solutions.LAYOUTS | {
     "given": ("{opener} ", " we get ", "."),

@@ -6,7 +6,7 @@ import random
 
 from soft_reasoning.demo.problems import LARGEST, NAMES, OBJECTS, Event, WordProblem, apply, tell
 
-TRAPS = {"packs": 3, "gifts": 3, "other": 2, "ask": 2, "share": 2, "times": 2}
+TRAPS = {"packs": 2, "gifts": 2, "other": 2, "ask": 2, "share": 2, "times": 2}
 """What makes a problem hard, and how often it is drawn: several packs or gifts, somebody else's objects, a
 last step that the question asks for, sharing, multiplying."""
 
@@ -15,7 +15,7 @@ LEVELS = {
     "medium": (3, (1, 1)),
     "hard": (3, (2, 2)),
     "expert": (4, (3, 3)),
-    "extreme": (5, (4, 4)),
+    "extreme": (5, (4, 5)),
 }
 """Difficulty: how many events concern the owner, and the fewest and most traps of different kinds."""
 

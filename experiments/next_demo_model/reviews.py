@@ -1,8 +1,9 @@
-"""The reviewers of the demo model's training text: they copy a solution's steps and mark each of them.
+"""The reviewers of the demo model's training text: they find the right ones among shown solutions.
 
-A review goes through the shown solutions in order and, until the first step that does not follow, repeats
-their steps in one form, each with ``Yes`` or ``No``. So every judgement is local: does this step follow from
-its event and from the step before? Finding a right solution takes reading, not solving. A reviewer who finds
+A solution is right if each of its steps is sound, none is missing and the answer is theirs. So every check is
+local: finding a right solution takes reading, not solving. While it reads, the model is trained to know after
+every step whether it is sound, and after the answer whether the solution is right (:func:`annotate`). So what
+it writes is short: the answer of a right solution, or, from a judge, a word for each. A reviewer who finds
 none right, or has none to read, writes an attempt like any author, and knows no more than one.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from authors import AUTHORS
@@ -18,7 +18,8 @@ from authors import AUTHORS
 from soft_reasoning.demo.problems import WordProblem
 from soft_reasoning.demo.prompts import verdict
 from soft_reasoning.demo.solutions import (
-    COMPUTE,
+    HABITS,
+    Author,
     Equation,
     Solution,
     draw_author,
@@ -27,116 +28,89 @@ from soft_reasoning.demo.solutions import (
     write,
 )
 
-SLIP_RATE = 0.1
-"""How many of the solutions that a reviewer reads hold a slip, beside their author's habits."""
-
 Span = tuple[str, str]
-"""A piece of a review and what it is: "number", "copy", "mark" or "own" (attempts and answers)."""
+"""A piece of a text and what it is. After pieces that are "sound", "unsound", "right" or "wrong" the model is
+trained to say Yes or No, whatever follows in the text."""
 
 
-def slip(steps: Sequence[Equation], rng: random.Random) -> list[Equation]:
-    """``steps`` with one mistake: a wrong result, a wrong number, a step left out or told twice. What
-    follows goes on from it."""
-    i = rng.randrange(len(steps))
-    before, one, after = list(steps[:i]), steps[i], list(steps[i + 1 :])
-    kind = rng.choice(("result", "result", "number", "left out", "twice"))
-    if kind == "twice":
-        return [*before, one, one, *after]
-    if kind == "left out" and after:
-        return before + _go_on(after, one.result, one.left)
-    if kind == "number":
-        right = max(1, one.right + rng.choice((-2, -1, 1, 2)))
-        changed = replace(one, right=right, result=COMPUTE[one.sign](one.left, right))
-    else:
-        changed = replace(one, result=max(0, one.result + rng.choice((-10, -2, -1, 1, 2, 10))))
-    return [*before, changed, *_go_on(after, one.result, changed.result)]
-
-
-def _go_on(steps: Sequence[Equation], old: int, new: int) -> list[Equation]:
-    """``steps`` computed again where the value before them is ``new`` instead of ``old``."""
-    told = []
-    for step in steps:
-        left, right = step.left, step.right
-        if left == old:
-            left = new
-        elif right == old:
-            right = new
-        result = COMPUTE[step.sign](left, max(right, 1) if step.sign == "/" else right)
-        told.append(replace(step, left=left, right=right, result=result))
-        old, new = step.result, result
-    return told
-
-
-def marks(problem: WordProblem, solution: Solution) -> list[tuple[str, bool]]:
-    """What a reviewer repeats of ``solution``, and whether it follows: its steps and then, as "Done N", its
-    answer, which follows when nothing is left to do. Ends with the first that does not follow."""
+def sound(problem: WordProblem, solution: Solution) -> list[bool]:
+    """For each step of ``solution`` whether it is the one that belongs there: the event is the next that
+    concerns the owner, and is told with the right signs and numbers. What an earlier mistake left is no
+    mistake of a later step."""
     wanted = _grouped(equations(problem, frozenset()))
-    told: list[tuple[str, bool]] = []
-    given = _grouped(solution.steps)
-    for i, (label, group) in enumerate(given):
-        follows = i < len(wanted) and (label, group) == wanted[i]
-        told.append((f"{label}) {', '.join(map(str, group))}", follows))
-        if not follows:
-            return told
-    done = len(given) == len(wanted) and solution.answer == problem.answer
-    return [*told, (f"Done {solution.answer}", done)]
+    labels = [label for label, _ in wanted]
+    last, found = -1, []
+    for label, group in _grouped(solution.steps):
+        place = labels.index(label) if label in labels else -1
+        found.append(place == last + 1 and _signs(group) == _signs(wanted[place][1]))
+        last = max(last, place)
+    return found
+
+
+def _signs(group: Sequence[Equation]) -> list[tuple[str, int]]:
+    return [(step.sign, step.right) for step in group]
 
 
 def is_right(problem: WordProblem, solution: Solution) -> bool:
-    return marks(problem, solution)[-1][1]
+    """Whether all steps are sound, none is missing, and the answer is right."""
+    found = sound(problem, solution)
+    wanted = len(_grouped(equations(problem, frozenset())))
+    return all(found) and len(found) == wanted and solution.answer == problem.answer
+
+
+def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
+    """``text``, in which ``solution`` is shown, cut after every step and after the answer."""
+    parts = [f"{label}) {', '.join(map(str, group))}" for label, group in _grouped(solution.steps)]
+    names = ["sound" if ok else "unsound" for ok in sound(problem, solution)]
+    parts.append(f"Answer: {solution.answer}")
+    names.append("right" if is_right(problem, solution) else "wrong")
+    spans: list[Span] = []
+    rest = text
+    for part, name in zip(parts, names, strict=True):
+        end = rest.index(part) + len(part)
+        spans.append((rest[:end], name))
+        rest = rest[end:]
+    return [*spans, (rest, "shown")]
 
 
 def review(
     problem: WordProblem, shown: Sequence[Solution], rng: random.Random, *, judge: bool = False
 ) -> list[Span]:
-    """The review of ``shown`` in pieces. It stops at the first right solution and gives its answer; where
-    there is none, an attempt follows. A judge reads all and names the right ones instead."""
-    spans: list[Span] = []
-    right = []
-    for number, solution in enumerate(shown, start=1):
-        spans.append((f"{number}.", "number"))
-        for text, follows in marks(problem, solution):
-            spans += [(f" {text}", "copy"), (" Yes" if follows else " No", "mark")]
-        spans.append(("\n", "number"))
-        if spans[-2][0] == " Yes":
-            right.append(number)
-            if not judge:
-                return [*spans, (f"Answer: {solution.answer}\n", "own")]
+    """The review of ``shown`` in pieces: the answer of the right ones, and where there is none an attempt. A
+    judge marks each and names the right ones instead."""
+    right = [i for i, solution in enumerate(shown, start=1) if is_right(problem, solution)]
     if judge:
+        spans: list[Span] = []
+        for i in range(1, len(shown) + 1):
+            spans += [(f"{i}.", "number"), (" Yes" if i in right else " No", "mark"), ("\n", "number")]
         return [*spans, (f"{verdict(right)}\n", "own")]
-    return [*spans, (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
+    if right:
+        return [("Answer:", "mark"), (f" {problem.answer}", "copy"), ("\n", "own")]
+    return [(solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
-    """``count`` solutions to review, by few or many authors: in half of the cases none of them is right,
+    """``count`` solutions to review, by few or many authors: in two of five cases none of them is right,
     otherwise often one, at times more."""
     if not count:
         return []
-    right = 0 if rng.random() < 0.5 else 1 if rng.random() < 0.5 else rng.randint(1, count)
+    right = 0 if rng.random() < 0.4 else 1 if rng.random() < 0.5 else rng.randint(1, count)
     wanted = [True] * right + [False] * (count - right)
     rng.shuffle(wanted)
     pool = AUTHORS if rng.random() < 0.5 else rng.sample(AUTHORS, rng.choice((1, 2, 3, 5, len(AUTHORS))))
     return [_draw(problem, rng, pool, want) for want in wanted]
 
 
-def _draw(problem: WordProblem, rng: random.Random, pool, right: bool) -> Solution:
-    """A solution that is right or not, as asked, and by an author of ``pool`` where one writes such."""
+def _draw(problem: WordProblem, rng: random.Random, pool: Sequence[Author], right: bool) -> Solution:
+    """A solution that is right or not, as asked, by an author of ``pool`` where one writes such, and else by
+    any author with any mistakes. On a problem without traps all solutions are right."""
     for _ in range(10):
-        author = draw_author(rng, pool)
-        solution = solve(problem, rng, author)
-        if rng.random() < SLIP_RATE:
-            solution = _write(problem, slip(solution.steps, rng), rng, author)
+        solution = solve(problem, rng, draw_author(rng, pool))
         if is_right(problem, solution) == right:
             return solution
-    while True:
-        author = rng.choice(AUTHORS)
-        steps = equations(problem, frozenset())
-        solution = _write(problem, steps if right else slip(steps, rng), rng, author)
-        if is_right(problem, solution) == right:
-            return solution
-
-
-def _write(problem: WordProblem, steps: Sequence[Equation], rng: random.Random, author) -> Solution:
+    author = rng.choice(AUTHORS)
+    mistakes = frozenset() if right else frozenset(h for h in HABITS if rng.random() < 0.7)
+    steps = equations(problem, mistakes)
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
 
 

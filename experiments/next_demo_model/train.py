@@ -13,9 +13,9 @@ import math
 import random
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -23,14 +23,14 @@ import torch.nn.functional as F
 from authors import AUTHORS
 from problems import LEVELS, draw
 from prompts import CONTEXT, build_tokenizer
-from reviews import Span, draw_shown, review
+from reviews import Span, annotate, draw_shown, review
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
 from soft_reasoning.demo.prompts import flatten, problem_row, review_prompt, solve_prompt, steps_prompt
 from soft_reasoning.demo.solutions import (
-    Equation,
     Solution,
     decompose,
     draw_author,
@@ -45,8 +45,16 @@ from train_demo_model import COUNTS, OPENER, SOLUTIONS_LINE, drill  # noqa: E402
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
-WEIGHTS = {"prompt": 0.0, "shown": 0.3, "copy": 1.0, "number": 1.0, "own": 1.0, "mark": 4.0}
+WEIGHTS = {
+    "prompt": 0.0, "shown": 0.3, "number": 0.5, "own": 1.0,
+    "check": 1.5, "copy": 2.0, "verdict": 3.0, "mark": 4.0,
+}  # fmt: skip
 """What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
+CHECKS = {
+    "sound": (" Yes", "check"), "unsound": (" No", "check"),
+    "right": (" Yes", "verdict"), "wrong": (" No", "verdict"),
+}  # fmt: skip
+"""What the model is trained to know after a piece of a shown solution, and how much that counts."""
 SAVE_EVERY = 120
 """Seconds between two checkpoints."""
 
@@ -62,46 +70,37 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Sp
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(levels))
     kind = rng.random()
-    if rng.random() < (0.5 if progress < 0.35 else 0.1):
-        return echo(problem, rng)
-    if kind < 0.45:
+    if rng.random() < (0.12 if early else 0.06):
+        return lookup(problem, rng)
+    if kind < 0.38:
         return [
             (solve_prompt(problem.question), "prompt"),
             (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own"),
         ]
-    if kind < 0.51:
+    if kind < 0.44:
         return chain(problem, rng)
-    if kind < 0.55:
+    if kind < 0.48:
         return unfinished(problem, rng)
     if progress < 0.15:
         counts = (0, 1, 1, 1, 1, 1)
     else:
         counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
     count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
-    return reviewed(problem, rng, 1 if kind > 0.94 else count, kind > 0.87)
+    return reviewed(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
 
 
-def echo(problem, rng: random.Random) -> list[Span]:
-    """Solutions of random numbers, alike but for some of them, and their steps told again: nothing predicts
-    them but reading the right line."""
-
-    def other(step: Equation, share: float) -> Equation:
-        drawn = {"left": rng.randint(1, 99), "sign": rng.choice("+-x/"), "right": rng.randint(1, 30),
-                 "result": rng.randint(1, 99)}  # fmt: skip
-        return replace(step, **{key: value for key, value in drawn.items() if rng.random() < share})
-
-    share = rng.choice((0.3, 1.0))
-    base = [other(step, 1) for step in solve(problem, rng, draw_author(rng, AUTHORS)).steps]
-    prompt, told = "Solutions:\n", []
-    for number in range(1, rng.choice((1, 2, 3, 4, 5)) + 1):
+def lookup(problem, rng: random.Random) -> list[Span]:
+    """Wrong solutions, and their answers asked for by number: nothing predicts these but reading them."""
+    shown = []
+    for _ in range(rng.choice((1, 2, 3, 5))):
         author = rng.choice(AUTHORS)
-        steps = [other(step, share) for step in base]
-        body = write(steps, author.layout, rng.choice(author.openers), problem.objects).body
-        prompt += f"{number}. {flatten(OPENER.sub('', body))}\n"
-        groups = groupby(steps, lambda step: step.label)
-        texts = [f" {label}) {', '.join(map(str, group))}" for label, group in groups]
-        told += [(f"{number}.", "number"), (f"{''.join(texts)} Done {steps[-1].result}\n", "copy")]
-    return [(f"{prompt}Analysis:\n", "prompt"), *told]
+        steps = [replace(s, result=rng.randint(0, 99)) for s in solve(problem, rng, author).steps]
+        shown.append(OPENER.sub("", write(steps, author.layout, author.openers[0], problem.objects).body))
+    answers = [(f"{i}.", text.rsplit(" ", 1)[1]) for i, text in enumerate(shown, start=1)]
+    spans = [(review_prompt("", shown, "Answers:\n").split("\n", 2)[2], "prompt")]
+    for number, answer in rng.choices(answers, k=10):
+        spans += [(number, "prompt"), (f" {answer}", "copy"), ("\n", "prompt")]
+    return spans
 
 
 def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
@@ -112,9 +111,17 @@ def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]
         shown = [Solution(f"Answer: {s.answer}", s.answer, ()) for s in shown]
     bare = rng.random() < 0.8
     texts = [OPENER.sub("", s.body) if bare and s.steps else s.body for s in shown]
-    prompt = review_prompt(problem.question, texts, "Judge:\n" if judge else "Analysis:\n")
+    prompt = review_prompt(problem.question, texts, "")
     cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
-    return [(prompt[:cut], "prompt"), (prompt[cut:], "shown"), *review(problem, shown, rng, judge=judge)]
+    spans: list[Span] = [(prompt[:cut], "prompt")]
+    for number, (solution, text) in enumerate(zip(shown, texts, strict=True), start=1):
+        spans += [
+            (f"{number}.", "number"),
+            *annotate(problem, solution, f" {flatten(text)}"),
+            ("\n", "shown"),
+        ]
+    task = "Judge:\n" if judge else "Analysis:\n"
+    return [*spans, (task if shown else f"\n{task}", "prompt"), *review(problem, shown, rng, judge=judge)]
 
 
 def chain(problem, rng: random.Random) -> list[Span]:
@@ -147,11 +154,26 @@ def unfinished(problem, rng: random.Random) -> list[Span]:
     return [(prompt, "prompt"), (" Yes" if good else " No", "mark"), ("\n", "own")]
 
 
+def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:
+    """(ids (t,), targets (t,), weights (t,)) of a text: ``targets[i]`` is what the model is trained to say
+    before ``ids[i]``, the same but for checks."""
+    ids, weights, checks = [tokenizer.bos_token_id], [0.0], {}
+    for _, name in spans:
+        ids += (piece := next(pieces))
+        weights += [WEIGHTS.get(name, WEIGHTS["shown"])] * len(piece)
+        if name in CHECKS:
+            checks[len(ids)] = CHECKS[name]
+    ids, weights = [*ids, tokenizer.eos_token_id], [*weights, WEIGHTS["own"]]
+    targets = list(ids)
+    for place, (word, kind) in checks.items():
+        targets[place], weights[place] = tokenizer.convert_tokens_to_ids(word), WEIGHTS[kind]
+    return ids[:CONTEXT], targets[:CONTEXT], weights[:CONTEXT]
+
+
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
-    """Endless (ids (b, t), weights (b, t), noise (b, t)) batches of about BATCH_TOKENS tokens; ``weights``
-    is what each token counts in the loss (WEIGHTS); ``noise`` is the size, in units of the embedding table's
-    RMS, of what is added to a token's embedding: to the opening word of some solutions, so that what lies
-    between words can be read too."""
+    """Endless (ids, targets, weights, noise) batches of about BATCH_TOKENS tokens, each (b, t); ``noise`` is
+    the size, in units of the embedding table's RMS, of what is added to a token's embedding: to the opening
+    word of some solutions, so that what lies between words can be read too."""
     thought = tokenizer.encode(solve_prompt(""), add_special_tokens=False)[-3:]
     while True:
         now = progress()
@@ -160,19 +182,12 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
         encoded = iter(tokenizer(pieces, add_special_tokens=False)["input_ids"])
         rows = []
         for spans in examples:
-            row, weight = [tokenizer.bos_token_id], [0.0]
-            start = None
-            for _, name in spans:
-                ids = next(encoded)
-                if name != "prompt" and start is None:
-                    start = len(row)
-                row += ids
-                weight += [WEIGHTS[name]] * len(ids)
-            row, weight = [*row, tokenizer.eos_token_id], [*weight, WEIGHTS["own"]]
-            noise = [0.0] * len(row)
-            if row[start - 3 : start] == thought and rng.random() < 0.2:
+            ids, targets, weights = encode(tokenizer, spans, encoded)
+            noise = [0.0] * len(ids)
+            start = next(i for i, weight in enumerate(weights) if weight)
+            if ids[start - 3 : start] == thought and rng.random() < 0.2:
                 noise[start] = rng.uniform(0.5, 3)
-            rows.append((row[:CONTEXT], weight[:CONTEXT], noise[:CONTEXT]))
+            rows.append((ids, targets, weights, noise))
         rows.sort(key=lambda row: len(row[0]))
         ready, batch = [], []
         for row in rows:
@@ -182,15 +197,14 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
             batch.append(row)
         ready.append(batch)
         rng.shuffle(ready)
+        padding = (tokenizer.pad_token_id, tokenizer.pad_token_id, 0.0, 0.0)
         for batch in ready:
-            width = max(len(row) for row, *_ in batch)
-            ids = torch.full((len(batch), width), tokenizer.pad_token_id)
-            weights, noise = torch.zeros(2, len(batch), width)
-            for i, (row, weight, sizes) in enumerate(batch):
-                ids[i, : len(row)] = torch.tensor(row)
-                weights[i, : len(row)] = torch.tensor(weight)
-                noise[i, : len(row)] = torch.tensor(sizes)
-            yield ids, weights, noise
+            yield tuple(
+                pad_sequence(
+                    [torch.tensor(row[i]) for row in batch], batch_first=True, padding_value=padding[i]
+                )
+                for i in range(4)
+            )
 
 
 def learning_rate(progress: float, step: int) -> float:
@@ -198,22 +212,25 @@ def learning_rate(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.6))
 
 
-def weighted_loss(model, ids, weights, noise, no: int, yes: int):
-    """(weighted mean cross-entropy; mean over what the model writes of its own; marks (2, 2): how many should
-    be No and how many of these are, the same for Yes)."""
+def weighted_loss(model, ids, targets, weights, noise, words):
+    """(weighted mean cross-entropy; mean over what the model writes of its own; shares {name: (count, hits)}
+    of ``words`` (Yes and No) that it got right, as marks and as checks, and of numbers to copy)."""
     table = model.get_input_embeddings()
     embeddings = table(ids[:, :-1])
     rms = table.weight.detach().square().mean().sqrt()
     embeddings = embeddings + noise[:, :-1, None] * rms * torch.randn_like(embeddings)
     hidden = model.model(inputs_embeds=embeddings).last_hidden_state
     weights, wanted = weights[:, 1:], weights[:, 1:] > 0
-    weights, targets = weights[wanted], ids[:, 1:][wanted]
+    weights, targets = weights[wanted], targets[:, 1:][wanted]
     logits = model.lm_head(hidden[wanted])
     losses = F.cross_entropy(logits, targets, reduction="none")
-    marked = weights == WEIGHTS["mark"]
-    said, hit = targets[marked], logits.detach()[marked].argmax(-1) == targets[marked]
-    marks = torch.tensor([[(said == word).sum(), hit[said == word].sum()] for word in (no, yes)])
-    return losses @ weights / weights.sum(), losses.detach()[weights == WEIGHTS["own"]].mean(), marks
+    hits, counts = logits.detach().argmax(-1) == targets, {}
+    for name in ("mark", "check", "verdict", "copy"):
+        kind = weights == WEIGHTS[name]
+        for word, id in words.items() if name != "copy" else [("", None)]:
+            among = kind if id is None else kind & (targets == id)
+            counts[f"{name}{word}"] = torch.stack([among.sum(), hits[among].sum()])
+    return losses @ weights / weights.sum(), losses.detach()[weights == WEIGHTS["own"]].mean(), counts
 
 
 class Muon(torch.optim.Optimizer):
@@ -287,37 +304,39 @@ def train(args, tokenizer, forbidden: set[str]):
     def progress() -> float:
         return (time.monotonic() - start) / (60 * args.minutes)
 
-    losses, marks = [], torch.zeros(2, 2)
-    no, yes = tokenizer.convert_tokens_to_ids([" No", " Yes"])
+    losses, shares = [], Counter()
+    words = {word: tokenizer.convert_tokens_to_ids(word) for word in (" No", " Yes")}
     bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
     seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
-    for ids, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
+    for ids, targets, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
         now = progress()
         if now >= 1:
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
-        loss, own_loss, counts = weighted_loss(model, ids, weights, noise, no, yes)
+        loss, own_loss, counts = weighted_loss(model, ids, targets, weights, noise, words)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         losses.append(own_loss.item())
-        marks += counts
+        for name, count in counts.items():
+            shares[name] = shares[name] + count
         state["tokens"] += ids.numel()
         state["step"] += 1
         state["seconds"], state["cpu"] = time.monotonic() - start, time.process_time() - cpu
         if not math.isfinite(loss.item()):
             raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
         if state["step"] % 50 == 0:
+            right = {name: round((hits / count).item(), 3) for name, (count, hits) in shares.items()}
             note = {"step": state["step"], "minutes": round(state["seconds"] / 60, 2),
                     "cpu_minutes": round(state["cpu"] / 60, 2), "tokens": state["tokens"],
                     "loss": round(sum(losses) / len(losses), 4),
-                    "marks": [round((hit / count).item(), 3) for count, hit in marks]}  # fmt: skip
+                    "right": right}  # fmt: skip
             state["log"].append(note)
-            losses, marks = [], torch.zeros(2, 2)
-            bar.set_postfix(step=note["step"], loss=note["loss"], marks=note["marks"], refresh=False)
+            losses, shares = [], Counter()
+            bar.set_postfix(step=note["step"], loss=note["loss"], **right, refresh=False)
             if state["seconds"] - last_saved > SAVE_EVERY:
                 last_saved = state["seconds"]
                 save(args, model, state)
