@@ -9,7 +9,7 @@ differ in one soft token.
 ``generate`` gets left-padded chunks of 64 rows, the usual way. Workloads: every completion as long as the
 others, and ragged lengths, which end-of-sequence tokens give ``generate`` too (its rows wait for the longest
 of their chunk). The two take turns, and of each the least of ``--times`` counts: what else the memory serves
-moves both. Where their tokens part, the logits of both are told as float64 has them.
+moves both. Where their tokens part, the page gives the logits of both in float64.
 """
 
 from __future__ import annotations

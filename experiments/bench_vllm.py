@@ -26,7 +26,7 @@ from soft_reasoning.analysis.tables import Table
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import SET_HERE
 from soft_reasoning.scheduler import Clock, drive

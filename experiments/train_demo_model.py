@@ -120,30 +120,30 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[s
 
 def chain(problem, rng: random.Random) -> tuple[str, str, str]:
     """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    told = decompose(problem, rng, draw_author(rng))
+    marked = decompose(problem, rng, draw_author(rng))
     start = steps_prompt(problem.question, [])
     if rng.random() < 0.67:
-        return start, "", steps_prompt(problem.question, told.steps)[len(start) :]
-    last = rng.randrange(len(told.steps))
-    useless = [i for i, useful in enumerate(told.useful) if not useful]
+        return start, "", steps_prompt(problem.question, marked.steps)[len(start) :]
+    last = rng.randrange(len(marked.steps))
+    useless = [i for i, useful in enumerate(marked.useful) if not useful]
     if useless and rng.random() < 0.7:
         last = rng.choice(useless)
-    before = steps_prompt(problem.question, told.steps[:last])
-    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
-    return asked, "", f" {'Yes' if told.useful[last] else 'No'}\n"
+    before = steps_prompt(problem.question, marked.steps[:last])
+    asked = f"{before}Q: {marked.steps[last][0]}\nUseful:"
+    return asked, "", f" {'Yes' if marked.useful[last] else 'No'}\n"
 
 
 def unfinished(problem, rng: random.Random) -> tuple[str, str, str]:
     """The beginning of a solution, and whether it is right so far."""
     author = rng.choice(AUTHORS)
     wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
-    right, told = equations(problem, frozenset()), equations(problem, wrong)
-    until = rng.randint(1, len(told))
-    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
+    right, marked = equations(problem, frozenset()), equations(problem, wrong)
+    until = rng.randint(1, len(marked))
+    body = write(marked[:until], author.layout, rng.choice(author.openers), problem.objects).body
     shown = body.split("\n")[0]
     if rng.random() < 0.5:
         shown = shown.split(" ", 1)[1]
-    good = told[:until] == right[:until]
+    good = marked[:until] == right[:until]
     prompt = review_prompt(problem.question, [shown], "Right so far:")
     return prompt, "", f" {'Yes' if good else 'No'}\n"
 

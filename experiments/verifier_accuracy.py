@@ -179,7 +179,7 @@ def measure(overrides: Sequence[str], problems: int, verifiers: Mapping[str, tup
     check_lengths(chosen, context)
     grader = context.grader
     first = {p.id: r.candidates for p, r in drive(chosen, build_method(config), context)}
-    held = [(p, first[p.id]) for p in chosen]
+    judged = [(p, first[p.id]) for p in chosen]
     rows, remembering = [], Remembering(engine)
     for label, changes in verifiers.items():
         name = label.partition(",")[0]
@@ -188,13 +188,13 @@ def measure(overrides: Sequence[str], problems: int, verifiers: Mapping[str, tup
         results = dict((p.id, (p, r)) for p, r in drive(chosen, review, context, engine=remembering))
         rows.append([label, *row([results[p.id] for p in chosen], grader)])
         print(" | ".join(rows[-1]), flush=True)
-    right = [bool(grader.correct(c.answer, p)) for p, cs in held for c in cs]
-    majority = [grader.correct(grader.vote([c.answer for c in cs], p.answer_type), p) for p, cs in held]
-    covered = [any(grader.correct(c.answer, p) for c in cs) for p, cs in held]
+    right = [bool(grader.correct(c.answer, p)) for p, cs in judged for c in cs]
+    majority = [grader.correct(grader.vote([c.answer for c in cs], p.answer_type), p) for p, cs in judged]
+    covered = [any(grader.correct(c.answer, p) for c in cs) for p, cs in judged]
     counts = (
-        f"{len(held)} problems, {len(right)} candidates, {percent(mean(right))} % of them right (the base "
+        f"{len(judged)} problems, {len(right)} candidates, {percent(mean(right))} % of them right (the base "
         f"rate). The candidates' majority is right on {share(majority)} % of the problems, a candidate on "
-        f"{share(covered)} %; {sum(contested(p, cs, grader) for p, cs in held)} problems are contested."
+        f"{share(covered)} %; {sum(contested(p, cs, grader) for p, cs in judged)} problems are contested."
     )
     return f"{counts}\n\n{Table(COLUMNS, rows).markdown()}\n\n{NOTE}\n"
 

@@ -22,6 +22,7 @@ from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.devices import device_of
+from soft_reasoning.engines.paths import resolve
 from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
 from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
@@ -104,9 +105,7 @@ def build_adapter(config: DictConfig) -> Path:
     The folder's name holds a hash of everything the adapter depends on: settings, seed, training rows,
     prompt and the model's weights.
     """
-    from soft_reasoning.engines.huggingface import (
-        loading,  # imports transformers, which not every engine needs
-    )
+    from soft_reasoning.engines.huggingface import loading  # imports transformers, which not all engines need
 
     if config.model.adapter:
         raise UserError(f"method={config.method.name} trains an adapter of its own, got model.adapter="
@@ -125,7 +124,7 @@ def build_adapter(config: DictConfig) -> Path:
     del model["adapter"]
     made_with = {
         "model": model,
-        "weights": weights_mark(loading.resolve(config.model.path), config.model.revision),
+        "weights": weights_mark(resolve(config.model.path), config.model.revision),
         "prompt": {
             **asked,
             **{key: wording[key] for key in ("layout", "system", "chat_options")},
@@ -148,8 +147,7 @@ def build_adapter(config: DictConfig) -> Path:
     root = Path(settings.folder).expanduser().absolute()
     folder = adapter(root, dataset.name, made_with, train_into, say=to_stderr)
     gc.collect()  # the engine, loaded next, measures free memory
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
     return folder
 
 
@@ -225,8 +223,6 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
     These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
     known by the token ids of a fixed question.
     """
-    from soft_reasoning.engines.huggingface.loading import resolve  # imports transformers
-
     model, embedding = config.model, plain(config.embedding)
     if "path" in config.engine:
         name = weights_mark(resolve(model.path), model.revision)

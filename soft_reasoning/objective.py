@@ -65,8 +65,8 @@ class SoftReasoningObjective(BaseTestProblem):
         self.candidates: list[Candidate] = []
         self.usage: dict[str, Usage] = {}
         self._box = self._run(self._method.open(self._problem, self._context))
-        self.dim = self._box.subspace.dim
-        self.continuous_inds = list(range(self.dim))
+        self.dim: int = self._box.subspace.dim
+        self.continuous_inds: list[int] = list(range(self.dim))
         self._bounds = [(-math.sqrt(3), math.sqrt(3))] * self.dim
         super().__init__()
 

@@ -20,7 +20,7 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 DATE = "2024-07-26"
-"""The date that the templates of Llama 3.1 state where they are told none."""
+"""The date that the templates of Llama 3.1 state when no date is given."""
 DIRECTIVES = (*(f"%{letter}" for letter in "aAbBcdeGHIjmMpSuUVwWxXyY"), "%-d", "%-m", "%-H", "%-I", "%-j")
 """What a template may ask of a date."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")

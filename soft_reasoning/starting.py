@@ -21,7 +21,7 @@ class Ended(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.code = 128 + number
+        self.code: int = 128 + number
 
 
 def start() -> None:

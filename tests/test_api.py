@@ -9,7 +9,7 @@ import pytest
 import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.config import compose_config
-from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.engines.paths import DEMO_FOLDER
 
 QUESTIONS = [
     "Ada has 31 apples. Ada buys 3 packs of 7 apples. Ada loses 12. How many apples does Ada have now?",

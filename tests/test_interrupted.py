@@ -43,8 +43,8 @@ def command(rows, folder):
 
 
 def records(folder):
-    held = (folder / "samples.jsonl").read_bytes() if (folder / "samples.jsonl").exists() else b""
-    return [json.loads(line) for line in held.splitlines(keepends=True) if line.endswith(b"\n")]
+    found = (folder / "samples.jsonl").read_bytes() if (folder / "samples.jsonl").exists() else b""
+    return [json.loads(line) for line in found.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def worker_of(process):
@@ -78,8 +78,8 @@ def test_killed_twice_and_continued_loses_nothing(rows, tmp_path, monkeypatch):
     first = wait_until(process, lambda: len(records(broken)) >= 50 and worker_of(process))
     os.kill(first, signal.SIGKILL)
     wait_until(process, lambda: worker_of(process) not in (None, first))
-    held = len(records(broken))
-    wait_until(process, lambda: len(records(broken)) >= held + 50)
+    found = len(records(broken))
+    wait_until(process, lambda: len(records(broken)) >= found + 50)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = kept(broken)

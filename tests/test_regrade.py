@@ -10,11 +10,11 @@ from soft_reasoning import regrade as program
 from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.grades import grade
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import write_results
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, UserError
+from tests.evaluation.world import summarise
 
 OWN = {
     "_target_": "soft_reasoning.answers.Grader", "absolute": 1e-3, "relative": 1e-6, "extraction": "flexible",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning import run as program
-from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.engines.paths import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
 
@@ -144,10 +144,10 @@ def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     assert run(*command).returncode == 0
     samples = tmp_path / "run" / "samples.jsonl"
     samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:2]))
-    held = bytearray((model / "model.safetensors").read_bytes())
-    middle = slice(len(held) // 2, len(held) // 2 + 2**18)  # its first tensors are embeddings
-    held[middle] = bytes(len(held[middle]))
-    (model / "model.safetensors").write_bytes(held)
+    content = bytearray((model / "model.safetensors").read_bytes())
+    middle = slice(len(content) // 2, len(content) // 2 + 2**18)  # its first tensors are embeddings
+    content[middle] = bytes(len(content[middle]))
+    (model / "model.safetensors").write_bytes(content)
     changed = run(*command)
     assert changed.returncode == 2 and f"other weights of {model}" in changed.stderr
     assert len(samples.read_bytes().splitlines()) == 2

@@ -73,8 +73,8 @@ def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(sys, "argv", command)
     program.main()
     assert "4 of 6 problems are done" in capsys.readouterr().err
-    held = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
-    assert len({json.loads(line)["doc_id"] for line in held}) == len(held) == 6
+    lines = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["doc_id"] for line in lines}) == len(lines) == 6
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])

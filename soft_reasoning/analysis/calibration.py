@@ -208,5 +208,5 @@ def _misses(n: int, right: int, k: int) -> float:
 
 
 def _mean(values: Any) -> float:
-    held = list(values)
-    return sum(held) / len(held)
+    found = list(values)
+    return sum(found) / len(found)

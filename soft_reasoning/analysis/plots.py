@@ -20,7 +20,7 @@ COLORS = (
 )  # fmt: skip
 MARKERS = "osD^vpX<>h"
 """Their number shares no factor with that of the colours, so 110 methods differ."""
-STYLE = {
+STYLE: dict[str, Any] = {
     "figure.dpi": 150,
     "font.size": 10,
     "axes.spines.top": False,

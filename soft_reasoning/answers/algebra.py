@@ -23,7 +23,7 @@ from typing import IO
 
 from soft_reasoning.types import UserError
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 WORKER = Path(__file__).with_name("latex_worker.py")
 

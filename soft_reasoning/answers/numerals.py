@@ -79,7 +79,7 @@ def _compatible(found: re.Match[str]) -> str:
 
 
 _LATEX = having("\\")
-clean = Rewriter(
+clean: Rewriter = Rewriter(
     (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
     (r"<<[^<>]{0,200}>>", "", having("<<")),
     (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),

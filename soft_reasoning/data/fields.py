@@ -27,10 +27,10 @@ def value(row: Mapping[str, Any], *names: str) -> Any:
 
 def text(row: Mapping[str, Any], *names: str) -> str:
     """A field's text without surrounding space; numbers and booleans as written."""
-    held = value(row, *names)
-    if isinstance(held, Mapping | list):
-        raise UserError(f"expected text in field '{names[0]}', got {KINDS[isinstance(held, list)]}")
-    found = str(held).strip()
+    given = value(row, *names)
+    if isinstance(given, Mapping | list):
+        raise UserError(f"expected text in field '{names[0]}', got {KINDS[isinstance(given, list)]}")
+    found = str(given).strip()
     if not found:
         raise UserError(f"expected text in field '{names[0]}', got an empty one")
     return found

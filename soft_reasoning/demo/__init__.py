@@ -1,0 +1,1 @@
+"""The bundled model, its word problems and the prompts that it was trained on."""

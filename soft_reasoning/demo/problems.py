@@ -42,8 +42,10 @@ class Event:
 
 @dataclass(frozen=True)
 class WordProblem:
-    """``events`` in order; ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with
-    another person's ``extra``)."""
+    """A word problem with its ``events`` in order.
+
+    ``ask`` is "now", "worth" (of ``extra`` each) or "together" (with another person's ``extra``).
+    """
 
     question: str
     answer: int

@@ -17,12 +17,16 @@ break. An event's number is one token, so that looking it up in the question is 
 
 
 def solve_prompt(question: str) -> str:
+    """Return the prompt for a solution of ``question``."""
     return f"Question:\n{question}\nThought:\n"
 
 
 def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis:\n") -> str:
-    """``solutions`` numbered, one line each; ``task`` is "Analysis:" (write a fresh solution) or
-    "Judge:" (a fresh solution, then the numbers of the solutions that agree with it)."""
+    """Return the prompt for a review of ``solutions``, which are numbered, one line each.
+
+    ``task`` is "Analysis:" (write a fresh solution) or "Judge:" (a fresh solution, then the numbers of the
+    solutions that agree with it).
+    """
     listed = "\n".join(f"{i}. {flatten(s)}" for i, s in enumerate(solutions, start=1))
     return f"Question:\n{question}\nSolutions:\n{listed}\n{task}"
 
@@ -51,8 +55,10 @@ ALWAYS = (*(f"{digit}{end}" for digit in range(10) for end in ("", ")")), *WORDS
 def build_tokenizer(
     texts: Iterable[str], *, pieces: str = PIECES, always: Iterable[str] = ALWAYS, context: int = 1024
 ):
-    """A closed word vocabulary over ``texts``, as a ``PreTrainedTokenizerFast``; unknown words become
-    ``<unk>``, and encoding then decoding known text gives it back letter for letter."""
+    """Return a ``PreTrainedTokenizerFast`` with a closed word vocabulary over ``texts``.
+
+    Unknown words become ``<unk>``. Encoding then decoding known text gives it back letter for letter.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

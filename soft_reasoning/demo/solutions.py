@@ -151,8 +151,11 @@ def solve(problem: WordProblem, rng: random.Random, author: Author | None = None
 
 
 def review(problem: WordProblem, shown: Sequence[Solution], rng: random.Random) -> Solution:
-    """A fresh solution by somebody who has read ``shown``: the right one when an answer there is right,
-    otherwise the steps of a solution that most agree with; with nothing to read, a random author's."""
+    """Return a fresh solution by somebody who has read ``shown``.
+
+    It is the right one when an answer there is right, otherwise the steps of a solution that most agree with.
+    With nothing to read it is a random author's.
+    """
     answers = [solution.answer for solution in shown]
     if problem.answer in answers and rng.random() < REVIEWER_RATE:
         steps = equations(problem, frozenset())
@@ -205,6 +208,7 @@ def decompose(problem: WordProblem, rng: random.Random, author: Author) -> Chain
 
 
 def final_question(problem: WordProblem) -> str:
+    """Return the question at the end of the problem's text."""
     return problem.question.rsplit(". ", 1)[1]
 
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TellsMemory(Protocol):
-    """Says how much memory it holds."""
+    """Says how much memory it uses."""
 
     @property
-    def held_bytes(self) -> Mapping[str, int]:
-        """Bytes held now: ``kv`` for keys and values, ``activations`` for all else but the weights."""
+    def used_bytes(self) -> Mapping[str, int]:
+        """Bytes in use: ``kv`` for keys and values, ``activations`` for all else but the weights."""
         ...
 
     @property

@@ -102,7 +102,7 @@ class PreparedRequest:
         return len(self.head) + len(self.tail) + (0 if self.soft is None else len(self.soft))
 
 
-def prepare(request: Request, *, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
+def prepare(request: Request, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
     """Check ``request`` against a model and cut its prompt at the soft tokens.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from soft_reasoning.types import Completion, Request
 
@@ -23,8 +24,8 @@ class BatchEngine:
         """Complete ``requests``, in input order."""
         raise NotImplementedError
 
-    def check(self, request: Request) -> None:
-        """Raise what ``generate`` would raise for this request."""
+    def check(self, request: Request) -> Any:
+        """Raise what ``generate`` would raise for this request; nothing by default."""
 
     def begin_run(self) -> None:
         """Forget what earlier runs cached; nothing by default."""

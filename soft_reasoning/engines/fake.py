@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,13 +40,13 @@ class FakeEngine(BatchEngine):
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
-        self.tokenizer = FakeTokenizer()
+        self.tokenizer: Any = FakeTokenizer()
         self.hidden_size = hidden_size
         self.context_length = context_length
-        self.eos_ids = frozenset([self.tokenizer.eos_token_id])
+        self.eos_ids: frozenset[int] = frozenset([self.tokenizer.eos_token_id])
         self._table = _embedding_table(self.tokenizer, hidden_size)
         self._normed = torch.nn.functional.normalize(self._table, dim=-1)
-        self.embedding_rms = float(self._table.double().square().mean().sqrt())
+        self.embedding_rms: float = float(self._table.double().square().mean().sqrt())
         self._model = _Model(self.tokenizer)
         self._stops = StopChecker(self.tokenizer)
 
@@ -55,7 +56,7 @@ class FakeEngine(BatchEngine):
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        prepared = [self._prepare(request) for request in requests]
+        prepared = [self.check(request) for request in requests]
         prompts = [self._prompt(one) for one in prepared]
         outputs = [Output(one) for one in prepared]
         for output, prompt in zip(outputs, prompts, strict=True):
@@ -69,15 +70,15 @@ class FakeEngine(BatchEngine):
             for output, cached in zip(outputs, _cached_counts(prompts), strict=True)
         ]
 
-    def check(self, request: Request) -> None:
-        """Raises what ``generate`` would for this request."""
-        self._prepare(request)
+    def check(self, request: Request) -> PreparedRequest:
+        """Return ``request`` cut at its soft tokens; errors as in ``generate``."""
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def next_token_logits(
         self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
         """Return logits as ``engines.base.Engine`` does."""
-        asked = [self._prepare(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
+        asked = [self.check(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
         rows = [self._model.logits(one.head) for one in asked]
         logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)
         logits = logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
@@ -92,15 +93,7 @@ class FakeEngine(BatchEngine):
         ]
 
     def close(self) -> None:
-        """Nothing is held."""
-
-    def _prepare(self, request: Request) -> PreparedRequest:
-        return prepare(
-            request,
-            hidden_size=self.hidden_size,
-            context_length=self.context_length,
-            vocabulary=len(self._table),
-        )
+        """There is nothing to release."""
 
     def _prompt(self, prepared: PreparedRequest) -> tuple[int, ...]:
         """The prompt's ids; a soft token acts as the token nearest to it."""

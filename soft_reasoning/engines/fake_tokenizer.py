@@ -22,7 +22,9 @@ class FakeTokenizer:
     bos_token_id = 0
     eos_token_id = 1
     pad_token_id = 2
-    bos_token, eos_token, pad_token = "<s>", "</s>", "<pad>"
+    bos_token: str = "<s>"
+    eos_token: str = "</s>"
+    pad_token: str = "<pad>"
     all_special_ids = [0, 1, 2]
     chat_template = None
     is_fast = False
@@ -33,7 +35,7 @@ class FakeTokenizer:
         self._pieces = [bytes([b]) for b in range(256)] + [w.encode() for w in words]
         self._ids = {piece: i + 3 for i, piece in enumerate(self._pieces)}
         self._longest = max(map(len, self._pieces))
-        self.vocab_size = len(self._pieces) + 3
+        self.vocab_size: int = len(self._pieces) + 3
 
     def __len__(self) -> int:
         return self.vocab_size

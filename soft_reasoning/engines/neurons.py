@@ -1,4 +1,4 @@
-"""Watching and masking the gated feed-forward neurons of a loaded transformers model, by forward hooks.
+"""Recording and masking the gated feed-forward neurons of a loaded transformers model, by forward hooks.
 
 A neuron of a GLU layer is ``act(gate) * up``; it is active where ``act(gate)`` exceeds zero, for SiLU and
 GELU where ``gate`` does. All hooks stand on the gate's projection: a gate of zero is an activation of zero.
@@ -22,7 +22,7 @@ GATE = "gate_proj"
 class ShowsNeurons:
     """Makes an engine with a transformers ``model`` one of ``engines.abilities.NeuronActivations``.
 
-    Hooks watch and mask passes of ``model`` itself. ``generate`` of the Hugging Face engine runs a copy of
+    Hooks record and mask passes of ``model`` itself. ``generate`` of the Hugging Face engine runs a copy of
     the model that shares its weights, so it is not affected: generate with ``neurons.model``.
     """
 
@@ -64,7 +64,8 @@ class Neurons:
             raise UserError(
                 f"{type(model).__name__}: expected layers of one width, got {sorted(widths)}; analyse another"
             )
-        self.layers, self.width = layers, widths.pop()
+        self.layers: int = layers
+        self.width: int = widths.pop()
         self._handles: list[Any] = []
 
     @torch.inference_mode()

@@ -15,8 +15,8 @@ class Output:
 
     def __init__(self, prepared: PreparedRequest) -> None:
         self.request: Request = prepared.request
-        self.prompt_tokens = prepared.prompt_tokens
-        self.max_new_tokens = prepared.max_new_tokens
+        self.prompt_tokens: int = prepared.prompt_tokens
+        self.max_new_tokens: int = prepared.max_new_tokens
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self._draws: list[float] = []

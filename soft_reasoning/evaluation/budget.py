@@ -21,7 +21,7 @@ def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str
         reference: Metrics of the reference.
 
     Raises:
-        UserError: If the samples held no tokens.
+        UserError: If the samples had no tokens.
     """
     spent, wanted = (
         metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (tried, reference)

@@ -23,7 +23,7 @@ PAGE_DATA = "report_data"
 """Beside a page: what is too large to stand in it."""
 CONFIG = ".hydra/config.yaml"
 PEAKS = "peak_bytes"
-HELD = "held_bytes"
+USED = "used_bytes"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
 
@@ -53,7 +53,7 @@ _RESULTS = {
     **{f"{name}{end}?": NUMBER for name in _SHARES for end in ("", "_stderr")},
     **_PARTS,
 }
-_TIMES = {f"{PEAKS}?": Each(COUNT), f"{HELD}?": Each([COUNT])}
+_TIMES = {f"{PEAKS}?": Each(COUNT), f"{USED}?": Each([COUNT])}
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -126,13 +126,13 @@ def read_seconds(folder: str | os.PathLike[str]) -> dict[str, float]:
     total: dict[str, float] = {}
     for entry in _timing(folder):
         for kind, value in entry.items():
-            if kind not in (PEAKS, HELD):
+            if kind not in (PEAKS, USED):
                 total[kind] = total.get(kind, 0.0) + value
     return total
 
 
 def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
-    """Return the most bytes that an engine held during any start of the run, by kind."""
+    """Return the most bytes that an engine used during any start of the run, by kind."""
     peaks: dict[str, int] = {}
     for entry in _timing(folder):
         for kind, value in (entry.get(PEAKS) or {}).items():
@@ -141,10 +141,10 @@ def read_peaks(folder: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def read_means(folder: str | os.PathLike[str]) -> dict[str, float]:
-    """Return the mean bytes that an engine held over the samples of every start of the run, by kind."""
+    """Return the mean bytes that an engine used over the samples of every start of the run, by kind."""
     totals: dict[str, list[int]] = {}
     for entry in _timing(folder):
-        for kind, (size, count) in (entry.get(HELD) or {}).items():
+        for kind, (size, count) in (entry.get(USED) or {}).items():
             total = totals.setdefault(kind, [0, 0])
             total[0] += size
             total[1] += count
@@ -160,10 +160,10 @@ def _timing(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         try:
             entry = json.loads(line)
             found = fault(entry, _TIMES)
-            rest = {k: v for k, v in entry.items() if k not in (PEAKS, HELD)} if found is None else {}
+            rest = {k: v for k, v in entry.items() if k not in (PEAKS, USED)} if found is None else {}
             found = found or fault(rest, Each(NUMBER))
-            if found is None and any(len(pair) != 2 for pair in (entry.get(HELD) or {}).values()):
-                found = f"{HELD}: expected pairs"
+            if found is None and any(len(pair) != 2 for pair in (entry.get(USED) or {}).values()):
+                found = f"{USED}: expected pairs"
         except (ValueError, RecursionError):
             found = "it is no JSON in UTF-8"
         if found is not None:

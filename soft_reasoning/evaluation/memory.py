@@ -13,7 +13,7 @@ SECONDS = 1.0
 
 
 class MemorySampler:
-    """Samples ``engine.held_bytes`` in a thread while the context is open.
+    """Samples ``engine.used_bytes`` in a thread while the context is open.
 
     It does nothing for an engine that is not a ``TellsMemory``.
     """
@@ -45,9 +45,9 @@ class MemorySampler:
 
     def _sample(self) -> None:
         while not self._stop.wait(self._seconds):
-            held = dict(self._engine.held_bytes)
+            used = dict(self._engine.used_bytes)
             with self._lock:
-                for kind, size in held.items():
+                for kind, size in used.items():
                     total = self._totals.setdefault(kind, [0, 0])
                     total[0] += size
                     total[1] += 1

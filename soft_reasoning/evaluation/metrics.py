@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,22 +26,6 @@ MEMORY = ("kv", "activations")
 
 WORDS = ("easy", "medium", "hard", "expert")
 """Names of difficulties, in order."""
-
-
-def summarise(
-    rows: Iterable[Graded],
-    *,
-    seconds: Mapping[str, float] | None = None,
-    peaks: Mapping[str, int] | None = None,
-    means: Mapping[str, float] | None = None,
-    rate: Mapping[str, int] | None = None,
-    independent: bool = False,
-) -> dict[str, Any]:
-    """Return the metrics of ``rows``; see :meth:`Tally.metrics`."""
-    tally = Tally()
-    for row in rows:
-        tally.add(row)
-    return tally.metrics(seconds=seconds, peaks=peaks, means=means, rate=rate, independent=independent)
 
 
 class Tally:

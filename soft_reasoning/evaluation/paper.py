@@ -41,8 +41,12 @@ EI = (
 CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}
 """Acquisition functions whose class has another name."""
 
-SAMPLING = {"method.temperature": (0.8,), "method.top_k": (50,), "method.top_p": (1,)}
-OWN = {
+SAMPLING: dict[str, tuple[float, ...]] = {
+    "method.temperature": (0.8,),
+    "method.top_k": (50,),
+    "method.top_p": (1,),
+}
+OWN: dict[str, Any] = {
     "cot_decoding": SAMPLING
     | {"method.aggregate": ("majority",), "method.continuation": ("sample",), "method.paths": (5,)},
     "fire": SAMPLING | {"method.first_temperature": (30,), "method.samples": (5,)},

@@ -20,7 +20,8 @@ class Progress:
 
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
         self.total = total
-        self.done = self._before = 0
+        self.done: int = 0
+        self._before = 0
         self._graded = self._correct = self._covered = 0
         self._display = Display(total, "problems", enabled=enabled, stream=stream)
         self._start = perf_counter()

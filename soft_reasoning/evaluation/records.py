@@ -20,7 +20,7 @@ Asked = tuple[str | None, str | None, str | None]
 
 USAGE = {field.name for field in fields(Usage)}
 
-RECORD = {
+RECORD: dict[str, Any] = {
     "doc_id": TEXT,
     "question": TEXT,
     "answer_type": Kind(f"one of {', '.join(ANSWER_TYPES)}", lambda value: value in ANSWER_TYPES),

@@ -44,7 +44,7 @@ class Solver(Protocol):
         ...
 
     def peaks(self) -> Mapping[str, int]:
-        """Return the most bytes that an engine has held so far, by kind; empty if unknown."""
+        """Return the most bytes that an engine has used so far, by kind; empty if unknown."""
         ...
 
     def memory_samples(self) -> Mapping[str, Sequence[int]]:

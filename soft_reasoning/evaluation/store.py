@@ -18,7 +18,6 @@ from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.evaluation.files import (
     CONFIG,
     GRADES,
-    HELD,
     MANIFEST,
     PAGE,
     PAGE_DATA,
@@ -27,6 +26,7 @@ from soft_reasoning.evaluation.files import (
     RESULTS,
     SAMPLES,
     TIMING,
+    USED,
     read_manifest,
     scan_records,
     write_json,
@@ -77,7 +77,7 @@ class Store:
         fresh: bool = False,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self.done: dict[str, Asked] = {}
         self.notes: list[str] = []
         self._timing: IO[str] | None = None
@@ -168,7 +168,7 @@ class Store:
         self,
         seconds: Mapping[str, float],
         peaks: Mapping[str, int] | None = None,
-        held: Mapping[str, Sequence[int]] | None = None,
+        used: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """Add seconds by kind, the peaks of memory, and memory samples ([sum, number]) since the last call.
 
@@ -176,7 +176,7 @@ class Store:
         """
         assert self._timing is not None
         with writing(self.folder):
-            entry = {**seconds, PEAKS: dict(peaks or {})} | ({HELD: dict(held)} if held else {})
+            entry = {**seconds, PEAKS: dict(peaks or {})} | ({USED: dict(used)} if used else {})
             self._timing.write(json.dumps(entry) + "\n")
             self._timing.flush()
 

@@ -22,7 +22,7 @@ from soft_reasoning.launchers.worker import Finished, Worker
 from soft_reasoning.scheduler import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEATHS = 3
 """Deaths of a worker in a row, without a result in between, after which the run fails."""
@@ -201,7 +201,7 @@ class RaySolver:
             else:
                 worker.deaths = 0
                 self._latest[worker] = value
-                for kind, (total, count) in value.held.items():
+                for kind, (total, count) in value.used.items():
                     before = self._held.get(kind, [0, 0])
                     self._held[kind] = [before[0] + total, before[1] + count]
                 finished.append((self._queue.finish(worker, value.doc_id), value.result))

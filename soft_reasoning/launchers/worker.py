@@ -19,14 +19,14 @@ from soft_reasoning.types import Problem, Result
 class Finished:
     """A problem's result, with the worker's clock and peaks of memory at that time.
 
-    ``held`` are the worker's memory samples since its last result (``Solver.memory_samples``).
+    ``used`` are the worker's memory samples since its last result (``Solver.memory_samples``).
     """
 
     doc_id: str
     result: Result
     clock: Clock
     peaks: Mapping[str, int]
-    held: Mapping[str, Sequence[int]]
+    used: Mapping[str, Sequence[int]]
 
 
 class Worker:
@@ -66,8 +66,8 @@ class Worker:
         if done is None:
             return None
         problem, result = done
-        peaks, held = self._local.peaks(), self._local.memory_samples()
-        return Finished(problem.id, result, self._clock, peaks, held)
+        peaks, used = self._local.peaks(), self._local.memory_samples()
+        return Finished(problem.id, result, self._clock, peaks, used)
 
 
 class _Inbox:

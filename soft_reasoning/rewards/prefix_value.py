@@ -83,7 +83,8 @@ class LinearHead:
         try:
             content = load_file(file)
             self.ids: tuple[int, ...] = tuple(content["ids"].tolist())
-            self.weight, self.bias = content["weight"].double(), content["bias"].double()
+            self.weight: Tensor = content["weight"].double()
+            self.bias: Tensor = content["bias"].double()
         except (SafetensorError, KeyError) as error:
             raise UserError(
                 f"method.head: expected a file of experiments/train_prefix_head.py, got {file} ({error})"

@@ -14,7 +14,7 @@ from soft_reasoning.types import Problem, Prompt
 if TYPE_CHECKING:
     from soft_reasoning.rewards.verifiers import Verdict
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

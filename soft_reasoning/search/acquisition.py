@@ -160,7 +160,7 @@ class ActiveSearch(_Improvement):
         super().__init__(model, best_f, posterior_transform)
         rounds = whole("acquisition.rounds", rounds, least=0)
         candidates = whole("acquisition.candidates", candidates, least=1)
-        self.exploit_above = real("acquisition.exploit_above", exploit_above)
+        self.exploit_above: float = real("acquisition.exploit_above", exploit_above)
         observed, noise = observations(model)
         self.later: int = candidates * max(0, rounds - observed.shape[-2] // candidates)
         self.register_buffer("noise", noise.detach().mean(-1, keepdim=True))

@@ -55,8 +55,9 @@ class BinarySurrogate(Surrogate):
                 f"{fp:g} and {fn:g}; such labels carry no information; lower the rates"
             )
         nugget = real("surrogate.nugget", nugget, above=0.0, below=1.0)
-        self.threshold = real("surrogate.threshold", threshold)
-        self.false_positive, self.resolution = fp, 1.0 - fp - fn
+        self.threshold: float = real("surrogate.threshold", threshold)
+        self.false_positive: float = fp
+        self.resolution: float = 1.0 - fp - fn
         flips = (p * fn * (1 - fn) + (1 - p) * fp * (1 - fp)) / self.resolution**2
         mean = ConstantMean()
         mean.initialize(constant=p)

@@ -25,29 +25,21 @@ VARIANCE_FLOOR = 1e-12
 """Relative to the prior variance. It keeps deviations positive at observed points when noise is tiny."""
 
 
-class AverageReward(Mean):
-    """The average reward of each problem, (b,), plus another prior ``mean``."""
+class SumMean(Mean):
+    """The average reward of each problem, (b,), plus the prior ``means``."""
 
     average: Tensor
 
-    def __init__(self, average: Tensor, mean: Mean):
+    def __init__(self, average: Tensor, *means: Mean):
         super().__init__()
-        self.mean = mean
+        self.means = torch.nn.ModuleList(means)
         self.register_buffer("average", average)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.mean(x)) + self.average.unsqueeze(-1)
-
-
-class SumMean(Mean):
-    """The sum of two prior means."""
-
-    def __init__(self, one: Mean, other: Mean):
-        super().__init__()
-        self.one, self.other = one, other
-
-    def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.one(x)) + cast(Tensor, self.other(x))
+        total = self.average.unsqueeze(-1)
+        for mean in self.means:
+            total = total + cast(Tensor, mean(x))
+        return total
 
 
 class FixedNoiseGP(SingleTaskGP):

@@ -18,7 +18,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, switch
-from soft_reasoning.search.model import AverageReward, FixedNoiseGP, SumMean
+from soft_reasoning.search.model import FixedNoiseGP, SumMean
 from soft_reasoning.types import UserError
 
 SCALINGS = ("sqrt_d", "absolute")
@@ -94,10 +94,8 @@ class Surrogate:
         kernel = self._kernel(U.shape[-1])
         mean = deepcopy(self.mean).double()
         rest = y if self.pooled is None else y - cast(Tensor, self.pooled(U))
-        if self.centred:
-            mean = AverageReward(rest.mean(-1), mean)
-        if self.pooled is not None:
-            mean = SumMean(mean, self.pooled)
+        average = rest.mean(-1) if self.centred else rest.new_zeros(rest.shape[:-1])
+        mean = SumMean(average, mean, *([] if self.pooled is None else [self.pooled]))
         try:
             gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()

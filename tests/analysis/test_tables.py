@@ -144,5 +144,5 @@ def test_what_follows_from_a_data_set_or_a_model_is_not_named():
 
     configs = [config(n, m) for n in ("a", "b") for m in ("x", "y")]
     assert differing(configs)[1] == {"dataset.name": "a", "model.path": "y"}
-    told = [config("a", "x"), config("a", "x", 8), config("b", "x"), config("b", "x", 8)]
-    assert differing(told)[1] == {"dataset.name": "a", "dataset.shots": 8}
+    configs = [config("a", "x"), config("a", "x", 8), config("b", "x"), config("b", "x", 8)]
+    assert differing(configs)[1] == {"dataset.name": "a", "dataset.shots": 8}

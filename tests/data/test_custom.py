@@ -102,8 +102,8 @@ def test_exemplars_of_training_rows_are_shown_like_the_problems(tmp_path):
         {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}
         for n in (1, 2, 3)
     ]
-    for name, held in (("test", rows[1:2]), ("train", rows)):
-        text = "".join(json.dumps(row) + "\n" for row in held)
+    for name, some in (("test", rows[1:2]), ("train", rows)):
+        text = "".join(json.dumps(row) + "\n" for row in some)
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
     options = [
         "dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices",

@@ -200,7 +200,7 @@ def test_training_rows_of_the_bundled_problems_are_right_and_held_out():
     rows = dataset.training(0, 300)
     assert rows == dataset.training(5, 400)[:300]
     asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems(0)}
-    drawn = {told.question: told.answer for told in make_split("train", 300, exclude=asked)}
+    drawn = {row.question: row.answer for row in make_split("train", 300, exclude=asked)}
     assert not asked & {row.question for row in rows}
     assert all(int(row.answer) == drawn[row.question] for row in rows)
     assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"

@@ -39,8 +39,8 @@ def test_values_stay_in_range_and_the_answer_is_theirs(level):
             assert 1 <= value <= LARGEST
         final = {"now": value, "worth": value * problem.extra, "together": value + problem.extra}
         assert problem.answer == final[problem.ask]
-        told = sum(e.kind != "other" for e in problem.events)
-        assert LEVELS[level][0] <= told <= LEVELS[level][1]
+        count = sum(e.kind != "other" for e in problem.events)
+        assert LEVELS[level][0] <= count <= LEVELS[level][1]
 
 
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda a: a.openers[0])

@@ -15,7 +15,6 @@ from transformers import (
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
-from soft_reasoning.engines.huggingface.attention import Pool
 from soft_reasoning.engines.huggingface.loading import eos_ids
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
@@ -291,14 +290,6 @@ class TestNumbersThatAreNotFinite:
             with pytest.raises(UserError, match="expected finite logits, got NaN"):
                 ask()
         assert again.generate([fine])[0].logprobs == engine.generate([fine])[0].logprobs
-
-
-def test_keys_of_another_shape_are_refused():
-    pool = Pool(4)
-    pool.layer(0, torch.zeros(3, 2, 8), torch.zeros(3, 2, 4))
-    for k, v in ((torch.zeros(3, 2, 9), torch.zeros(3, 2, 4)), (torch.zeros(3, 1, 8), torch.zeros(3, 1, 4))):
-        with pytest.raises(ValueError, match=r"layer 0: expected keys and values of .* \(2, 8\) and"):
-            pool.layer(0, k, v)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the Hugging Face engine says of the memory it held."""
+"""What the Hugging Face engine says of the memory it used."""
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
@@ -47,16 +47,16 @@ def test_a_model_that_keeps_its_own_cache():
     engine = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
     engine.generate([Request((5,) * LENGTH, max_new_tokens=NEW, min_new_tokens=NEW)] * 8)
     width = 2 * 4 * BASE["num_hidden_layers"] * BASE["hidden_size"]
-    assert engine.peak_bytes == {"kv": 8 * (LENGTH + NEW - 1) * width} == engine.held_bytes
+    assert engine.peak_bytes == {"kv": 8 * (LENGTH + NEW - 1) * width} == engine.used_bytes
     engine.begin_run()
-    assert engine.held_bytes == {"kv": 0}
+    assert engine.used_bytes == {"kv": 0}
 
 
 def test_what_is_held_are_the_blocks_in_use_and_cached():
     engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    held = engine.held_bytes
+    used = engine.used_bytes
     engine.generate([Request(prompt(0), max_new_tokens=NEW, min_new_tokens=NEW)] * 2)
-    assert held == {"kv": 0} and engine.held_bytes == {"kv": 32 * POSITION}  # the prompt's full block
+    assert used == {"kv": 0} and engine.used_bytes == {"kv": 32 * POSITION}  # the prompt's full block
     assert engine.peak_bytes["kv"] > 32 * POSITION
     engine.begin_run()
-    assert engine.held_bytes == {"kv": 0}
+    assert engine.used_bytes == {"kv": 0}

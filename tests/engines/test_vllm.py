@@ -10,7 +10,7 @@ from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config, user_error
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
 from soft_reasoning.evaluation.flops import flops
@@ -238,7 +238,7 @@ def test_every_position_that_vllm_computes_is_counted(method):
     engine = build_engine(config)
     add, turns, computed = engine._add, 0, 0
 
-    def watched(prompt, params, ticket, receive):
+    def recorded(prompt, params, ticket, receive):
         def read(output):
             nonlocal turns, computed
             turns += 1
@@ -249,7 +249,7 @@ def test_every_position_that_vllm_computes_is_counted(method):
 
         add(prompt, params, ticket, read)
 
-    engine._add = watched
+    engine._add = recorded
     problems = demo_dataset("validation", name="demo", limit=4).problems(0)
     context = build_context(config, engine)
     usage = sum((r.usage["candidate"] for _, r in drive(problems, build_method(config), context)), Usage())

@@ -4,9 +4,9 @@ import pytest
 
 from soft_reasoning.answers import Grader, extract
 from soft_reasoning.evaluation.grades import grade
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import answers_of, record_of
 from soft_reasoning.types import Candidate, Problem, Result
+from tests.evaluation.world import summarise
 
 FLEXIBLE, STRICT = Grader(), Grader(extraction="strict")
 

@@ -6,14 +6,14 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.evaluation.files import read_means, read_seconds
 from soft_reasoning.evaluation.memory import MemorySampler
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Request
 from tests.engines.models import tiny
+from tests.evaluation.world import summarise
 
 
 class Holding:
-    held_bytes = peak_bytes = {"kv": 100}
+    used_bytes = peak_bytes = {"kv": 100}
 
 
 def test_samples_are_taken_while_the_context_is_open_and_given_once():
@@ -33,9 +33,9 @@ def test_an_engine_that_does_not_tell_is_not_asked():
 
 
 def test_means_weigh_every_sample_of_every_start(tmp_path):
-    for held in ({"kv": [300, 3]}, {"kv": [500, 1]}, None):
+    for sizes in ({"kv": [300, 3]}, {"kv": [500, 1]}, None):
         with Store(tmp_path, {"seed": 0}) as store:
-            store.add_seconds({"total": 1.0}, {"kv": 500}, held)
+            store.add_seconds({"total": 1.0}, {"kv": 500}, sizes)
     assert read_means(tmp_path) == {"kv": 200.0} and read_seconds(tmp_path) == {"total": 3.0}
     metrics = summarise([], means=read_means(tmp_path))
     assert metrics["mean_bytes"] == {"kv": 200.0, "activations": None}
@@ -43,6 +43,6 @@ def test_means_weigh_every_sample_of_every_start(tmp_path):
 
 def test_the_engine_says_what_it_holds():
     engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    before = engine.held_bytes["kv"]
+    before = engine.used_bytes["kv"]
     engine.generate([Request((5,) * 40, max_new_tokens=30, min_new_tokens=30)] * 4)
-    assert before == 0 <= engine.held_bytes["kv"] <= engine.peak_bytes["kv"]
+    assert before == 0 <= engine.used_bytes["kv"] <= engine.peak_bytes["kv"]

@@ -7,9 +7,9 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.grades import grade
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import problem_of, record_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
+from tests.evaluation.world import summarise
 
 GRADER = Grader()
 

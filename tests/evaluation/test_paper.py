@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 from soft_reasoning import run as program
 from soft_reasoning.analysis import plots
 from soft_reasoning.config import compose_config, conf_dir
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.paper import FOLDERS, beside, figures
 from tests.evaluation.test_metrics import row
+from tests.evaluation.world import summarise
 
 FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))]
 COLUMNS = ["model", "dataset", "shots", "method", "metric", "value", "std", "table"]

@@ -23,12 +23,12 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
     monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
     monkeypatch.setattr(display, "perf_counter", lambda: now[0])
     stream, clock = io.StringIO(), Clock()
-    with Progress(100, stream=stream) as watch:
+    with Progress(100, stream=stream) as shown:
         for _ in range(60):
             now[0] += 1.0
             clock.generated_tokens += 50
-            watch.count(row(True, True))
-            watch.show(clock)
+            shown.count(row(True, True))
+            shown.show(clock)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[0] == "15/100 problems  accuracy 100.0 %  coverage 100.0 %  50 tokens/s  1 min 25 s left"
@@ -37,34 +37,34 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
 def test_what_was_done_before_counts_in_accuracy_and_not_in_speed(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
-    watch = Progress(10, stream=io.StringIO())
+    shown = Progress(10, stream=io.StringIO())
     for _ in range(5):
-        watch.count(row(False, True))
-    with watch:
+        shown.count(row(False, True))
+    with shown:
         now[0] = 10.0
-        watch.count(row(True, True))
-        assert watch.state(Clock()) == "accuracy 16.7 %  coverage 100.0 %  0 tokens/s  40.0 s left"
+        shown.count(row(True, True))
+        assert shown.state(Clock()) == "accuracy 16.7 %  coverage 100.0 %  0 tokens/s  40.0 s left"
 
 
 def test_a_bar_on_a_terminal():
     stream = Terminal()
-    with Progress(2, stream=stream) as watch:
-        watch.count(row(True, False))
-        watch.show(Clock(generated_tokens=5))
-        watch.say("a note with [brackets]")
+    with Progress(2, stream=stream) as shown:
+        shown.count(row(True, False))
+        shown.show(Clock(generated_tokens=5))
+        shown.say("a note with [brackets]")
     assert "1/2" in stream.getvalue() and "coverage 0.0 %" in stream.getvalue()
     assert "a note with [brackets]" in stream.getvalue()
 
 
 def test_disabled_shows_notes_alone():
     stream = Terminal()
-    with Progress(2, enabled=False, stream=stream) as watch:
-        watch.show(Clock())
-        watch.say("note")
+    with Progress(2, enabled=False, stream=stream) as shown:
+        shown.show(Clock())
+        shown.say("note")
     assert stream.getvalue() == "note\n"
 
 
 def test_ungraded_problems_have_no_accuracy():
-    watch = Progress(2, stream=io.StringIO())
-    watch.count(row(None, None))
-    assert "accuracy" not in watch.state(Clock())
+    shown = Progress(2, stream=io.StringIO())
+    shown.count(row(None, None))
+    assert "accuracy" not in shown.state(Clock())

@@ -7,12 +7,12 @@ import pytest
 from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
 from soft_reasoning.evaluation.grades import grade
-from soft_reasoning.evaluation.metrics import summarise
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import compare, regrade, summary_table, write_results
 from soft_reasoning.evaluation.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from tests.evaluation.world import summarise
 
 GRADER = Grader()
 
@@ -181,8 +181,8 @@ def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path)
     quality, _ = compare(folders, tmp_path)
     assert [row[0] for row in quality.rows] == ["soft_reasoning", "cot", "fire"]
     assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
-    told = (tmp_path / "comparison.md").read_text()
-    assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in told
+    text = (tmp_path / "comparison.md").read_text()
+    assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in text
 
 
 def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):

@@ -162,7 +162,7 @@ HOLD = """
 import sys, time
 from soft_reasoning.evaluation.store import Store
 store = Store(sys.argv[1], {"seed": 0})
-print("held", flush=True)
+print("locked", flush=True)
 time.sleep(60)
 """
 
@@ -170,7 +170,7 @@ time.sleep(60)
 def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:
-        assert holder.stdout.readline() == "held\n"
+        assert holder.stdout.readline() == "locked\n"
         for fresh in (False, True):
             with pytest.raises(UserError, match="in use by another run"):
                 Store(tmp_path, {"seed": 0}, fresh=fresh)
@@ -274,7 +274,7 @@ def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tm
 @pytest.mark.parametrize(
     "line",
     [b"\xff\xfe{}", b"5", b'{"engine": "long"}', b'{"engine": NaN}', b'{"peak_bytes": [1]}',
-     b'{"held_bytes": {"kv": [1]}}'],
+     b'{"used_bytes": {"kv": [1]}}'],
 )  # fmt: skip
 def test_edited_times_are_named_in_one_line(tmp_path, line):
     with Store(tmp_path, CONFIG) as store:

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from soft_reasoning.build import build_context, build_engine, build_method
 from soft_reasoning.config import compose_config
 from soft_reasoning.engines.batch_engine import BatchEngine
+from soft_reasoning.evaluation.metrics import Tally
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Problem
 
@@ -34,6 +35,14 @@ def parts(*overrides):
     config = compose_config([*OPTIONS, *overrides])
     plain = OmegaConf.to_container(config, resolve=True)
     return build_method(config), build_context(config, build_engine(config)), plain
+
+
+def summarise(rows, **measured):
+    """The metrics of ``rows``."""
+    tally = Tally()
+    for row in rows:
+        tally.add(row)
+    return tally.metrics(**measured)
 
 
 class KilledAfter(BatchEngine):

@@ -71,6 +71,6 @@ def test_extreme_ratios_stay_finite():
 
 
 def test_strengths_by_position():
-    held = strengths(8, first=0.5, early=2.0, early_tokens=5, rest=0.1).tolist()
-    assert held == pytest.approx([0.5, 2, 2, 2, 2, 0.1, 0.1, 0.1])
+    weights = strengths(8, first=0.5, early=2.0, early_tokens=5, rest=0.1).tolist()
+    assert weights == pytest.approx([0.5, 2, 2, 2, 2, 0.1, 0.1, 0.1])
     assert strengths(1, first=0.5, early=2.0, early_tokens=5, rest=0.1).tolist() == [0.5]

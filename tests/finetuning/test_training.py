@@ -222,8 +222,8 @@ def test_it_stands_in_one_table_with_methods_of_the_frozen_model(base, tmp_path,
     command = ["limit=2", f"model.path={base}", "max_new_tokens=12", "progress=false", "hydra.run.dir=out"]
     monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", f"methods=[cot,{tuned}]", *command])
     run.main()
-    told = (tmp_path / "out" / "comparison.md").read_text()
-    assert told.index("cot") < told.index("constrained_finetuning")
+    report = (tmp_path / "out" / "comparison.md").read_text()
+    assert report.index("cot") < report.index("constrained_finetuning")
     texts = {}
     for path in (tmp_path / "out").glob("*/samples.jsonl"):
         lines = path.read_text().splitlines()

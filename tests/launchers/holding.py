@@ -8,7 +8,7 @@ from soft_reasoning.engines.fake import FakeEngine
 class Holding(FakeEngine):
     """Says that it holds 100 bytes of keys and values."""
 
-    peak_bytes = held_bytes = {"kv": 100}
+    peak_bytes = used_bytes = {"kv": 100}
 
     def generate(self, requests):
         time.sleep(0.5)

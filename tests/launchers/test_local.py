@@ -9,7 +9,7 @@ from tests.evaluation.world import OPTIONS
 class Counting(FakeEngine):
     def __init__(self):
         super().__init__()
-        self.peak_bytes = self.held_bytes = {"kv": 0}
+        self.peak_bytes = self.used_bytes = {"kv": 0}
 
     def begin_run(self):
         self.peak_bytes = {"kv": 0}

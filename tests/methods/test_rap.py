@@ -168,8 +168,8 @@ def test_a_model_that_asks_nothing_gets_the_final_question():
 def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for(kind, drawn, confidence):
     texts = ["The answer is 1727.", "I do not know."] + ["The answer is 1727."] * 2
     step = "Q: when?\nA: The answer is 1727.\n"
-    told = {f"{step}Q: {LAST}\nUseful:": 0.5, f"{step}Q: {LAST}\nA:": ["The answer is 1, yes."] * 2}
-    engine = Scripted({"Q:": [" when?"], "Q: when?\nUseful:": 0.5, "Q: when?\nA:": texts, **told})
+    replies = {f"{step}Q: {LAST}\nUseful:": 0.5, f"{step}Q: {LAST}\nA:": ["The answer is 1, yes."] * 2}
+    engine = Scripted({"Q:": [" when?"], "Q: when?\nUseful:": 0.5, "Q: when?\nA:": texts, **replies})
     problem = Problem("p", PROBLEM.question, answer_type=kind)
     result = run(engine, [problem], actions=1, depth=2, iterations=1)["p"]
     assert (result.trace[1]["drawn"], result.trace[1]["confidence"]) == (drawn, confidence)
@@ -313,10 +313,10 @@ def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt, kind
     assert text("rap_answer", [], asked="x?").startswith("Question:\n".join(shown[:-1]))
     for exemplar in shown[1:-1]:
         question, chain = exemplar.split("\nSteps:\n")
-        asked, told = (re.findall(rf"^{mark}: (.*)$", chain, re.M) for mark in "QA")
-        assert 2 <= len(asked) == len(told) <= 5 and asked[-1] == f"{FINAL} {overall_question(question)}"
-        assert read_answer(told[-1], kind, Grader()) is not None
-        for answer in told:
+        asked, answered = (re.findall(rf"^{mark}: (.*)$", chain, re.M) for mark in "QA")
+        assert 2 <= len(asked) == len(answered) <= 5 and asked[-1] == f"{FINAL} {overall_question(question)}"
+        assert read_answer(answered[-1], kind, Grader()) is not None
+        for answer in answered:
             assert re.search(r"The answer is [^.]+(\.\d+)?\.$", answer)
         for left, right in re.findall(r"(\d[\d .*/+-]*\S) = ([\d.]*\d)", chain):
             assert math.isclose(eval(left), float(right)), left

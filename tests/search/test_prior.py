@@ -131,5 +131,5 @@ def test_proposals_follow_the_pooled_mean(prior):
 
 def test_the_file_is_plain_json(prior, tmp_path):
     prior.save(tmp_path / "prior.json")
-    held = json.loads((tmp_path / "prior.json").read_text())
-    assert len(held["points"]) == M and held["questions"] == {"q1": question_mark("How many?")}
+    stored = json.loads((tmp_path / "prior.json").read_text())
+    assert len(stored["points"]) == M and stored["questions"] == {"q1": question_mark("How many?")}

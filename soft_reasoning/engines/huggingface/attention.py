@@ -34,7 +34,7 @@ class Pool:
     """Keys (blocks, heads, d, BLOCK) and values (blocks, heads, BLOCK, dv) of every layer.
 
     Keys lie transposed, which makes their product with a few queries faster. A layer is allocated when it
-    first writes; its shapes are checked at every write.
+    first writes.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -50,23 +50,13 @@ class Pool:
         return pool
 
     def layer(self, index: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of layer ``index``, which ``k`` (N, heads, d) and ``v`` (N, heads, dv) are for.
-
-        Raises:
-            ValueError: the layer holds keys or values of another shape.
-        """
+        """Keys and values of layer ``index``, which ``k`` (N, heads, d) and ``v`` (N, heads, dv) are for."""
         if index not in self._layers:
             self._layers[index] = (
                 k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK),
                 v.new_zeros(self.blocks, v.shape[1], BLOCK, v.shape[2]),
             )
-        keys, values = self._layers[index]
-        held, new = (keys.shape[1:3], values.shape[1::2]), (k.shape[1:], v.shape[1:])
-        if held != new:
-            raise ValueError(
-                f"layer {index}: expected keys and values of (heads, width) {_shown(held)}, got {_shown(new)}"
-            )
-        return keys, values
+        return self._layers[index]
 
     def clear(self, blocks: list[int]) -> None:
         """Set ``blocks`` to zero: keys that are masked must be finite all the same."""
@@ -97,13 +87,11 @@ class Piece:
 
 
 def height(count: int) -> int:
-    """The size of a piece with ``count`` readers: products of fewer than four rows may sum in another order,
-    and few different sizes make few batches."""
+    """Return the size of a piece with ``count`` readers.
+
+    Products of fewer than four rows may sum in another order. Few different sizes make few batches.
+    """
     return max(count, 4) if count <= 8 else -(-count // 8) * 8
-
-
-def _shown(shapes: tuple[torch.Size, torch.Size]) -> str:
-    return " and ".join(str(tuple(shape)) for shape in shapes)
 
 
 class Tiles:
@@ -117,15 +105,16 @@ class Tiles:
         starts, blocks, first, count = pieces.unbind(1)
         place = torch.arange(size)
         readers = torch.where(place < count[:, None], first[:, None] + place, tokens)
-        self.size, self.masked = size, masked
+        self.masked: bool = masked
         self.blocks: Tensor | slice = blocks.to(device)
-        self.rows = torch.arange(len(pieces))
+        self.rows: Tensor = torch.arange(len(pieces))
         low, high = int(blocks.min()), int(blocks.max()) + 1
         if high - low <= 1.5 * len(blocks) and len(blocks.unique()) == len(blocks):
             self.blocks, self.rows = slice(low, high), blocks - low
             readers = torch.full((high - low, size), tokens).index_copy_(0, self.rows, readers)
             starts = torch.zeros(high - low, dtype=torch.long).index_copy_(0, self.rows, starts)
-        self.readers, self.starts = readers.to(device), starts.to(device)
+        self.readers: Tensor = readers.to(device)
+        self.starts: Tensor = starts.to(device)
         self._queries: dict[int, Tensor] = {}
 
     def queries(self, heads: int) -> Tensor:
@@ -162,7 +151,7 @@ class Chunk:
         for i, piece in enumerate(pieces):
             groups.setdefault((piece.size, piece.masked), []).append(i)
         self.tiles: list[Tiles] = []
-        self.rows = 0
+        self.rows: int = 0
         first_row = torch.empty(len(pieces), dtype=torch.long)
         sizes = torch.tensor([piece.size for piece in pieces])
         tile = torch.empty(len(pieces), dtype=torch.long)
@@ -174,7 +163,7 @@ class Chunk:
             self.tiles.append(tiles)
         first, count = values[:, 2], values[:, 3]
         within = torch.arange(int(count.sum())) - (count.cumsum(0) - count).repeat_interleave(count)
-        self.tokens = (first.repeat_interleave(count) + within).to(device)
+        self.tokens: Tensor = (first.repeat_interleave(count) + within).to(device)
         each = (x.repeat_interleave(count).to(device) for x in (first_row, tile, sizes))
         self._places = *each, within.to(device)
         self._orders: dict[int, Tensor] = {}
@@ -208,28 +197,27 @@ class Pass:
     Args:
         pool: of all layers.
         positions: (N,) of the tokens.
-        written: (source, block, offset), (M,) each: which token's keys go where. One token may be written to
-            several sequences that begin alike.
+        written: (block, offset), (M,) each: where the keys of the first M tokens go.
         pieces: what the tokens read under a sliding window (None: all earlier positions are seen).
     """
 
     def __init__(
-        self, pool: Pool, positions: Tensor, written: tuple[Tensor, Tensor, Tensor],
+        self, pool: Pool, positions: Tensor, written: tuple[Tensor, Tensor],
         pieces: Callable[[int | None], list[Piece]],
     ) -> None:  # fmt: skip
         self.pool = pool
-        self.written = tuple(x.to(positions.device) for x in written)
-        self.positions = pad(positions, (0, 1))  # the last stands for the readers that are no token
+        self.written: tuple[Tensor, ...] = tuple(x.to(positions.device) for x in written)
+        self.positions: Tensor = pad(positions, (0, 1))  # the last stands for the readers that are no token
         self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
         self._biases: dict[int | None, list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep ``k`` (N, heads, d) and ``v`` (N, heads, dv); the layer's keys and values in the pool."""
-        source, block, offset = self.written
+        block, offset = self.written
         keys, values = self.pool.layer(layer, k, v)
-        keys[block, :, :, offset] = k.index_select(0, source)
-        values[block, :, offset] = v.index_select(0, source)
+        keys[block, :, :, offset] = k[: len(block)]
+        values[block, :, offset] = v[: len(block)]
         return keys, values
 
     def chunks(self, window: int | None) -> Iterable[tuple[Chunk, list[Tensor | None]]]:
@@ -249,7 +237,7 @@ class Pass:
     def advance(self) -> None:
         """Go on to the next position of every token, inside the same blocks."""
         self.positions[:-1] += 1
-        self.written[2].add_(1)  # the blocks stay, so only offsets change
+        self.written[1].add_(1)  # the blocks stay, so only offsets change
         self._longest += 1
         self._biases.clear()
 

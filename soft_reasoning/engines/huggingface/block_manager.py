@@ -34,8 +34,9 @@ class BlockManager:
     """
 
     def __init__(self, limit: int, kept: int) -> None:
-        self.limit, self.kept = limit, kept
-        self.total = limit + kept
+        self.limit: int = limit
+        self.kept: int = kept
+        self.total: int = limit + kept
         self._free = set(range(self.total))
         self._bottom = list(range(self.total))
         self._top = [-block for block in reversed(range(self.total))]
@@ -45,8 +46,7 @@ class BlockManager:
         self._serial = 0
         self._reserved: dict[int, int] = {}  # blocks that each sequence still needs
         self._fresh: list[int] = []
-        self.in_use = 0
-        self.peak = 0
+        self.in_use: int = 0
 
     @property
     def committed(self) -> int:
@@ -59,32 +59,27 @@ class BlockManager:
 
     def needed(self, sequence: Sequence) -> int:
         """Blocks that ``sequence`` adds to those in use, until it is complete."""
-        found = [self._by_key.get(key) for key in self._keys(sequence)]
-        read = sum(block is not None and self._shared[block].readers > 0 for block in found)
+        read = sum(self._shared[block].readers > 0 for block in self._cached(sequence))
         return blocks_for(sequence.most_tokens) - read
 
     def allocate(self, sequence: Sequence) -> int:
         """Give ``sequence`` the blocks of its prompt; returns how many positions are computed already."""
-        hits = 0
-        for _ in range(_shareable(sequence)):
-            key = self._key(sequence)
-            block = self._by_key.get(key)
-            if block is None:
-                block = self._take(self._bottom, 1)
-                self._serial += 1
-                self._shared[block] = _Shared(key, self._serial)
-                self._by_key[key] = block
-            else:
-                hits += 1
-                if self._shared[block].readers == 0:
-                    del self._unread[block]
-                    self.in_use += 1
+        table = sequence.block_table = self._cached(sequence)
+        hits, sequence.shared_blocks = len(table), _shareable(sequence)
+        for block in table:
+            if self._shared[block].readers == 0:
+                del self._unread[block]
+                self.in_use += 1
+        while len(table) < sequence.shared_blocks:
+            block, key = self._take(self._bottom, 1), self._key(sequence, table)
+            self._serial += 1
+            self._shared[block], self._by_key[key] = _Shared(key, self._serial), block
+            table.append(block)
+        for block in table:
             self._shared[block].readers += 1
-            sequence.block_table.append(block)
-            sequence.shared_blocks += 1
-        own = blocks_for(sequence.prompt_tokens) - sequence.shared_blocks
-        sequence.block_table += [self._take(self._top, -1) for _ in range(own)]
-        self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(sequence.block_table)
+        own = blocks_for(sequence.prompt_tokens) - len(table)
+        table += [self._take(self._top, -1) for _ in range(own)]
+        self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(table)
         return hits * BLOCK
 
     def grow(self, sequence: Sequence) -> bool:
@@ -99,7 +94,8 @@ class BlockManager:
         """Take the blocks of ``sequence`` back; shared ones stay cached as long as there is room."""
         del self._reserved[id(sequence)]
         for block in sequence.block_table[sequence.shared_blocks :]:
-            self._give_back(block)
+            self.in_use -= 1
+            self._put(block)
         for block in reversed(sequence.block_table[: sequence.shared_blocks]):
             self._shared[block].readers -= 1
             if self._shared[block].readers == 0:
@@ -117,25 +113,25 @@ class BlockManager:
         return fresh
 
     @property
-    def held(self) -> int:
+    def occupied(self) -> int:
         """Blocks in use or cached."""
         return self.in_use + len(self._unread)
 
-    def _keys(self, sequence: Sequence):
-        """The keys of the leading blocks of ``sequence`` that are there, and the first that is not."""
-        parent = 0
-        for i in range(_shareable(sequence)):
-            key = parent, sequence.content[i * BLOCK : (i + 1) * BLOCK]
-            yield key
-            if key not in self._by_key:
-                return
-            parent = self._shared[self._by_key[key]].serial
+    def _cached(self, sequence: Sequence) -> list[int]:
+        """The leading blocks of ``sequence`` that are in the cache."""
+        found: list[int] = []
+        while len(found) < _shareable(sequence):
+            block = self._by_key.get(self._key(sequence, found))
+            if block is None:
+                break
+            found.append(block)
+        return found
 
-    def _key(self, sequence: Sequence) -> tuple[int, tuple[int, ...]]:
-        """The key of the next shared block of ``sequence``."""
-        i = sequence.shared_blocks
-        parent = self._shared[sequence.block_table[-1]].serial if i else 0
-        return parent, sequence.content[i * BLOCK : (i + 1) * BLOCK]
+    def _key(self, sequence: Sequence, before: list[int]) -> tuple[int, tuple[int, ...]]:
+        """The key of the shared block of ``sequence`` that follows the blocks ``before``."""
+        at = len(before) * BLOCK
+        parent = self._shared[before[-1]].serial if before else 0
+        return parent, sequence.content[at : at + BLOCK]
 
     def _take(self, heap: list[int], sign: int) -> int:
         """The lowest (``sign`` 1) or highest (-1) free block. A heap may name blocks that are in use."""
@@ -145,12 +141,7 @@ class BlockManager:
         self._free.remove(block)
         self._fresh.append(block)
         self.in_use += 1
-        self.peak = max(self.peak, self.held)
         return block
-
-    def _give_back(self, block: int) -> None:
-        self.in_use -= 1
-        self._put(block)
 
     def _put(self, block: int) -> None:
         self._free.add(block)

@@ -17,6 +17,7 @@ from soft_reasoning.checks import whole
 from soft_reasoning.engines.base import PreparedRequest, prepare
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_freed_memory, memory_for
+from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
@@ -26,25 +27,25 @@ from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Prompt, Request, UserError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
-LOOKUP_CHUNK = 8192
 CPU_BYTES = 2**31
 """Memory for keys and values on the CPU, unless ``max_batch_tokens`` is given; on a GPU it is half
 of what is free."""
 
 
 class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
-    """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers. Its methods may be called from
-    several threads; they take turns.
+    """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers.
+
+    Its methods may be called from several threads; they take turns.
 
     Args:
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
         device: cuda where there is one, else the CPU, unless given; ``device_map`` spreads a model instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
         adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
-        max_batch_tokens: most positions whose keys and values are held at once; found from the memory that is
-            free when None, and halved for good when memory runs out.
+        max_batch_tokens: most positions whose keys and values are in memory at once; found from the memory
+            that is free when None, and halved for good when memory runs out.
 
     Repeatability: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and in
     any order (of mixtures of experts the same tokens). The number of threads and the kind of CPU may change
@@ -103,32 +104,30 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
             whole("engine.max_batch_tokens", max_batch_tokens, least=1)
         self._lock = RLock()
         self.model, self.tokenizer = model, tokenizer
-        self._lookup = model.get_input_embeddings()
-        self._device = self._lookup.weight.device
-        if self._device.type == "cpu":
+        lookup = model.get_input_embeddings()
+        self._table = EmbeddingTable(lookup, lookup.weight)
+        if self.device.type == "cpu":
             keep_freed_memory()
-        on_gpu = self._device.type == "cuda"
-        self._loaded_bytes = torch.cuda.memory_allocated(self._device) if on_gpu else 0
-        self._vocabulary = self._lookup.weight.shape[0]
-        self.hidden_size = int(self.embed([0]).shape[1])
-        self.embedding_rms = self._rms()
-        self.context_length = loading.context_length(model.config)
-        self.eos_ids = loading.eos_ids(model, tokenizer)
+        on_gpu = self.device.type == "cuda"
+        self._loaded_bytes = torch.cuda.memory_allocated(self.device) if on_gpu else 0
+        self.hidden_size: int = int(self.embed([0]).shape[1])
+        self.embedding_rms: float = self._table.rms()
+        self.context_length: int = loading.context_length(model.config)
+        self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
         self._stops = StopChecker(tokenizer)
-        self._norms: Tensor | None = None
         self._runner = choose_runner(model)
-        self.max_batch_tokens = max_batch_tokens or self._free_tokens()
+        free = torch.cuda.mem_get_info(self.device)[0] // 2 if on_gpu else CPU_BYTES
+        fitting = max(4096, int(free / max(self._runner.position_bytes, 1)))
+        self.max_batch_tokens: int = max_batch_tokens or fitting
         self._runner.resize(self.max_batch_tokens)
 
-    @torch.inference_mode()
     def embed(self, ids: Many[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
-        rows = self._lookup(torch.tensor([list(ids)], dtype=torch.long, device=self._device))[0]
-        return rows.float().cpu().clone()
+        return self._table.embed(ids)
 
     def generate(self, requests: Many[Request]) -> list[Completion]:
         """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        sequences = [Sequence(i, self._prepare(request)) for i, request in enumerate(requests)]
+        sequences = [Sequence(i, self.check(request)) for i, request in enumerate(requests)]
         with self._lock:
             self._run_all(sequences, self._generate)
             return [
@@ -138,17 +137,16 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
                 for sequence in sequences
             ]
 
-    def check(self, request: Request) -> None:
-        """Raises what ``generate`` would for this request."""
-        self._prepare(request)
+    def check(self, request: Request) -> PreparedRequest:
+        """Return ``request`` cut at its soft tokens; errors as in ``generate``."""
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def next_token_logits(
         self, prompts: Many[Prompt], ids: Many[int] | None = None, *, top: int | None = None
     ) -> tuple[Tensor, list[int]]:
-        """(len(prompts), len(ids) or vocabulary) float32 logits of the token after each prompt, and how many
-        tokens of each prompt were cached."""
+        """Logits as in ``engines.base.Engine``, and how many tokens of each prompt were cached."""
         asked = [Request(prompt.ids, max_new_tokens=1) for prompt in prompts]
-        sequences = [Sequence(i, self._prepare(request)) for i, request in enumerate(asked)]
+        sequences = [Sequence(i, self.check(request)) for i, request in enumerate(asked)]
         found: dict[int, Tensor] = {}
 
         def read(waiting: deque[Sequence], running: list[Sequence]) -> None:
@@ -162,78 +160,49 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
 
         with self._lock:
             self._run_all(sequences, read)
-        width = self._vocabulary if ids is None else len(ids)
+        width = len(self._table) if ids is None else len(ids)
         rows = [found[i] for i in range(len(sequences))]
         cached = [sequence.cached_tokens for sequence in sequences]
         return (torch.stack(rows).clone() if rows else torch.empty(0, width)), cached
 
-    @torch.inference_mode()
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        # On the model's device, in parts: a table of 128,000 tokens is gigabytes in float32. A scale that the
-        # lookup applies to all tokens cancels out.
-        table = self._lookup.weight.split(LOOKUP_CHUNK)
-        if self._norms is None:
-            self._norms = torch.cat([some.float().norm(dim=-1) for some in table]).clamp_min(1e-12)
-        x = torch.nn.functional.normalize(x.float().to(self._device), dim=-1)
-        cosines = torch.cat([x @ some.float().T for some in table], dim=-1) / self._norms
-        best = cosines.topk(min(count, self._vocabulary), dim=-1)
-        return [
-            list(zip(tokens, values, strict=True))
-            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        return self._table.nearest(x, count)
 
     @property
     def device(self) -> torch.device:
         """Where the embedding table lies."""
-        return self._device
+        return self._table.weight.device
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """Most bytes held so far: ``kv`` for all keys and values at once, and on a GPU ``activations`` for
-        all else but the weights, as PyTorch's allocator counts it (on the CPU nobody does)."""
-        peaks = {"kv": self._runner.peak_kv_bytes}
-        if self._device.type == "cuda":
-            most = torch.cuda.max_memory_allocated(self._device)
-            peaks["activations"] = self._activations(most, peaks["kv"])
-        return peaks
+        """The most bytes so far, by kind: ``kv`` of all keys and values and, on a GPU, ``activations``."""
+        return self._memory(self._runner.peak_kv_bytes, torch.cuda.max_memory_allocated)
 
     @property
-    def held_bytes(self) -> dict[str, int]:
-        """Bytes held now, as ``peak_bytes`` counts them."""
-        held = {"kv": self._runner.held_kv_bytes}
-        if self._device.type == "cuda":
-            now = torch.cuda.memory_allocated(self._device)
-            held["activations"] = self._activations(now, held["kv"])
-        return held
+    def used_bytes(self) -> dict[str, int]:
+        """Bytes now, as ``peak_bytes`` counts them."""
+        return self._memory(self._runner.used_kv_bytes, torch.cuda.memory_allocated)
 
-    def _activations(self, allocated: int, kv: int) -> int:
-        """What of ``allocated`` bytes is neither weights, nor ``kv``, nor reserved for more of these."""
-        return max(0, allocated - self._loaded_bytes - max(kv, self._runner.reserved_kv_bytes))
+    def _memory(self, kv: int, allocated: Callable[[torch.device], int]) -> dict[str, int]:
+        if self.device.type != "cuda":
+            return {"kv": kv}
+        other = self._loaded_bytes + max(kv, self._runner.reserved_kv_bytes)
+        return {"kv": kv, "activations": max(0, allocated(self.device) - other)}
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
         with self._lock:
             self._runner.begin_run()
-            if self._device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(self._device)
+            if self.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(self.device)
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         with self._lock:
-            del self.model, self._lookup, self._runner
-            self._norms = None
+            del self.model, self._table, self._runner
             gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-
-    def _prepare(self, request: Request) -> PreparedRequest:
-        return prepare(
-            request,
-            hidden_size=self.hidden_size,
-            context_length=self.context_length,
-            vocabulary=self._vocabulary,
-        )
+            torch.cuda.empty_cache()
 
     def _generate(self, waiting: deque[Sequence], running: list[Sequence]) -> None:
         """Complete the sequences of ``waiting``; ``running`` shows those in work."""
@@ -260,7 +229,7 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
         """(R,) log-sum-exp of ``logits`` (R, V). Raises UserError where some are NaN or infinite."""
         normalisers = logits.logsumexp(-1)
         if not bool(normalisers.isfinite().all()):
-            raise UserError(not_finite(self._lookup.weight.dtype))
+            raise UserError(not_finite(self._table.weight.dtype))
         return normalisers
 
     @torch.inference_mode()
@@ -277,20 +246,17 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
             try:
                 run(waiting, running)
                 return
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
+            except BaseException as error:
+                if not is_out_of_memory(error):  # the next batch must not read this one's blocks
                     self._runner.resize(self.max_batch_tokens)
                     raise
-                held = self._runner.held_tokens
-            except BaseException:  # what a batch leaves behind is not to be read by the next
-                self._runner.resize(self.max_batch_tokens)
-                raise
+                in_work = self._runner.reserved_tokens
             undone = {id(sequence) for sequence in (*waiting, *running)}
             left = [sequence for sequence in left if id(sequence) in undone]
-            self._halve(left, held)
+            self._halve(left, in_work)
 
-    def _halve(self, left: list[Sequence], held: int) -> None:
-        """Bound batches by half of ``held``, the positions of the batch that memory did not suffice for."""
+    def _halve(self, left: list[Sequence], in_work: int) -> None:
+        """Bound batches by half of ``in_work``, the positions of the batch that did not fit."""
         smallest = min(left, key=lambda sequence: sequence.most_tokens)
         if self.max_batch_tokens < smallest.most_tokens:
             raise UserError(
@@ -300,31 +266,8 @@ class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
             )
         for sequence in left:
             sequence.reset()
-        self.max_batch_tokens = max(1, min(self.max_batch_tokens, held or self.max_batch_tokens) // 2)
+        self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
         self._runner.resize(self.max_batch_tokens)
         gc.collect()
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
         log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)
-
-    def _free_tokens(self) -> int:
-        """How many positions' keys and values fit in the memory that they may take."""
-        free = CPU_BYTES
-        if self._device.type == "cuda":
-            free = torch.cuda.mem_get_info(self._device)[0] // 2
-        return max(4096, int(free / max(self._runner.position_bytes, 1)))
-
-    def _rms(self) -> float:
-        """Root mean square over the embedding table, whose entries must be finite."""
-        total, count = 0.0, 0
-        for start in range(0, self._vocabulary, LOOKUP_CHUNK):
-            some = self.embed(range(start, min(start + LOOKUP_CHUNK, self._vocabulary))).double()
-            broken = (~some.isfinite().all(-1)).nonzero().flatten()
-            if len(broken):
-                raise UserError(
-                    f"expected finite embeddings, got NaN or infinity in that of token "
-                    f"{start + int(broken[0])}; "
-                    "the weights are damaged, or overflow in half precision: take model.dtype=bfloat16"
-                )
-            total, count = total + float(some.square().sum()), count + some.numel()
-        return (total / count) ** 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,8 +26,9 @@ class ModelCalls:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.lookup = model.get_input_embeddings()
-        self.device, self.dtype = self.lookup.weight.device, self.lookup.weight.dtype
+        self.lookup: Any = model.get_input_embeddings()
+        self.device: torch.device = self.lookup.weight.device
+        self.dtype: torch.dtype = self.lookup.weight.dtype
         self._accepts = set(inspect.signature(model.forward).parameters)
 
     def accepts(self, name: str) -> bool:
@@ -35,8 +36,10 @@ class ModelCalls:
         return name in self._accepts
 
     def rows(self, count: int) -> int:
-        """How many rows a pass of ``count`` rows gets: on the CPU a result must not depend on their number,
-        and products of few rows take other paths than those of many."""
+        """Return how many rows a pass of ``count`` rows gets.
+
+        On the CPU a result must not depend on their number, and products of few rows take other paths.
+        """
         return count if self.device.type != "cpu" else -(-count // 8) * 8
 
     def embed(self, ids: list[int]) -> Tensor:
@@ -62,32 +65,28 @@ class ModelRunner:
     ``max_tokens`` bounds the positions that sequences in work may hold, prompts and new tokens together.
     """
 
-    shares_prefixes = True
-
     def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
         self.calls = calls
         self._pool = Pool(0)
-        self._earlier_peak = 0
+        self.peak_kv_bytes: int = 0
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
         """Drop all keys and values, and bound them by ``max_tokens`` positions from now on."""
         self.max_tokens = max_tokens
         kept = max(max_tokens // KEPT_SHARE, min(max_tokens, LEAST_KEPT))
-        self._reset(blocks_for(max_tokens), blocks_for(kept))
-
         self._pool = self._pool.resized(0)  # frees the memory
         self._reset(blocks_for(max_tokens), blocks_for(kept))
 
     def _reset(self, limit: int, kept: int) -> None:
-        self.blocks = BlockManager(limit, kept)
+        self.blocks: BlockManager = BlockManager(limit, kept)
         self._step: Pass | None = None
         self._rows: list[Sequence] = []
 
     def begin_run(self) -> None:
         """Forget cached prefixes; peaks count from now on."""
         self._reset(self.blocks.limit, self.blocks.kept)
-        self._earlier_peak = 0
+        self.peak_kv_bytes = 0
 
     @property
     def position_bytes(self) -> float:
@@ -95,14 +94,9 @@ class ModelRunner:
         return self._pool.block_bytes / BLOCK
 
     @property
-    def peak_kv_bytes(self) -> int:
-        """Most bytes of keys and values held at once, cached ones included."""
-        return max(self._earlier_peak, self.blocks.peak * self._pool.block_bytes)
-
-    @property
-    def held_kv_bytes(self) -> int:
-        """Bytes of keys and values held now, cached ones included."""
-        return self.blocks.held * self._pool.block_bytes
+    def used_kv_bytes(self) -> int:
+        """Bytes of keys and values now, cached ones included."""
+        return self.blocks.occupied * self._pool.block_bytes
 
     @property
     def reserved_kv_bytes(self) -> int:
@@ -110,7 +104,7 @@ class ModelRunner:
         return self._pool.blocks * self._pool.block_bytes
 
     @property
-    def held_tokens(self) -> int:
+    def reserved_tokens(self) -> int:
         """Positions that the sequences in work hold or will need."""
         return self.blocks.committed * BLOCK
 
@@ -125,7 +119,6 @@ class ModelRunner:
         if not running:  # a prompt beyond the bound runs alone
             limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].most_tokens))
             if limit != blocks.limit:
-                self._earlier_peak = self.peak_kv_bytes
                 self._reset(limit, blocks.kept)
         admitted = []
         while waiting and self.blocks.can_allocate(waiting[0]):
@@ -139,17 +132,10 @@ class ModelRunner:
         self.blocks.release(sequence)
 
     def prefill(self, sequences: list[Sequence]) -> Tensor:
-        """Compute the prompts of ``sequences`` as far as they are not cached: (R, V) logits after each.
-
-        Sequences that begin alike must be side by side.
-        """
+        """Compute the prompts of ``sequences`` as far as they are not cached: (R, V) logits after each."""
         self._prepare_pool()
-        batch = _Prefill(sequences)
-        limit = PREFILL_TOKENS.get(self.calls.device.type, PREFILL_TOKENS["cuda"])
-        found = []
-        for first in range(0, batch.tokens, limit):
-            rows = batch.between(first, min(first + limit, batch.tokens))
-            found.append(self._prefill_pass(batch, rows, first))
+        most = PREFILL_TOKENS.get(self.calls.device.type, PREFILL_TOKENS["cuda"])
+        found = [self._prefill_pass(rows) for rows in _passes(sequences, most)]
         return torch.cat([x for x in found if len(x)])
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
@@ -168,8 +154,7 @@ class ModelRunner:
     def _prepare_pool(self) -> None:
         if self._pool.blocks != self.blocks.total:
             self._pool = self._pool.resized(self.blocks.total)
-        fresh = self.blocks.take_fresh()
-        if fresh:
+        if fresh := self.blocks.take_fresh():
             self._pool.clear(fresh)
 
     def _forward(self, now: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
@@ -185,99 +170,60 @@ class ModelRunner:
             ).logits[0]  # fmt: skip
         finally:
             current_pass.reset(token)
+        self.peak_kv_bytes = max(self.peak_kv_bytes, self.used_kv_bytes)
         if wanted is not None and not options:
             logits = logits[wanted]
         return logits.float()
 
-    def _prefill_pass(self, batch: _Prefill, rows: list[_Row], first: int) -> Tensor:
+    def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; logits of those rows whose prompt ends in this pass."""
-        calls, device = self.calls, self.calls.device
-        tokens = rows[-1].end
+        calls, device, tokens = self.calls, self.calls.device, rows[-1].end
         embeddings = [calls.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
         filling = calls.rows(tokens) - tokens
         embeddings.append(embeddings[0].new_zeros(filling, embeddings[0].shape[1]))
         positions = torch.cat([torch.arange(row.count) + row.position for row in rows])
-        written = batch.written(first, first + tokens)
-
-        now = Pass(
-            self._pool, torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device),
-            written, partial(_prefill_pieces, rows),
-        )  # fmt: skip
+        tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
+        blocks = [table[row.position :][: row.count] for row, table in zip(rows, tables, strict=True)]
+        written = torch.cat(blocks), positions % BLOCK
+        padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device)
+        now = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
         last = [row.end - 1 for row in rows if row.position + row.count == row.sequence.prompt_tokens]
         wanted = torch.tensor(last + [0] * (calls.rows(max(len(last), 1)) - len(last)), device=device)
         return self._forward(now, torch.cat(embeddings), wanted)[: len(last)]
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:
-        device, count = self.calls.device, len(sequences)
-        size = self.calls.rows(count)
+        count = len(sequences)
         at = torch.tensor([sequence.position for sequence in sequences])
         block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
+        padded = torch.cat([at, torch.zeros(self.calls.rows(count) - count, dtype=torch.long)])
+        written = block, at % BLOCK
+        return Pass(self._pool, padded.to(self.calls.device), written, partial(_decode_pieces, sequences))
 
-        positions = torch.cat([at, torch.zeros(size - count, dtype=torch.long)])
-        written = torch.arange(count), block, at % BLOCK
-        return Pass(self._pool, positions.to(device), written, partial(_decode_pieces, sequences))
 
-
-class _Row:
+class _Row(NamedTuple):
     """``count`` tokens of ``sequence`` from ``position`` on, which end before token ``end`` of a pass."""
 
-    def __init__(self, sequence: Sequence, position: int, count: int, end: int) -> None:
-        self.sequence, self.position, self.count, self.end = sequence, position, count, end
+    sequence: Sequence
+    position: int
+    count: int
+    end: int
 
 
-class _Prefill:
-    """The prompt tokens that a batch computes, one after another, and where their keys go.
-
-    A position that a sequence shares with the one before it is computed once. Where it lies in a block of its
-    own (the last, unfinished block of a prompt), its keys are written to both.
-    """
-
-    def __init__(self, sequences: list[Sequence]) -> None:
-        self.tokens = 0
-        self._rows: list[tuple[Sequence, int, int]] = []  # sequence, first position, first token
-        writes: list[tuple[int, int, int]] = []  # token, block, offset
-        before: Sequence | None = None
-        tail: list[int] = []  # tokens that ``before`` has in its own blocks
-        for sequence in sequences:
-            start, table = sequence.cached_tokens, sequence.block_table
-            edge = sequence.shared_blocks * BLOCK
-            tail = tail[: _common_tail(before, sequence)] if before is not None and start == edge else []
-            start += len(tail)
-            sequence.cached_tokens, before = start, sequence
-            count = sequence.prompt_tokens - start
-            new = range(self.tokens, self.tokens + count)
-            tail = [*tail, *new[max(0, edge - start) :]]
-            placed = [*zip(range(start, edge), new, strict=False), *enumerate(tail, edge)]
-            writes += [(token, table[p // BLOCK], p % BLOCK) for p, token in placed]
-            self._rows.append((sequence, start, self.tokens))
-            self.tokens += count
-        self._writes = torch.tensor(sorted(writes)).unbind(1)
-
-    def between(self, low: int, high: int) -> list[_Row]:
-        """The rows of a pass over the tokens from ``low`` up to ``high``."""
-        rows = []
-        for sequence, start, token in self._rows:
-            first, end = max(token, low), min(token + sequence.prompt_tokens - start, high)
-            if first < end:
-                rows.append(_Row(sequence, start + first - token, end - first, end - low))
-        return rows
-
-    def written(self, low: int, high: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(source, block, offset) of the tokens from ``low`` up to ``high``."""
-        first, end = torch.searchsorted(self._writes[0].contiguous(), torch.tensor([low, high])).tolist()
-        source, block, offset = (x[first:end] for x in self._writes)
-        return source - low, block, offset
-
-
-def _common_tail(one: Sequence, other: Sequence) -> int:
-    """How many positions behind their shared blocks both prompts have in common, other's last left out."""
-    edge = one.shared_blocks * BLOCK
-    if one.block_table[: one.shared_blocks] != other.block_table[: other.shared_blocks]:
-        return 0
-    count, most = 0, min(one.prompt_tokens, other.prompt_tokens - 1) - edge
-    while count < most and one.content[edge + count] == other.content[edge + count]:
-        count += 1
-    return count
+def _passes(sequences: list[Sequence], most: int) -> list[list[_Row]]:
+    """The prompt tokens of ``sequences`` that are not cached, at most ``most`` in a pass."""
+    passes: list[list[_Row]] = [[]]
+    end = 0
+    for sequence in sequences:
+        position = sequence.cached_tokens
+        while position < sequence.prompt_tokens:
+            if end == most:
+                passes.append([])
+                end = 0
+            count = min(sequence.prompt_tokens - position, most - end)
+            end += count
+            passes[-1].append(_Row(sequence, position, count, end))
+            position += count
+    return passes
 
 
 def _prefill_pieces(rows: list[_Row], window: int | None) -> list[Piece]:

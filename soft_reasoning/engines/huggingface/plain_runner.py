@@ -24,13 +24,12 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 class PlainRunner:
     """The interface of :class:`ModelRunner`, without a block table."""
 
-    shares_prefixes = False
     reserved_kv_bytes = 0
 
     def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
         self.calls = calls
-        self.peak_kv_bytes = 0
-        self.position_bytes = 0.0
+        self.peak_kv_bytes: int = 0
+        self.position_bytes: float = 0.0
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -38,7 +37,7 @@ class PlainRunner:
         self.max_tokens = max_tokens
         self._rows: list[Sequence] = []
         self._cache: dict[str, Any] = {}
-        self.held_kv_bytes = 0
+        self.used_kv_bytes: int = 0
         self._position = 0
 
     def begin_run(self) -> None:
@@ -47,7 +46,7 @@ class PlainRunner:
         self.peak_kv_bytes = 0
 
     @property
-    def held_tokens(self) -> int:
+    def reserved_tokens(self) -> int:
         """Positions that the active sequences take or will take."""
         return sum(sequence.most_tokens for sequence in self._rows)
 
@@ -56,17 +55,13 @@ class PlainRunner:
         if not waiting or running:
             return []
         admitted, longest = [], 0
-        for sequence in list(waiting):
-            if sequence.prompt_tokens != waiting[0].prompt_tokens:
-                continue
+        for sequence in [one for one in waiting if one.prompt_tokens == waiting[0].prompt_tokens]:
             longest = max(longest, sequence.most_tokens)
             if admitted and longest * (len(admitted) + 1) > self.max_tokens:
                 break
             admitted.append(sequence)
-        taken = set(map(id, admitted))
-        left = [sequence for sequence in waiting if id(sequence) not in taken]
-        waiting.clear()
-        waiting.extend(left)
+        for sequence in admitted:
+            waiting.remove(sequence)
         return admitted
 
     def release(self, sequence: Sequence) -> None:
@@ -113,7 +108,7 @@ class PlainRunner:
     def _measure(self, rows: int) -> None:
         layers = [layer for cache in self._cache.values() for layer in getattr(cache, "layers", ())]
         tensors = [x for layer in layers for x in vars(layer).values() if isinstance(x, Tensor)]
-        held = sum(x.numel() * x.element_size() for x in tensors)
-        self.position_bytes = max(self.position_bytes, held / (rows * self._position))
-        self.held_kv_bytes = held
-        self.peak_kv_bytes = max(self.peak_kv_bytes, held)
+        used = sum(x.numel() * x.element_size() for x in tensors)
+        self.position_bytes = max(self.position_bytes, used / (rows * self._position))
+        self.used_kv_bytes = used
+        self.peak_kv_bytes = max(self.peak_kv_bytes, used)

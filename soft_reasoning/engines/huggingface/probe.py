@@ -23,7 +23,7 @@ from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import Request, UserError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 PROBE_TOKENS = BLOCK + 8
 """One full block and a few more tokens."""

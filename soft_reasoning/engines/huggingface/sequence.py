@@ -21,19 +21,22 @@ class Sequence:
     """
 
     def __init__(self, index: int, prepared: PreparedRequest) -> None:
-        self.index, self.prepared = index, prepared
-        self.content = (*prepared.head, *map(_soft_hash, _rows(prepared.soft)), *prepared.tail)
+        self.index: int = index
+        self.prepared: PreparedRequest = prepared
+        soft = () if prepared.soft is None else prepared.soft.detach().to("cpu", torch.float32)
+        self.content: tuple[int, ...] = (*prepared.head, *map(_soft_hash, soft), *prepared.tail)
         self.reset()
 
     def reset(self) -> None:
         """Start again, as if nothing had been computed."""
-        self.output = Output(self.prepared)
+        self.output: Output = Output(self.prepared)
         self.block_table: list[int] = []
         self.shared_blocks = 0
         self.cached_tokens = 0
 
     @property
     def prompt_tokens(self) -> int:
+        """Positions of the prompt."""
         return len(self.content)
 
     @property
@@ -45,10 +48,6 @@ class Sequence:
     def position(self) -> int:
         """The position of the newest generated token, which the next decode step computes."""
         return len(self.content) + len(self.output.ids) - 1
-
-
-def _rows(soft: Tensor | None) -> list[Tensor]:
-    return [] if soft is None else list(soft.detach().to("cpu", torch.float32))
 
 
 def _soft_hash(row: Tensor) -> int:

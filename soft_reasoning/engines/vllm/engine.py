@@ -29,21 +29,23 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from soft_reasoning.engines.base import PreparedRequest, prepare
 from soft_reasoning.engines.devices import keep_freed_memory
 from soft_reasoning.engines.huggingface import loading
+from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.text import StopChecker, finish
-from soft_reasoning.engines.vllm.embedding_table import EmbeddingTable
+from soft_reasoning.engines.vllm.inputs import mixed_prompt, sampling_params
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
     check_model_options,
     check_options,
     eos_ids_of,
     import_vllm,
+    load_embeddings,
     on_the_cpu,
     refusal,
 )
 from soft_reasoning.types import Completion, Prompt, Request, UserError, seed_for
 
-CPU_OPTIONS = {
+CPU_OPTIONS: dict[str, Any] = {
     "enforce_eager": True,
     "block_size": 32,  # blocks of 128, the default there, would cache little
     "enable_chunked_prefill": False,  # fails there beside a seed
@@ -75,7 +77,7 @@ class VLLMEngine:
     """Runs a model with vLLM, on GPUs or the CPU.
 
     ``model`` is the model without its weights, from which operations are counted. There is no
-    ``peak_bytes`` or ``held_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
+    ``peak_bytes`` or ``used_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
     share of blocks in use, without cached ones and without their size, and nothing of activations.
 
     Args:
@@ -113,15 +115,15 @@ class VLLMEngine:
 
         check_model_options(device_map, attn_implementation)
         check_options(options, vllm.EngineArgs)
-        name = loading.resolve(path)
+        name = resolve(path)
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
-        self.device = torch.device("cpu" if on_cpu else "cuda")
+        self.device: torch.device = torch.device("cpu" if on_cpu else "cuda")
         wanted = loading.dtype_of(dtype, self.device)
         try:
             config = AutoConfig.from_pretrained(name, **source)
             loading.refuse(config)
-            self.tokenizer = AutoTokenizer.from_pretrained(name, **source)
-            self.eos_ids = eos_ids_of(name, config, self.tokenizer, source)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **source)
+            self.eos_ids: frozenset[int] = eos_ids_of(name, config, self.tokenizer, source)
             try:
                 arguments = vllm.EngineArgs(
                     model=name,
@@ -137,17 +139,18 @@ class VLLMEngine:
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
             model = self._engine.model_config
-            self._table = EmbeddingTable.load(name, config, dtype=model.dtype, **source)
+            self._table = load_embeddings(name, config, dtype=model.dtype, **source)
             with torch.device("meta"):
-                self.model = AutoModelForCausalLM.from_config(
+                self.model: Any = AutoModelForCausalLM.from_config(
                     config, dtype=model.dtype, trust_remote_code=trust_remote_code
                 )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             raise UserError(loading.why(name, error)) from error
-        self.hidden_size = self._table.rows.shape[1]
-        self.context_length = model.max_model_len
-        self.embedding_rms = self._table.rms()
-        self._dtype = model.dtype
+        self.hidden_size: int = self._table.weight.shape[1]
+        self.context_length: int = model.max_model_len
+        self.embedding_rms: float = self._table.rms()
+        self._mixed = partial(mixed_prompt, width=self.hidden_size, dtype=model.dtype)
+        self._params = partial(sampling_params, self.eos_ids)
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._stops = StopChecker(self.tokenizer)
         self._lock = RLock()  # vLLM's own loop runs in one thread
@@ -250,12 +253,7 @@ class VLLMEngine:
         cleanup_dist_env_and_memory()
 
     def _prepare(self, request: Request) -> PreparedRequest:
-        return prepare(
-            request,
-            hidden_size=self.hidden_size,
-            context_length=self.context_length,
-            vocabulary=len(self._table),
-        )
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def _cancel_all(self) -> None:
         with self._lock:
@@ -369,34 +367,6 @@ class VLLMEngine:
         row = torch.full((len(self._table),), -torch.inf)
         row[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
         return row
-
-    def _mixed(self, prepared: PreparedRequest, written: Sequence[int] = ()) -> dict[str, Any]:
-        """``prepared``'s prompt and its generated tokens, as ids and soft rows."""
-        soft = torch.empty(0, self.hidden_size) if prepared.soft is None else prepared.soft
-        soft = soft.detach().to("cpu", self._dtype)
-        before, after = list(prepared.head), [*prepared.tail, *written]
-        rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
-        # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
-        rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
-        return {
-            "prompt_embeds": rows,
-            "prompt_token_ids": [*before, *[0] * len(soft), *after],
-            "prompt_is_token_ids": [True] * len(before) + [False] * len(soft) + [True] * len(after),
-        }
-
-    def _params(self, **settings: Any) -> Any:
-        from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
-            RequestOutputKind,
-            SamplingParams,
-        )
-
-        return SamplingParams(
-            ignore_eos=True,
-            stop_token_ids=sorted(self.eos_ids),  # all of them, as the other engines have it
-            flat_logprobs=True,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            **settings,
-        )
 
     def _add(self, prompt: dict[str, Any], params: Any, ticket: int, receive: Callable[[Any], None]) -> None:
         name = str(next(self._numbers))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from copy import deepcopy
 from importlib import import_module, metadata
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers import AutoModel, GenerationConfig
+from transformers.utils import logging
 
+from soft_reasoning.engines.embedding_table import CHUNK, EmbeddingTable
 from soft_reasoning.engines.huggingface.loading import eos_ids
 from soft_reasoning.types import UserError
 
@@ -31,7 +34,7 @@ ON_THE_CPU = {
 """Environment variables that are set before vLLM is imported, unless they are set already."""
 
 
-SET_HERE = {
+SET_HERE: dict[str, Any] = {
     "enable_prompt_embeds": True,
     "enable_prefix_caching": True,
     "generation_config": "vllm",  # only our parameters determine sampling
@@ -140,3 +143,34 @@ def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -
     except OSError:  # not every model has one
         generation = None
     return eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
+
+
+def load_embeddings(name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> EmbeddingTable:
+    """Load the embedding table of the model ``name``, since vLLM does not show its weights.
+
+    The model is loaded without its layers. The rows come from its own lookup, so a scale that it applies
+    (Gemma's) is included.
+
+    Args:
+        name: A folder or a name on the hub.
+        config: The model's configuration.
+        dtype: The model's dtype.
+        options: Passed to ``from_pretrained``.
+    """
+    config = deepcopy(config)
+    text = config.get_text_config()
+    text.num_hidden_layers = 0
+    if getattr(text, "layer_types", None):
+        text.layer_types = []
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # embeddings are stored as they are
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # of the weights that are left out
+    try:
+        model = AutoModel.from_pretrained(name, config=config, dtype=dtype, **options)
+    finally:
+        logging.set_verbosity(verbosity)
+    lookup = model.get_input_embeddings()
+    with torch.inference_mode():
+        rows = torch.cat([lookup(ids) for ids in torch.arange(lookup.weight.shape[0]).split(CHUNK)])
+    return EmbeddingTable(rows.__getitem__, rows)
