@@ -29,9 +29,15 @@ from soft_reasoning.types import Problem, Result, UserError
 class Solver(Protocol):
     """Solves problems with one method, in this process or elsewhere."""
 
-    about: Mapping[str, Any]
-    """Entries of the manifest: model, device, and whether candidates are ``independent`` samples."""
-    grader: AnswerGrader
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Entries of the manifest: model, device, and whether candidates are ``independent`` samples."""
+        ...
+
+    @property
+    def grader(self) -> AnswerGrader:
+        """Reads and compares answers."""
+        ...
 
     def solve(
         self,
