@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 start()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Candidate", "Problem", "Result", "SoftReasoner", "SoftReasoningObjective", "UserError"]
 
 _MODULES = {"SoftReasoner": "api", "SoftReasoningObjective": "objective"}

@@ -156,11 +156,12 @@ def test_unknown_options_are_one_line():
         SoftReasoner.from_pretrained("demo", overrides=["method=telepathy"])
 
 
-def test_the_readme_example_runs(capsys):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own_parts.md"])
+def test_the_examples_of_the_pages_run(page, capsys):
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     names: dict[str, object] = {}  # a later block uses what an earlier one defines
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+        exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out.strip()

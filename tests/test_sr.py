@@ -31,6 +31,10 @@ def test_a_run_is_where_its_caller_is_and_the_tests_where_they_lie(tmp_path):
     python.chmod(0o755)
     assert sr(tmp_path, "run", "a=b c").stdout == f"{tmp_path} -m soft_reasoning.run a=b c\n"
     assert sr(tmp_path, "test", "-q").stdout == f"{ROOT} -m pytest -q\n"
+    assert (
+        sr(tmp_path, "docs", "-E").stdout
+        == f"{ROOT} -m sphinx -W --keep-going -c docs -E . docs/_build/html\n"
+    )
 
 
 def test_all_tests_are_checks_and_what_is_not_slow_on_every_core(tmp_path):

@@ -148,7 +148,7 @@ class GaussianEmbedding(_Linear):
 class OrthonormalEmbedding(_Linear):
     """A has orthonormal columns, scaled by sqrt(D) so that coordinates keep the variance sigma^2.
 
-    Distances in u are kept exactly: |x - x'| = sigma sqrt(D / d) |u - u'|.
+    Distances in u are kept exactly: ``|x - x'| = sigma sqrt(D / d) |u - u'|``.
     """
 
     def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:

@@ -1,0 +1,113 @@
+"""README and docs/: links, named files, commands, the example of a prompt, and the site itself."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.config import compose_config
+
+ROOT = Path(__file__).parents[1]
+OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+       *sorted((ROOT / "docs" / "notebooks").glob("*.md"))]  # fmt: skip
+PAGES = [*OWN, ROOT / "CHANGELOG.md", ROOT / "soft_reasoning" / "ARCHITECTURE.md",
+         ROOT / "soft_reasoning" / "demo" / "model" / "README.md",
+         *sorted((ROOT / "experiments").rglob("*.md"))]  # fmt: skip
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(
+    r"(?:conf|docs|experiments|soft_reasoning|tests|\.ci)/[\w./-]*\w\.(?:py|md|ya?ml|csv|jsonl?|svg)\b"
+)
+PLACEHOLDER = re.compile(r"NAME|FOLDER|FILE|GROUP|HOST")
+EXTRA = [name for name in ("sphinx", "furo", "myst_nb", "ipykernel", "matplotlib")
+         if importlib.util.find_spec(name) is None]  # fmt: skip
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def anchors(text):
+    """Anchors of a page's headings, as GitHub and MyST make them."""
+    plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", plain, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_local_links_lead_somewhere(page):
+    text, broken = page.read_text(encoding="utf-8"), []
+    for link in LINK.findall(text):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", OWN, ids=name)
+def test_files_that_are_named_exist(page):
+    named = {one for one in NAMED.findall(page.read_text(encoding="utf-8")) if not PLACEHOLDER.search(one)}
+    assert not [one for one in sorted(named) if not (ROOT / one).exists()]
+
+
+def commands(page):
+    """The arguments of each run or calibration that a page shows."""
+    for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:2] == ["./sr", "run"]:
+                yield line, words[2:]
+            elif words[:3] in (
+                ["python", "-m", "soft_reasoning.run"], ["python", "-m", "soft_reasoning.calibrate"]
+            ):  # fmt: skip
+                yield line, ["+calibration=default"] * words[2].endswith("calibrate") + words[3:]
+
+
+def single(word):
+    """The first value of a sweep's list."""
+    key, _, value = word.partition("=")
+    return word if value.startswith(("[", "'", "{")) else f"{key}={value.partition(',')[0]}"
+
+
+SHOWN = [pytest.param(words, id=line) for page in OWN for line, words in commands(page)
+         if not any(word.startswith("--config-dir") for word in words)]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SHOWN)
+def test_commands_compose(words):
+    sweep = "-m" in words
+    compose_config([single(word) if sweep else word for word in words if word != "-m"])
+
+
+def test_the_page_on_prompts_shows_a_file_that_composes(tmp_path):
+    text = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "prompt").mkdir()
+    (tmp_path / "prompt" / "mine.yaml").write_text(block, encoding="utf-8")
+    config = compose_config(["dataset=gsm8k", "prompt=mine", f"hydra.searchpath=[{tmp_path}]"])
+    own, plain = config.prompt.wording, compose_config(["dataset=gsm8k"]).prompt.wording
+    assert own.head.startswith("You are a careful accountant.") and own.ask == plain.ask
+    assert own.reviews.multi_generate.cue == "Checking the books," != plain.reviews.multi_generate.cue
+    assert own.reviews.multi_generate.head == plain.reviews.multi_generate.head
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(EXTRA), reason=f"needs the extra [docs]: {', '.join(EXTRA)} missing")
+def test_the_site_builds_without_warnings_and_its_notebooks_run(tmp_path):
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", tmp_path / "html"],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "html" / "index.html").is_file()
+    for notebook in (ROOT / "docs" / "notebooks").glob("*.md"):
+        page = (tmp_path / "html" / "docs" / "notebooks" / f"{notebook.stem}.html").read_text("utf-8")
+        assert "cell_output" in page, notebook.name
