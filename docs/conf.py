@@ -3,11 +3,15 @@
 So pages may link to any file of the repository, and the links work where the sources are browsed too.
 """
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+os.environ["PATH"] = os.pathsep.join(
+    [str(Path(sys.executable).parent), os.environ["PATH"]]
+)  # !python is this one
 
 from soft_reasoning import __version__  # noqa: E402
 
@@ -38,7 +42,9 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 
 nb_execution_mode = "force"  # pages show what the notebooks print today
-nb_execution_timeout = 600
+nb_execution_in_temp = True
+nb_execution_show_tb = True
+nb_execution_timeout = 1200
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
