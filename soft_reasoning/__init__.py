@@ -8,14 +8,22 @@ from soft_reasoning.starting import start
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
     from soft_reasoning.objective import SoftReasoningObjective
-    from soft_reasoning.types import Candidate, Problem, Result, UserError
+    from soft_reasoning.questions import Message, Question
+    from soft_reasoning.solution import Solution
+    from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
 start()
 
 __version__ = "0.2.0"
-__all__ = ["Candidate", "Problem", "Result", "SoftReasoner", "SoftReasoningObjective", "UserError"]
+__all__ = [
+    "Candidate", "Message", "Problem", "Question", "Result", "Round", "SoftReasoner",
+    "SoftReasoningObjective", "Solution", "UserError",
+]  # fmt: skip
 
-_MODULES = {"SoftReasoner": "api", "SoftReasoningObjective": "objective"}
+_MODULES = {
+    "Message": "questions", "Question": "questions", "SoftReasoner": "api",
+    "SoftReasoningObjective": "objective", "Solution": "solution",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike, fspath
-from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeAlias, cast
+from typing import Any, Unpack, cast, overload
 
 from hydra.errors import HydraException
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
@@ -23,17 +25,26 @@ from soft_reasoning.build import (
     check_lengths,
     check_prior,
     check_unseen,
+    check_wording,
+    prior_of,
 )
 from soft_reasoning.checks import choice
-from soft_reasoning.config import check_prompt, compose_config, one_line, override, prompt_for
-from soft_reasoning.context import Context
-from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.config import check_prompt, is_bundled, one_line, override, prompt_for
+from soft_reasoning.context import Context, Limits
 from soft_reasoning.engines.abilities import check_abilities
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.scheduler import MAX_LIVE, Clock, Outcome
-from soft_reasoning.types import Problem, Result, UserError
-from soft_reasoning.worker import Call, Tell, Worker
+from soft_reasoning.methods.cot import ChainOfThought
+from soft_reasoning.options import Changes, Options, configured, without_parts
+from soft_reasoning.prompt_files import PromptLike, is_file_name, prompt_settings
+from soft_reasoning.questions import Asked, Question, read_question, read_questions
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.votes import votes_of
+from soft_reasoning.scheduler import Clock
+from soft_reasoning.solution import Solution
+from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
+from soft_reasoning.worker import Call, Told, Worker
 
 OF_RUNS = (
     "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
@@ -41,15 +52,46 @@ OF_RUNS = (
 )  # fmt: skip
 """What only a run of a data set reads."""
 
+OnRound = Callable[[Round], None]
 
-Questions: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
-"""A question in words, a mapping with the key question (and id), or a list of these."""
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a call is solved with."""
+
+    config: DictConfig
+    method: Method
+    context: Context
 
 
 class SoftReasoner:
-    """A method bound to a loaded model.
+    """Methods bound to a loaded model.
 
-    Build one with :meth:`from_pretrained`. As a context manager it frees the model at the end.
+    ``SoftReasoner(model, tokenizer)`` takes a causal language model of transformers as it is;
+    :meth:`from_pretrained` loads one. All calls share it, whatever their method, and may come from any thread
+    and any event loop: one thread of the reasoner's own drives the model. As a context manager it frees the
+    model at the end.
+
+    Args:
+        model: A causal language model, in evaluation mode afterwards.
+        tokenizer: Its tokenizer. Where it has a chat template, prompts use it.
+        method: A method's name, by default ``soft_reasoning``, or an object of one's own.
+        prompt: The name of a shipped prompt (by default ``math`` for numbers, else that of ``answer_type``),
+            a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
+        answer_type: The type of answers: number, boolean, choice, text or latex.
+        preset: Which parts Soft Reasoning has: default, informed, paper, paper_literal or released.
+        k: Candidates of a round, or samples.
+        rounds: Rounds after the first.
+        max_tokens: Most generated tokens per question; it holds within a round.
+        max_seconds: Most seconds per question, which questions solved together share.
+        temperature: Sampling temperature of the candidates; 0 is greedy.
+        seed: Seed of every draw.
+        overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``, but
+            for those that only a run of a data set reads.
+
+    Raises:
+        UserError: In one line, for an option that does not exist, and for a prompt that asks for answers of
+            another type.
 
     Example:
         >>> with SoftReasoner.from_pretrained("demo") as reasoner:
@@ -58,147 +100,264 @@ class SoftReasoner:
     """
 
     def __init__(
-        self, method: Method, context: Context, answer_type: str = "number", max_live: int = MAX_LIVE
-    ):
-        self.method = method
-        self.context = context
-        self.answer_type = answer_type
-        self._worker = Worker(context.engine, max_live)
-        weakref.finalize(self, self._worker.close)  # where nobody closes it
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        method: str | Method | None = None,
+        prompt: PromptLike | None = None,
+        answer_type: str = "number",
+        preset: str | None = None,
+        k: int | None = None,
+        rounds: int | None = None,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+        overrides: Sequence[str] = (),
+    ) -> None:
+        from soft_reasoning.engines.huggingface import HuggingFaceEngine  # imports transformers
+
+        if isinstance(model, str | PathLike):
+            raise UserError(f"SoftReasoner: expected a loaded model, got {model!r}; use from_pretrained")
+        options = Options(method, preset, k, rounds, max_tokens, max_seconds, temperature)
+        name = getattr(model, "name_or_path", None) or "model"
+        self._configure(name, options, prompt, answer_type, seed, overrides)
+
+        def loaded(config: DictConfig) -> Engine:
+            _refuse_training(config)
+            most = config.engine.get("max_batch_tokens")
+            return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
+
+        self._open({}, loaded)
 
     @classmethod
     def from_pretrained(
         cls,
         name_or_path: str | PathLike[str] = "demo",
         *,
-        prompt: str | None = None,
+        method: str | Method | None = None,
+        prompt: PromptLike | None = None,
         answer_type: str = "number",
+        preset: str | None = None,
+        k: int | None = None,
+        rounds: int | None = None,
+        max_tokens: int | None = None,
+        max_seconds: float | None = None,
+        temperature: float | None = None,
         seed: int = 0,
         overrides: Sequence[str] = (),
-        **options: Any,
+        **model_options: Any,
     ) -> SoftReasoner:
         """Load a model by its name on the hub or its folder; "demo" is the one that ships.
 
-        ``prompt`` is a choice of the configuration group of that name (by default ``demo`` for the
-        bundled model, ``math`` for numbers, else that of the name of ``answer_type``). ``overrides`` are
-        configuration overrides as on the command line, such as ``"method=random_embedding"`` or
-        ``"embedding.dim=20"``, but for those that only a run of a data set reads; a data set gives its
-        exemplars where ``dataset.shots`` asks for any. ``options`` go to the model's configuration
-        (dtype, device_map, ...).
+        The bundled model has a prompt of its own by default. A data set given by ``overrides`` gives its
+        exemplars where ``dataset.shots`` asks for any.
 
-        Raises UserError, in one line, for a model or an option that does not exist, and for a prompt that
-        asks for answers of another type.
+        Args:
+            name_or_path: The name or the folder.
+            method, prompt, answer_type, preset, k, rounds, max_tokens, max_seconds, temperature, seed,
+                overrides: As for the class.
+            model_options: Keys of the model's configuration (dtype, device_map, ...).
+
+        Raises:
+            UserError: In one line, for a model or an option that does not exist.
         """
         if not _is_path(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
+        self = cls.__new__(cls)
+        options = Options(method, preset, k, rounds, max_tokens, max_seconds, temperature)
+        self._configure(fspath(name_or_path), options, prompt, answer_type, seed, overrides)
+        self._open(model_options, build_engine)
+        return self
+
+    def _configure(
+        self,
+        model: str,
+        options: Options,
+        prompt: PromptLike | None,
+        answer_type: str,
+        seed: int,
+        overrides: Sequence[str],
+    ) -> None:
+        """Check the arguments and keep them."""
         if not _are_texts(overrides):
             raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
         for one in overrides:
             key = one.lstrip("+~").partition("=")[0]
             if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
                 raise UserError(f"overrides: expected what solving a question takes, got {one}, which only "
-                                "python -m soft_reasoning.run reads; leave it out")  # fmt: skip
+                                "soft-reasoning run reads; leave it out")  # fmt: skip
         choice("answer_type", answer_type, ANSWER_TYPES)
-        bundled = (
-            name_or_path == "demo"
-            or Path(name_or_path).expanduser().resolve() == (FOLDER / "model").resolve()
-        )
-        default = "demo" if bundled else prompt_for(answer_type)
-        config = compose_config(
-            [
-                f"prompt={prompt or default}",
-                override("model.path", fspath(name_or_path)),
-                override("seed", seed),
-                *overrides,
-            ]
-        )
-        check_prompt(config, "answer_type", answer_type)
-        for key, value in options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
-            choice("from_pretrained: options", key, [str(one) for one in config.model])
-            config.model[key] = value
-        if config.methods is not None:
-            raise UserError(
-                "overrides: expected one method, got a comparison; give method=NAME, or compare "
-                "with python -m soft_reasoning.run"
-            )
-        try:
-            method = build_method(config)
-            exemplars = build_dataset(config).exemplars(config.seed)
-            context = build_context(config, build_engine(config), exemplars)
-            check_prior(config, method, context)
-            return cls(method, context, answer_type, config.max_live)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(one_line(error)) from error
+        default = "demo" if is_bundled(model) else prompt_for(answer_type)
+        shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
+        self._prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
+        self._base = [
+            f"prompt={(prompt if shipped else None) or default}",
+            override("model.path", model),
+            override("seed", seed),
+        ]
+        self._overrides, self._options, self.answer_type = list(overrides), options, answer_type
+        self._made: dict[Hashable, _Parts] = {}
+        self._making = threading.Lock()
+
+    def _open(self, model_options: Mapping[str, Any], load: Callable[[DictConfig], Engine]) -> None:
+        """Build the parts of the reasoner's own options, load the model and make the worker."""
+        with _one_line_errors():
+            config = self._config(self._options)
+            for key, value in model_options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
+                choice("from_pretrained: options", key, [str(one) for one in config.model])
+                config.model[key] = value
+            method = _method(self._options, config)
+            self._exemplars = build_dataset(config).exemplars(config.seed)
+            engine = load(config)
+            parts = _Parts(config, method, build_context(config, engine, self._exemplars))
+            self._made[_key(self._options)] = parts
+            self._worker = Worker(engine, config.max_live)
+            weakref.finalize(self, self._worker.close)  # where nobody closes it
+            try:
+                check_wording(method, parts.context)
+                if prior_of(method) is not None:
+                    check_prior(config, method, parts.context)
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def method(self) -> Method:
+        """The reasoner's own method."""
+        return self._made[_key(self._options)].method
+
+    @property
+    def context(self) -> Context:
+        """What the reasoner's own method reads."""
+        return self._made[_key(self._options)].context
+
+    @overload
+    def solve(  # pyright: ignore[reportOverlappingOverload]
+        self, questions: Asked, *,
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+    ) -> Solution: ...  # fmt: skip
+
+    @overload
+    def solve(
+        self, questions: Iterable[Asked], *,
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+    ) -> list[Solution]: ...  # fmt: skip
 
     def solve(
-        self,
-        questions: Questions,
-        *,
-        progress: bool = False,
-    ) -> Result | list[Result]:
-        """Answer one question (a Result) or several together (a list, in the order given).
+        self, questions: Asked | Iterable[Asked], *,
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+    ) -> Solution | list[Solution]:  # fmt: skip
+        """Answer one question (a Solution) or several together (a list, in the order given).
 
-        A Result has ``.answer`` (text; None when nothing could be read), ``.candidates`` and ``.trace``.
-        A mapping with the keys question and id fixes the id that seeds are drawn from; otherwise a
-        question's own text is its id, so that it gets the same answer alone and in any list.
-        ``progress`` shows on standard error how far a list is. Several threads may call at once: their
-        questions share batches, and each gets the same answer as alone.
+        A question is a text, the messages of a chat (a list of mappings with role and content, the last one
+        the user's) or a mapping with the keys question and id. The id is what seeds are drawn from; by
+        default a question's own text is its id, so that it gets the same answer alone and in any list.
+        Several threads may call at once: their questions share batches, and each gets the same answer as
+        alone.
 
-        Raises UserError, in one line, for what is no question or longer than the model's context, for an id
-        with two questions, and for a closed reasoner.
+        Args:
+            questions: A question, or a list or other iterable of questions.
+            progress: Whether to show progress, in a terminal, a notebook or a log.
+            on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread.
+                What it raises ends the call.
+            options: Keyword arguments of the class (method, preset, k, rounds, max_tokens, max_seconds,
+                temperature), for this call.
+
+        Raises:
+            UserError: In one line, for what is no question or longer than the model's context, for an id with
+                two questions, and for a closed reasoner.
         """
-        problems, alone = self._problems(questions)
-        results: dict[str, Result] = {}
-        told: SimpleQueue[tuple[Problem | None, Outcome]] = SimpleQueue()
-        call = self._call(problems, lambda problem, outcome: told.put((problem, outcome)))
+        problems, alone = read_questions(questions, self.answer_type)
+        told: SimpleQueue[Told] = SimpleQueue()
+        call, parts = self._call(problems, options, told.put)
+        found = _Found(self, call, parts, on_round)
         self._worker.submit(call)
         try:
             with Progress(len(call.problems), enabled=progress) as shown:
-                shown.show(Clock())
-                while len(results) < len(call.problems):
-                    _note(results, *told.get())
-                    shown.done = len(results)
-                    shown.show(Clock(generated_tokens=_written(results)))
+                while True:
+                    shown.done = len(found.results)
+                    shown.show(Clock(generated_tokens=found.tokens))
+                    if shown.done == len(call.problems):
+                        break
+                    found.take(told.get())
         except BaseException:  # an error, or Ctrl-C
             self._worker.cancel(call)
             raise
-        return results[problems[0].id] if alone else [results[p.id] for p in problems]
+        return found.solutions(problems)[0] if alone else found.solutions(problems)
 
-    async def asolve(self, questions: Questions) -> Result | list[Result]:
+    @overload
+    async def asolve(  # pyright: ignore[reportOverlappingOverload]
+        self, questions: Asked, *, on_round: OnRound | None = None, **options: Unpack[Changes]
+    ) -> Solution: ...
+
+    @overload
+    async def asolve(
+        self, questions: Iterable[Asked], *, on_round: OnRound | None = None, **options: Unpack[Changes]
+    ) -> list[Solution]: ...
+
+    async def asolve(
+        self,
+        questions: Asked | Iterable[Asked],
+        *,
+        on_round: OnRound | None = None,
+        **options: Unpack[Changes],
+    ) -> Solution | list[Solution]:
         """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
-        problems, alone = self._problems(questions)
-        results: dict[str, Result] = {}
-        loop, told = asyncio.get_running_loop(), asyncio.Queue[tuple[Problem | None, Outcome]]()
+        problems, alone = read_questions(questions, self.answer_type)
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[Told]()
 
-        def tell(problem: Problem | None, outcome: Outcome) -> None:
+        def tell(what: Told) -> None:
             try:
-                loop.call_soon_threadsafe(told.put_nowait, (problem, outcome))
+                loop.call_soon_threadsafe(told.put_nowait, what)
             except RuntimeError:  # the loop was closed with the task in it
                 self._worker.cancel(call)
 
-        call = self._call(problems, tell)
+        call, parts = self._call(problems, options, tell)
+        found = _Found(self, call, parts, on_round)
         self._worker.submit(call)
         try:
-            while len(results) < len(call.problems):
-                _note(results, *await told.get())
+            while len(found.results) < len(call.problems):
+                found.take(await told.get())
         except BaseException:  # an error, or the task was cancelled
             self._worker.cancel(call)
             raise
-        return results[problems[0].id] if alone else [results[p.id] for p in problems]
+        return found.solutions(problems)[0] if alone else found.solutions(problems)
+
+    def problem(self, question: str | Question, gold: str | None = None) -> Problem:
+        """The question as methods see it, with its reference answer where there is one.
+
+        Raises:
+            UserError: If it is no question.
+        """
+        return replace(read_question(question, self.answer_type), gold=gold)
 
     def run_method(self, problem: Problem, method: Method) -> Result:
-        """Solve one problem with another method, as :meth:`solve` does with the reasoner's own."""
-        told: SimpleQueue[Outcome] = SimpleQueue()
-        call = self._call([problem], lambda _, outcome: told.put(outcome), method)
+        """Solve one problem with a method object, without limits, as :meth:`solve` does with others.
+
+        Raises:
+            UserError: As :meth:`solve`.
+        """
+        told: SimpleQueue[Told] = SimpleQueue()
+        context = replace(self.context, limits=Limits())
+        call = Call([problem], method, context, _check(method, context, [problem]), told.put)
         self._worker.submit(call)
         try:
-            outcome = told.get()
-        except BaseException:  # Ctrl-C
+            while True:
+                _, outcome = told.get()
+                if isinstance(outcome, Exception):
+                    raise outcome
+                if isinstance(outcome, Result):
+                    return outcome
+        except BaseException:  # an error, or Ctrl-C
             self._worker.cancel(call)
             raise
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+
+    @property
+    def closed(self) -> bool:
+        """Whether the model was given back."""
+        return self._worker.closed
 
     def close(self) -> None:
         """Give the model's memory back; calls in work in other threads get an error."""
@@ -210,16 +369,10 @@ class SoftReasoner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def problem(self, question: str | Mapping[str, Any], gold: str | None = None) -> Problem:
-        """The question as methods see it, with its reference answer where there is one.
-
-        Raises:
-            UserError: If it is no question.
-        """
-        return replace(self._problem(question), gold=gold)
-
-    def _call(self, problems: Sequence[Problem], tell: Tell, method: Method | None = None) -> Call:
-        """Return a call of the worker for the different ones among ``problems``.
+    def _call(
+        self, problems: Sequence[Problem], changes: Changes, tell: Callable[[Told], None]
+    ) -> tuple[Call, _Parts]:
+        """Return a call of the worker for the different ones among ``problems``, and its parts.
 
         Raises:
             UserError: For an id with two questions.
@@ -228,28 +381,134 @@ class SoftReasoner:
         for problem in problems:
             if unique.setdefault(problem.id, problem) != problem:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
-        chosen, asked = method or self.method, list(unique.values())
+        if changes.get("method") == self.method.name:  # its options and overrides hold
+            changes = cast(Changes, {key: value for key, value in changes.items() if key != "method"})
+        parts, asked = self._parts(self._options.changed(changes)), list(unique.values())
+        return Call(
+            asked, parts.method, parts.context, _check(parts.method, parts.context, asked), tell
+        ), parts
 
-        def check() -> None:
-            check_abilities(chosen, self.context.engine)
-            check_lengths(asked, self.context)
-            check_unseen(asked, chosen)
+    def _parts(self, options: Options) -> _Parts:
+        """The parts of ``options``, built once."""
+        with self._making:
+            found = self._made.get(_key(options))
+            if found is None:
+                with _one_line_errors():
+                    config = self._config(options)
+                    _refuse_training(config)
+                    method = _method(options, config)
+                    context = build_context(config, self.context.engine, self._exemplars)
+                    found = self._made[_key(options)] = _Parts(config, method, context)
+        return found
 
-        return Call(asked, chosen, self.context, check, tell)
+    def _config(self, options: Options) -> DictConfig:
+        own = options.method is self._options.method or options.method == self._options.method
+        overrides = self._overrides if own else without_parts(self._overrides)
+        config = configured(options, [*self._base, *overrides])
+        if self._prompt is not None:
+            config.prompt = self._prompt
+        check_prompt(config, "answer_type", self.answer_type)
+        if config.methods is not None:
+            raise UserError(
+                "overrides: expected one method, got a comparison; give method=NAME, or compare with "
+                "soft-reasoning compare"
+            )
+        return config
 
-    def _problems(self, questions: Questions) -> tuple[list[Problem], bool]:
-        """The problems, and whether it is one that was not in a list."""
-        alone = isinstance(questions, str | Mapping)
-        if not alone and not _is_list(questions):
-            raise UserError(f"solve: expected a question in words or a list of them, got {questions!r}")
-        return [self._problem(q) for q in ([questions] if alone else questions)], alone
 
-    def _problem(self, question: str | Mapping[str, Any]) -> Problem:
-        asked = question if isinstance(question, Mapping) else {"question": question}
-        text, name = asked.get("question"), asked.get("id")
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"solve: expected a question in words, got {text!r}")
-        return Problem(text if name is None else str(name), text, None, self.answer_type)
+class _Found:
+    """The results of a call as they come in."""
+
+    def __init__(self, reasoner: SoftReasoner, call: Call, parts: _Parts, on_round: OnRound | None) -> None:
+        self.results: dict[str, Result] = {}
+        self.tokens = 0
+        self._reasoner, self._call, self._parts = reasoner, call, parts
+        self._on_round = on_round
+
+    def take(self, told: Told) -> None:
+        """Add a result, pass a round on, or raise an error."""
+        problem, outcome = told
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Round):
+            if self._on_round is not None:
+                self._on_round(outcome)
+        elif problem is not None:
+            self.results[problem.id] = outcome
+            self.tokens += sum(usage.generated_tokens for usage in outcome.usage.values())
+
+    def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
+        """The results of ``problems``, with their stories."""
+        made = {one.id: self._solution(one, self.results[one.id]) for one in self._call.problems}
+        return [made[one.id] for one in problems]
+
+    def _solution(self, problem: Problem, result: Result) -> Solution:
+        method, grader = self._parts.method, self._parts.context.grader
+        final = getattr(method, "final", None)
+        final = final if isinstance(final, FinalAnswer) else None
+        votes = votes_of(result.candidates, result.trace, final, grader, problem.answer_type)
+        return Solution(
+            result.answer, result.candidates, result.trace, result.usage, result.prompt,
+            question=problem.question, method=method.name, rule=None if final is None else final.rule,
+            votes=tuple(votes), greedy_candidate=_greedy(self._reasoner, problem, self._parts.config),
+        )  # fmt: skip
+
+
+def _greedy(reasoner: SoftReasoner, problem: Problem, config: DictConfig) -> Callable[[], Candidate | None]:
+    """What decodes ``problem`` greedily, once; None once the reasoner is closed or gone."""
+    held, method = weakref.ref(reasoner), ChainOfThought(config.max_new_tokens)
+
+    @cache
+    def solved() -> Candidate:
+        open_one = held()
+        assert open_one is not None
+        return open_one.run_method(problem, method).candidates[0]
+
+    def greedy() -> Candidate | None:
+        open_one = held()
+        return None if open_one is None or open_one.closed else solved()
+
+    return greedy
+
+
+def _key(options: Options) -> Hashable:
+    """What tells options apart; a method object need not be hashable."""
+    method = options.method
+    return replace(options, method=None), method if isinstance(method, str | None) else id(method)
+
+
+def _refuse_training(config: DictConfig) -> None:
+    if config.get("finetuning") is not None:
+        raise UserError(
+            f"method={config.method.name}: expected a method that takes the model as it is, got one that "
+            "trains it; load a model for it with from_pretrained"
+        )
+
+
+def _method(options: Options, config: DictConfig) -> Method:
+    return build_method(config) if isinstance(options.method, str | None) else options.method
+
+
+def _check(method: Method, context: Context, problems: list[Problem]) -> Callable[[], None]:
+    """What refuses a call before any model work."""
+
+    def check() -> None:
+        check_abilities(method, context.engine)
+        check_wording(method, context)
+        check_lengths(problems, context)
+        check_unseen(problems, method)
+
+    return check
+
+
+class _one_line_errors:
+    """Turns an error of the configuration into one line."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, HydraException | OmegaConfBaseException):
+            raise UserError(one_line(error)) from error
 
 
 def _is_path(value: Any) -> bool:
@@ -258,19 +517,3 @@ def _is_path(value: Any) -> bool:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast(list[Any], value))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, bytes)
-
-
-def _note(results: dict[str, Result], problem: Problem | None, outcome: Outcome) -> None:
-    """Add a result to ``results``, or raise the error that came in its place."""
-    if isinstance(outcome, Exception):
-        raise outcome
-    assert problem is not None
-    results[problem.id] = outcome
-
-
-def _written(results: Mapping[str, Result]) -> int:
-    return sum(usage.generated_tokens for one in results.values() for usage in one.usage.values())

@@ -17,7 +17,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.context import Context
+from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
@@ -28,6 +28,7 @@ from soft_reasoning.finetuning.examples import examples_of
 from soft_reasoning.finetuning.training import Finetuning, train
 from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import DATE, Prompts
+from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
@@ -169,7 +170,13 @@ def build_grader(config: DictConfig) -> AnswerGrader:
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
     """Build what methods read during a run; ``exemplars`` come from the data set."""
     prompts = _prompts(config, engine.tokenizer, exemplars)
-    return Context(engine=engine, prompts=prompts, grader=build_grader(config), seed=config.seed)
+    return Context(
+        engine=engine,
+        prompts=prompts,
+        grader=build_grader(config),
+        seed=config.seed,
+        limits=Limits(config.max_tokens, config.max_seconds),
+    )
 
 
 def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
@@ -181,7 +188,7 @@ def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) 
         layout=prompt.layout,
         system=prompt.system,
         date=prompt.get("date", DATE),
-        chat_options=plain(prompt.chat_options),
+        chat_options=plain(prompt)["chat_options"],
     )
 
 
@@ -204,6 +211,17 @@ def check_prior(config: DictConfig, method: Method, context: Context) -> None:
     prior = prior_of(method)
     if prior is not None:
         prior.check(made_for_of(config, context))
+
+
+def check_wording(method: Method, context: Context) -> None:
+    """Refuse a prompt that has no wording for the method's verifier.
+
+    Raises:
+        UserError: If it has none.
+    """
+    verifier = getattr(method, "verifier", None)
+    if isinstance(verifier, ModelVerifier):
+        context.prompts.review_wording(verifier.name)
 
 
 def check_unseen(problems: Sequence[Problem], method: Method) -> None:

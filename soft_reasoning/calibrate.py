@@ -47,7 +47,7 @@ from soft_reasoning.build import (
     plain,
 )
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.config import check, compose_config, conf_dir, register_resolvers
+from soft_reasoning.config import check, completed, compose_config, conf_dir, register_resolvers
 from soft_reasoning.evaluation.files import write_text
 from soft_reasoning.evaluation.runner import Local, solve_into
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
@@ -249,7 +249,7 @@ def main() -> None:
     """Run the command line."""
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
-    sys.argv[1:] = ["+calibration=default", *sys.argv[1:]]
+    sys.argv[1:] = ["+calibration=default", *completed(sys.argv[1:])]
     with one_line_errors():
         hydra_main()
 

@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import re
+import threading
 import traceback
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -22,8 +23,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
+from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.evaluation.budget import BUDGETS
+from soft_reasoning.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.types import UserError
+
+_COMPOSING = threading.Lock()
+"""Hydra's state is global."""
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""
@@ -53,9 +59,10 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Register ``${run_name:}``, ``${sweep_name:}``, ``${sqrt:}`` and ``${product:}`` with OmegaConf."""
+    """Register the resolvers of conf/ with OmegaConf: ``run_name``, ``prompt_file`` and the others."""
     OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
+    OmegaConf.register_new_resolver("prompt_file", lambda path, key: prompt_settings(path)[key], replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
 
@@ -66,30 +73,50 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: For a choice or key that does not exist, and as :func:`check`.
     """
-    register_resolvers()
-    overrides = with_default_preset(overrides)
+    overrides = completed(overrides)
     try:
-        if GlobalHydra.instance().is_initialized():
-            config = compose("config", overrides=overrides)
-        else:
-            with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+        with _COMPOSING:
+            register_resolvers()
+            if GlobalHydra.instance().is_initialized():
                 config = compose("config", overrides=overrides)
-        check(config)
+            else:
+                with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+                    config = compose("config", overrides=overrides)
+            check(config)
     except Exception as error:
         raise UserError(one_line(error)) from error
     return config
 
 
-def with_default_preset(overrides: Sequence[str]) -> list[str]:
-    """Add ``preset=default`` to ``overrides`` if the chosen method has no presets and none is named.
+def completed(overrides: Sequence[str]) -> list[str]:
+    """Return ``overrides`` with what follows from them.
 
-    An experiment may name a preset for Soft Reasoning; other methods run in it without one.
+    ``prompt=FILE`` becomes the choice ``file``. Another model than the bundled one does not get the prompt of
+    the bundled data, which the bundled model alone understands. ``preset=default`` is added if the chosen
+    method has no presets and none is named: an experiment may name a preset for Soft Reasoning; other methods
+    run in it without one.
     """
-    chosen = _choices(overrides)
+    chosen, found = _choices(overrides), list[str]()
+    for one in overrides:
+        key, _, value = one.partition("=")
+        if key == "prompt" and is_file_name(value):
+            found += ["prompt=file", override("prompt.path", str(Path(value).expanduser().absolute()))]
+        else:
+            found.append(one)
+    named = chosen.get("model", "demo") == "demo"
+    own = not (named and is_bundled(chosen.get("model.path", "demo").strip("'\"")))
+    real = chosen.get("engine", "hf") != "fake"
+    if own and real and chosen.get("dataset", "demo") == "demo" and not {"prompt", "experiment"} & {*chosen}:
+        found.append("prompt=math")
     path = Path(conf_dir()) / "method" / f"{chosen.get('method', 'soft_reasoning')}.yaml"
-    if "preset" in chosen or not path.is_file() or path.stem in PRESET_METHODS:
-        return list(overrides)
-    return [*overrides, "preset=default"]
+    if "preset" not in chosen and path.is_file() and path.stem not in PRESET_METHODS:
+        found.append("preset=default")
+    return found
+
+
+def is_bundled(model: str) -> bool:
+    """Whether ``model`` is the bundled one, by its name or its folder."""
+    return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()
 
 
 def replaced_parts(overrides: Sequence[str], preset: str) -> list[str]:

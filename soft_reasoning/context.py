@@ -5,9 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.types import seed_for
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of each problem, which hold within a round as well; None is no bound.
+
+    Args:
+        max_tokens: Most generated tokens, candidates and verifier together. Requests that are made together
+            share what is left equally.
+        max_seconds: Most seconds. Problems share the time, so this bound is not reproducible.
+    """
+
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            whole("max_tokens", self.max_tokens, least=1)
+        if self.max_seconds is not None:
+            real("max_seconds", self.max_seconds, above=0.0)
 
 
 @dataclass(frozen=True)
@@ -19,12 +40,14 @@ class Context:
         prompts: Builds prompts.
         grader: Extracts and compares answers.
         seed: The run's seed.
+        limits: Bounds of each problem, which the scheduler enforces.
     """
 
     engine: Engine
     prompts: Prompts
     grader: AnswerGrader
     seed: int
+    limits: Limits = Limits()
 
     def stream(self, *stage: object) -> int:
         """Return the seed of one stage, such as ``stream(problem.id, "sample", 3)``."""

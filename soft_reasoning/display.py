@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, otherwise a line at intervals.
+"""Progress on standard error: a bar on a terminal or in a notebook, otherwise a line at intervals.
 
 Standard output holds only final tables.
 """
@@ -28,31 +28,31 @@ class Display:
         self._total, self._unit, self._enabled = total, unit, enabled
         self._stream = sys.stderr if stream is None else stream
         self._bar: Any = None
-        self._task: Any = None
         self._last_line = perf_counter()
 
     def open(self, done: int = 0) -> None:
         """Begin to show progress, with ``done`` steps done."""
         self._last_line = perf_counter()
-        if self._enabled and self._stream.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
+            from tqdm.auto import tqdm
 
-            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
-            self._bar = Progress(*columns, console=Console(file=self._stream), transient=True)
-            self._task = self._bar.add_task("", total=self._total, completed=done, state="")
-            self._bar.start()
+            shape = "{bar:24} {n_fmt}/{total_fmt} {postfix}"
+            self._bar = tqdm(
+                total=self._total, initial=done, file=self._stream, leave=False, bar_format=shape,
+                dynamic_ncols=True,
+            )  # fmt: skip
 
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
             self._bar = None
 
     def show(self, done: int, state: Callable[[], str]) -> None:
         """Redraw the bar, or print a line if the last one is old enough; ``state()`` describes the rest."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, state=state())
+            self._bar.n = done
+            self._bar.set_postfix_str(state())
         elif self._enabled and perf_counter() - self._last_line >= EVERY:
             self._last_line = perf_counter()
             self.say(f"{done}/{self._total} {self._unit}  {state()}")
@@ -60,6 +60,6 @@ class Display:
     def say(self, line: str) -> None:
         """Print one line, above the bar if there is one."""
         if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._bar.write(line, file=self._stream)
         else:
             print(line, file=self._stream, flush=True)

@@ -22,7 +22,17 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.types import Completion, Effect, Generate, NextLogits, Problem, Propose, Usage
+from soft_reasoning.types import (
+    Completion,
+    Effect,
+    Generate,
+    NextLogits,
+    Problem,
+    Propose,
+    Request,
+    Round,
+    Usage,
+)
 
 T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
@@ -39,6 +49,18 @@ class Asked(Protocol[E_co]):
 
     def count(self, role: str, usage: Usage) -> None:
         """Add ``usage`` to the problem's, under ``role``."""
+        ...
+
+    def bounded(self, requests: Sequence[Request]) -> list[Request] | None:
+        """Return ``requests`` within what is left of the problem's budget; None if nothing is."""
+        ...
+
+    def watch(self, round: Round) -> None:
+        """Pass a finished round on to who watches."""
+        ...
+
+    def spent(self, least: int) -> str | None:
+        """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
         ...
 
 
@@ -71,7 +93,7 @@ _HANDLERS: dict[type[Effect], Handler] = {}
 
 
 def answers(
-    effect: type[Effect], *, time: Literal["engine", "optimiser"] = "engine"
+    effect: type[Effect], *, time: Literal["engine", "optimiser", "method"] = "engine"
 ) -> Callable[[Answer], Answer]:
     """Register the decorated function as the one that answers effects of a type.
 
@@ -117,11 +139,18 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 @answers(Generate)
-def generate(asked: Sequence[Asked[Generate]], engine: Engine) -> list[Submitted]:
-    """Send all requests to the engine together; each problem continues when its own are complete."""
-    tickets = iter(engine.submit([request for one in asked for request in one.effect.requests]))
+def generate(asked: Sequence[Asked[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
+    """Send all requests to the engine together; each problem continues when its own are complete.
+
+    A problem whose budget is spent gets empty completions.
+    """
+    granted = [one.bounded(one.effect.requests) for one in asked]
+    tickets = iter(engine.submit([request for some in granted for request in some or ()]))
     return [
-        Submitted(list(islice(tickets, len(one.effect.requests))), partial(_completed, one)) for one in asked
+        [Completion((), (), "", "budget", 0)] * len(one.effect.requests)
+        if some is None
+        else Submitted(list(islice(tickets, len(some))), partial(_completed, one))
+        for one, some in zip(asked, granted, strict=True)
     ]
 
 
@@ -168,3 +197,11 @@ def propose(asked: Sequence[Asked[Propose]], engine: Engine) -> list[Any]:
         )
         found.update(zip(map(id, group), proposals, strict=True))
     return [found[id(one)] for one in asked]
+
+
+@answers(Round, time="method")
+def watch(asked: Sequence[Asked[Round]], engine: Engine) -> list[str | None]:
+    """Pass the rounds on, and say whether the budget ends them: a next one needs a token per candidate."""
+    for one in asked:
+        one.watch(one.effect)
+    return [one.spent(len(one.effect.candidates)) for one in asked]

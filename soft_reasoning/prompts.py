@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from jinja2 import TemplateError
@@ -17,6 +17,7 @@ from jinja2 import TemplateError
 from soft_reasoning.checks import choice, form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
+Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 DATE = "2024-07-26"
@@ -197,7 +198,7 @@ class Prompts:
             for e in exemplars
         ]
         self._head = wording.head + "".join(shown)
-        self._span: tuple[int, int] | None = None
+        self._spans: dict[Messages, tuple[int, int]] = {}
 
     def solve(self, problem: Problem) -> Prompt:
         """Return the prompt that asks for a solution.
@@ -206,7 +207,7 @@ class Prompts:
             UserError: If the question is empty.
         """
         question = _question(problem)
-        return self._build(self._head, self.wording.ask, self.wording.cue, question=question)
+        return self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
 
     def review(
         self,
@@ -231,17 +232,25 @@ class Prompts:
         Raises:
             UserError: If this prompt has no wording for the verifier.
         """
-        if kind not in self.wording.reviews:
-            known = ", ".join(sorted(self.wording.reviews)) or "none"
-            raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
-        wording = self.wording.reviews[kind]
+        wording = self.review_wording(kind)
         asked = {"question": _question(problem), "solutions": wording.listed(solutions)}
         for fewer in range(len(wording.exemplars) if shots is None else shots, -1, -1):
             opening = wording.opening(fewer, brief)
-            prompt = self._build(opening, wording.ask, wording.cue, **asked)
+            prompt = self._build(problem, opening, wording.ask, wording.cue, **asked)
             if shots is not None or room is None or len(prompt.ids) <= room:
                 break
         return prompt
+
+    def review_wording(self, kind: str) -> ReviewWording:
+        """Return the wording of the verifier ``kind``.
+
+        Raises:
+            UserError: If this prompt has none.
+        """
+        if kind not in self.wording.reviews:
+            known = ", ".join(sorted(self.wording.reviews)) or "none"
+            raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
+        return self.wording.reviews[kind]
 
     def task(
         self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
@@ -261,9 +270,11 @@ class Prompts:
         question = _question(problem)
         known = {"question": question, "steps": listed, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
-        return self._build(wording.head, wording.ask, wording.cue, **known)
+        return self._build(problem, wording.head, wording.ask, wording.cue, **known)
 
-    def position(self, prompt: Prompt, placement: str, *, seed: int, problem_id: str) -> int:
+    def position(
+        self, prompt: Prompt, placement: str, *, seed: int, problem_id: str, messages: Messages = ()
+    ) -> int:
         """Return the index in ``prompt.ids`` before which soft tokens are inserted.
 
         ``last`` is after the prompt and its cue, ``first`` before the text and after any BOS or template
@@ -273,34 +284,39 @@ class Prompts:
         choice("method.placement", placement, PLACEMENTS)
         if placement == "last":
             return len(prompt.ids)
-        before, after = self._around()
+        before, after = self._around(messages)
         if placement == "first":
             return before
         span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
         draw = generator_for(seed, problem_id, "placement")
         return before + 1 + int(torch.randint(span, (), generator=draw))
 
-    def _around(self) -> tuple[int, int]:
-        """Number of tokens before and after the text, without the cue: BOS, or a template's headers."""
-        if self._span is None:
-            one, two = (self._encode(text, "") for text in SPAN_TEXTS)
+    def _around(self, messages: Messages) -> tuple[int, int]:
+        """Number of tokens before and after the text, without the cue.
+
+        They are BOS or a template's headers, and the ``messages`` before the text.
+        """
+        if messages not in self._spans:
+            one, two = (self._encode(text, "", messages) for text in SPAN_TEXTS)
             if self.layout == "completion":
-                self._span = int(one[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
+                self._spans[messages] = int(one[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
             else:
                 pairs = [one, two], [one[::-1], two[::-1]]
                 before, after = (len(os.path.commonprefix(pair)) for pair in pairs)
-                self._span = before, after
-        return self._span
+                self._spans[messages] = before, after
+        return self._spans[messages]
 
-    def _build(self, head: str, ask: str, cue: str, **fields: str) -> Prompt:
-        ids = self._encode(head + ask.format(**fields), cue)
+    def _build(self, problem: Problem, head: str, ask: str, cue: str, **fields: str) -> Prompt:
+        ids = self._encode(head + ask.format(**fields), cue, problem.messages)
         return Prompt(ids, cue=len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0)
 
-    def _encode(self, text: str, cue: str) -> tuple[int, ...]:
+    def _encode(self, text: str, cue: str, earlier: Messages) -> tuple[int, ...]:
         if self.layout == "completion":
-            return tuple(self.tokenizer.encode(text + cue))
-        messages = [{"role": "user", "content": text}]
-        if self.system is not None:
+            before = "".join(f"{role.capitalize()}: {said}\n\n" for role, said in earlier)
+            return tuple(self.tokenizer.encode(before + text + cue))
+        messages = [{"role": role, "content": said} for role, said in earlier]
+        messages.append({"role": "user", "content": text})
+        if self.system is not None and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": self.system})
         try:
             ids = self.tokenizer.apply_chat_template(

@@ -21,6 +21,7 @@ from soft_reasoning.build import build_dataset, build_launcher, build_method, en
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
     check,
+    completed,
     compose_config,
     conf_dir,
     methods_of,
@@ -29,7 +30,6 @@ from soft_reasoning.config import (
     replaced_parts,
     run_name,
     user_error,
-    with_default_preset,
 )  # fmt: skip
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.evaluation.budget import equal_samples
@@ -195,7 +195,7 @@ def main() -> None:
     sweep = {"-m", "--multirun"}
     overrides = [a for a in sys.argv[1:] if a not in sweep]
     several = len(overrides) < len(sys.argv) - 1
-    overrides = with_default_preset(overrides)
+    overrides = completed(overrides)
     sys.argv[1:] = [*(["--multirun"] if several else []), *overrides]  # Hydra expects the flag first
     os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
     with one_line_errors():

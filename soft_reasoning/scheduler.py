@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, TypeAlias
 
 from soft_reasoning.checks import whole
-from soft_reasoning.context import Context
+from soft_reasoning.context import Context, Limits
 from soft_reasoning.effects import Submitted, grouped, handler_of
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
-from soft_reasoning.types import Generate, Problem, Request, Result, Usage, UserError
+from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 MAX_LIVE = 64
 """Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
@@ -56,15 +56,26 @@ class Clock:
 
 
 class Job:
-    """A problem in work: its generator, the effect it waits for, and its token counts by role."""
+    """A problem in work: its generator, the effect it waits for, token counts by role, and its budget."""
 
-    def __init__(self, problem: Problem, method: Method, context: Context, clock: Clock) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        context: Context,
+        clock: Clock,
+        watch: Callable[[Round], None] | None,
+    ) -> None:
         self.problem = problem
         self.usage: dict[str, Usage] = {}
         self.effect: Any = None
         self.begun = False
         self._asked: Request | None = None  # for the first candidate
         self._tokenizer = context.engine.tokenizer
+        self._watch = watch
+        self._limits, self._generated = context.limits, 0
+        seconds = self._limits.max_seconds
+        self._deadline = None if seconds is None else monotonic() + seconds
         self._steps, self._clock = method.solve(problem, context), clock
 
     def advance(self, answer: Any) -> Result | None:
@@ -92,6 +103,33 @@ class Job:
         self.usage[role] = self.usage.get(role, Usage()) + usage
         self._clock.sequences += usage.sequences
         self._clock.generated_tokens += usage.generated_tokens
+        self._generated += usage.generated_tokens
+
+    def watch(self, round: Round) -> None:
+        """Pass a finished round on to who watches."""
+        if self._watch is not None:
+            self._watch(round)
+
+    def spent(self, least: int) -> str | None:
+        """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
+        most = self._limits.max_tokens
+        if most is not None and most - self._generated < least:
+            return "tokens"
+        return "seconds" if self._deadline is not None and monotonic() >= self._deadline else None
+
+    def bounded(self, requests: Sequence[Request]) -> list[Request] | None:
+        """Return ``requests`` within what is left of the budget, shared equally; None if nothing is."""
+        if self._limits == Limits() or not requests:
+            return list(requests)
+        if self.spent(len(requests)) is not None:
+            return None
+        most, deadline = self._limits.max_tokens, self._deadline
+        share = max(one.max_new_tokens for one in requests)
+        if most is not None:
+            share = (most - self._generated) // len(requests)
+        return [
+            replace(one, max_new_tokens=min(one.max_new_tokens, share), deadline=deadline) for one in requests
+        ]
 
     def failed(self, error: Exception) -> Exception:
         """``error`` with the problem's name, as a UserError if it is one; its cause is ``error``."""
@@ -122,9 +160,15 @@ class Scheduler:
         self.live: list[Job] = []
         self._waiting = _Waiting(engine, self.clock)
 
-    def add(self, problem: Problem, method: Method, context: Context) -> Job:
-        """Take a problem on."""
-        job = Job(problem, method, context, self.clock)
+    def add(
+        self,
+        problem: Problem,
+        method: Method,
+        context: Context,
+        watch: Callable[[Round], None] | None = None,
+    ) -> Job:
+        """Take a problem on; ``watch`` is called with every round that is finished."""
+        job = Job(problem, method, context, self.clock, watch)
         self.live.append(job)
         return job
 

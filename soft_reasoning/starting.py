@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not known everywhere
 STARTED_AS = f"{__package__}."
+SCRIPT = "soft-reasoning"
 LEAST_MEMORY = 2 * 2**30
 """Bytes of address space. With less, compiled libraries crash during imports without a message."""
 
@@ -30,7 +32,8 @@ def start() -> None:
     Too small a limit of memory is refused. Ctrl-C ends the command at once; an exception during imports would
     be a traceback, or an abort in compiled code.
     """
-    if sys.argv[:1] != ["-m"] or not any(STARTED_AS in word for word in sys.orig_argv):
+    module = sys.argv[:1] == ["-m"] and any(STARTED_AS in word for word in sys.orig_argv)
+    if not module and Path(sys.argv[0]).name != SCRIPT:
         return
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
         signal.signal(signal.SIGINT, signal.SIG_DFL)

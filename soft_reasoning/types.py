@@ -47,6 +47,7 @@ class Problem:
         gold: The reference answer as text; None if unknown.
         answer_type: One of ``answers.ANSWER_TYPES``.
         doc: The row, which is kept in the store.
+        messages: (role, text) of the messages before the question, if it ends a chat.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Problem:
     gold: str | None = None
     answer_type: str = "number"
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    messages: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -116,6 +118,7 @@ class Request:
         stop: Texts that end the completion.
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
+        deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
     """
 
     prompt_ids: tuple[int, ...]
@@ -127,6 +130,7 @@ class Request:
     stop: tuple[str, ...] = ()
     seed: int = 0
     role: str = "candidate"
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ class Completion:
         token_ids: The generated tokens.
         logprobs: Their raw log-probabilities, from the log-softmax of the unscaled logits.
         text: The decoded text.
-        finish_reason: ``stop`` (a stop string), ``eos`` or ``length``.
+        finish_reason: ``stop`` (a stop string), ``eos`` or ``length``; ``budget`` if the problem's budget was
+            spent before its first token.
         prompt_tokens: Length of the prompt, soft tokens included.
         cached_tokens: Prompt tokens whose keys and values were reused.
         recomputed_tokens: Positions that an engine which generates in several passes computed again.
@@ -203,6 +208,25 @@ class Propose(Effect):
     k: int
     round: int
     seed: int
+
+
+@dataclass(frozen=True)
+class Round(Effect):
+    """A finished round, for those who watch; the answer is why the problem's budget ends here.
+
+    It is "tokens" or "seconds", or None if there is enough for another round.
+
+    Attributes:
+        problem: The problem.
+        number: The round's number, from 0.
+        candidates: Its candidates.
+        trace: Its entry of the trace.
+    """
+
+    problem: Problem
+    number: int
+    candidates: Sequence[Candidate]
+    trace: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

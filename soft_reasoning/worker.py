@@ -13,17 +13,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
 from soft_reasoning.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import Problem, Round, UserError
 
-Tell = Callable[[Problem | None, Outcome], None]
-"""Receives a problem and its outcome, in the worker's thread; None with an error of the whole call, which is
-the call's last word."""
+Told: TypeAlias = tuple[Problem | None, Outcome | Round]
+"""A problem with a finished round or its result. None with an error of the whole call, its last word."""
 
 CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
 
@@ -41,14 +42,14 @@ class Call:
         method: Solves them.
         context: What the method reads; its engine is the worker's.
         check: Called first, in the worker's thread; what it raises is told to the caller.
-        tell: Told every outcome. It must not raise.
+        tell: Told everything, in the worker's thread. It must not raise.
     """
 
     problems: Sequence[Problem]
     method: Method
     context: Context
     check: Callable[[], None]
-    tell: Tell
+    tell: Callable[[Told], None]
     ended: bool = field(default=False, init=False)
     todo: deque[Problem] = field(init=False)
 
@@ -76,6 +77,11 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._stepping = self._interrupted = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
 
     def submit(self, call: Call) -> None:
         """Begin to solve a call's problems.
@@ -168,7 +174,9 @@ class Worker:
     def _admit(self, scheduler: Scheduler) -> None:
         while self._calls and len(self._jobs) < self.max_live:
             call = self._calls.popleft()
-            self._jobs[scheduler.add(call.todo.popleft(), call.method, call.context)] = call
+            problem = call.todo.popleft()
+            job = scheduler.add(problem, call.method, call.context, partial(_watch, call, problem))
+            self._jobs[job] = call
             if call.todo:
                 self._calls.append(call)
 
@@ -199,10 +207,15 @@ class Worker:
             if isinstance(outcome, Exception):
                 self._end(call, outcome)
             elif not call.ended:
-                call.tell(job.problem, outcome)
+                call.tell((job.problem, outcome))
 
     def _end(self, call: Call, error: Exception) -> None:
         """Tell the call its error; nothing after that."""
         if not call.ended:
             call.ended = True
-            call.tell(None, error)
+            call.tell((None, error))
+
+
+def _watch(call: Call, problem: Problem, round: Round) -> None:
+    if not call.ended:
+        call.tell((problem, round))

@@ -3,6 +3,7 @@
 import torch
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.context import Limits
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
@@ -84,6 +85,7 @@ class Optimiser:
 class Context:
     grader = Grader()
     seed = 0
+    limits = Limits()
 
     def __init__(self, engine=None):
         self.engine = engine or Engine()

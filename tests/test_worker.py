@@ -46,7 +46,7 @@ def steps(problem):
 def call_of(some, engine, method=None, check=lambda: None):
     told = SimpleQueue()
     method = method or Script(steps)
-    return Call(some, method, Context(engine), check, lambda *what: told.put(what)), told
+    return Call(some, method, Context(engine), check, told.put), told
 
 
 def answers(told, count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 from soft_reasoning.engines.base import PreparedRequest
@@ -33,7 +34,8 @@ class Output:
         self.ids.append(token)
         self.logprobs.append(logprob)
         count, least = len(self.ids), self.request.min_new_tokens
-        if count >= self.max_new_tokens:
+        late = self.request.deadline is not None and monotonic() >= self.request.deadline
+        if count >= self.max_new_tokens or late:
             return True
         if count < least:
             return False

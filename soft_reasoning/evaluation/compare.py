@@ -30,6 +30,7 @@ from soft_reasoning.evaluation.statistics import (
 )
 from soft_reasoning.types import UserError
 
+COMPARISON = "comparison.md"
 PREFERRED = "soft_reasoning"
 """The default reference, if a run of this method is compared."""
 
@@ -291,4 +292,4 @@ def _write(
     for name, table in zip(("comparison", "comparison_cost"), tables, strict=True):
         save(table, folder, name)
     write_json(folder / "comparison.json", list(rows))
-    write_text(folder / "comparison.md", "\n\n".join(parts) + "\n")
+    write_text(folder / COMPARISON, "\n\n".join(parts) + "\n")

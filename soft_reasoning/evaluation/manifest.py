@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
@@ -64,6 +66,42 @@ def refuse_weights(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path)
         )
 
 
+def plugin_sources(config: Any) -> dict[str, str]:
+    """Return a hash of the source of each loaded module of the user's that ``config`` names."""
+    found: dict[str, str] = {}
+    own = Path(__file__).resolve().parents[1]
+    for name in flatten(config).values():
+        if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)+", name):
+            continue
+        parts = name.split(".")
+        modules = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        module = next((one for one in modules if one in sys.modules), None)
+        file = getattr(sys.modules.get(module or ""), "__file__", None)
+        if module is None or file is None:
+            continue
+        path = Path(file).resolve()
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or own in path.parents
+        installed = installed or module.partition(".")[0] in sys.stdlib_module_names
+        if not installed and path.is_file():
+            found[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return dict(sorted(found.items()))
+
+
+def refuse_plugins(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+    """Check that the user's modules are those that the results in ``folder`` were made with.
+
+    Raises:
+        UserError: If the source of one has changed.
+    """
+    before, after = (manifest.get("plugins") or {} for manifest in (old, new))
+    changed = [name for name in after if name in before and before[name] != after[name]]
+    if changed:
+        raise UserError(
+            f"{folder} holds results of another version of {', '.join(changed)}; restore its source, start "
+            "over with fresh=true, or choose another folder with hydra.run.dir="
+        )
+
+
 def _shown(flat: Mapping[str, Any], key: str) -> str:
     return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
 
@@ -78,6 +116,7 @@ def manifest_of(
         "versions": {"python": platform.python_version(), **versions()},
         "model": None,
         "device": None,
+        "plugins": plugin_sources(config),
         **(about or {}),
         "config": json.loads(json.dumps(config, default=str)),
     }

@@ -17,6 +17,7 @@ from soft_reasoning.evaluation.grades import Graded, grade
 from soft_reasoning.evaluation.manifest import describe_engine
 from soft_reasoning.evaluation.memory import MemorySampler
 from soft_reasoning.evaluation.metrics import Tally
+from soft_reasoning.evaluation.predictions import write_predictions
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import summary_table, write_results
@@ -151,6 +152,8 @@ def run(
         store.measured()
         for note in write_results(store.folder, metrics, tally.outcomes, solver.grader):
             shown.say(note)
+        if all(problem.gold is None for problem in problems):
+            print("\n".join(write_predictions(store.folder, tally.outcomes)), end="\n\n")
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)

@@ -22,6 +22,7 @@ from soft_reasoning.evaluation.files import (
     PAGE,
     PAGE_DATA,
     PEAKS,
+    PREDICTIONS,
     REPORT,
     RESULTS,
     SAMPLES,
@@ -37,6 +38,7 @@ from soft_reasoning.evaluation.manifest import (
     environment_changes,
     manifest_of,
     refuse_changes,
+    refuse_plugins,
     refuse_weights,
 )
 from soft_reasoning.evaluation.records import Asked, asked
@@ -47,7 +49,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, GRADES, REPORT, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*")
+DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*")
 """What is computed from the rest, and removed when a run starts over."""
 
 
@@ -114,6 +116,7 @@ class Store:
                 old = read_manifest(self.folder)
                 refuse_changes(old["config"], config, self.folder, ignore)
                 refuse_weights(old, manifest, self.folder)
+                refuse_plugins(old, manifest, self.folder)
                 self._resume()
                 if changes := environment_changes(old, manifest):
                     self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")

@@ -14,6 +14,7 @@ from soft_reasoning.build import (
     check_lengths,
     check_prior,
     check_unseen,
+    check_wording,
     engine_settings,
 )
 from soft_reasoning.engines.base import Engine
@@ -37,6 +38,7 @@ class LocalLauncher:
         else:
             self._engine.begin_run()
         context = build_context(config, self._engine, exemplars)
+        check_wording(method, context)
         check_lengths(list(problems), context)
         check_prior(config, method, context)
         check_unseen(problems, method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -19,6 +18,7 @@ from soft_reasoning.types import (
     Problem,
     Request,
     Result,
+    Round,
     Sampling,
     UserError,
 )
@@ -87,8 +87,8 @@ def judge_round(
 class Rounds:
     """The rounds of one problem: the candidates ``seen``, ``verdicts`` and ``trace``."""
 
-    def __init__(self) -> None:
-        self._began, self._written = time.monotonic(), 0
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
         self._rewards: list[list[float]] = []
         self.seen: list[Candidate] = []
         self.verdicts: list[Verdict] = []
@@ -99,7 +99,6 @@ class Rounds:
         self.seen += found
         self.verdicts.append(verdict)
         self._rewards.append(rewards_of(found))
-        self._written += verdict.tokens + sum(c.generated_tokens for c in found)
         parts = {"answers": verdict.answers, "weights": verdict.weights, "texts": verdict.texts}
         self.trace.append(
             {
@@ -110,14 +109,15 @@ class Rounds:
             }
         )
 
-    def end(self, stopping: Stopping) -> bool:
-        """Whether ``stopping`` ends the rounds now; the trace holds the reason."""
-        reason = stopping.reason(
-            self._rewards,
-            agreement=self.verdicts[-1].agreement,
-            tokens=self._written,
-            seconds=time.monotonic() - self._began,
-        )
+    def end(self, stopping: Stopping) -> Steps[bool]:
+        """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
+
+        The trace holds the reason.
+        """
+        reason = stopping.reason(self._rewards, agreement=self.verdicts[-1].agreement)
+        last = [c for c in self.seen if c.round == len(self._rewards) - 1]
+        spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
+        reason = reason or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None

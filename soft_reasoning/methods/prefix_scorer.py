@@ -7,7 +7,7 @@ gives neither K, M, lambda nor the scorer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -98,6 +98,8 @@ class PrefixScorer:
             for i in range(self.candidates)
         ]
         completions = yield Generate(requests)
+        if not any(completion.token_ids for completion in completions):  # the budget is spent
+            return replace(so_far, ended="length"), None, {"values": [], "chosen": None, "blocks": []}
         longer = [_extended(so_far, completion.token_ids, context) for completion in completions]
         values = yield from self._value.values(problem, prompt, longer, context)
         best = int(values.argmax())

@@ -125,12 +125,12 @@ class SoftReasoning:
             self.candidates, box.subspace.dim, generator_for(context.seed, problem.id, "initial")
         )
         proposal: Proposal | None = None
-        rounds = Rounds()
+        rounds = Rounds(problem)
         while True:
             found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
             tokens, expected = _readable(box, points, context.engine), _diagnostics(proposal, found)
             rounds.add(found, verdict, tokens=tokens, proposal=expected)
-            if rounds.end(self.stopping):
+            if (yield from rounds.end(self.stopping)):
                 break
             U, y = _observed(rounds.seen)
             number = len(rounds.verdicts)
@@ -143,7 +143,9 @@ class SoftReasoning:
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
         """Return the question's prompt, anchor and subspace."""
         prompt = context.prompts.solve(problem)
-        position = context.prompts.position(prompt, self.placement, seed=context.seed, problem_id=problem.id)
+        position = context.prompts.position(
+            prompt, self.placement, seed=context.seed, problem_id=problem.id, messages=problem.messages
+        )
         subspace, likely, anchor = yield from self._subspace(prompt, context)
         return BlackBox(problem, prompt, position, subspace, likely, anchor)
 
@@ -208,6 +210,11 @@ class SoftReasoning:
             )
             [completion] = yield Generate([request])
             greedy = list(completion.token_ids)
+            if len(greedy) < self.scope:
+                raise UserError(
+                    f"method.scope: expected max_tokens and max_seconds to allow {self.scope} tokens before "
+                    f"the search, got {len(greedy)}; raise them"
+                )
         tokens, texts = None, []
         if self.embedding.likely_tokens:
             anchor = greedy[0] if self.embedding.needs_anchor else None

@@ -64,7 +64,7 @@ class VerifiedSampling:
             )
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        rounds = Rounds()
+        rounds = Rounds(problem)
         while True:
             number = len(rounds.verdicts)
             requests = sampled(
@@ -82,7 +82,7 @@ class VerifiedSampling:
                 found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
             )
             rounds.add(found, verdict)
-            if rounds.end(self.stopping):
+            if (yield from rounds.end(self.stopping)):
                 break
         answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))

@@ -1,4 +1,4 @@
-"""When a problem's search ends: converged, out of rounds, or out of budget."""
+"""When a problem's search ends: converged or out of rounds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class Stopping:
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
-        max_tokens: Most tokens of candidates and verifier; None is no bound.
-        max_seconds: Most seconds; None is no bound. This bound is not reproducible.
     """
 
     def __init__(
@@ -28,45 +26,28 @@ class Stopping:
         rounds: int = 4,
         threshold: float = 0.01,
         rule: str = "agreement",
-        *,
-        max_tokens: int | None = None,
-        max_seconds: float | None = None,
     ):
         self.rounds: int = whole("search.rounds", rounds, least=0)
         self.threshold: float = real("search.stopping.threshold", threshold, least=0.0)
         self.rule: str = choice("search.stopping.rule", rule, RULES)
-        self.max_tokens: int | None = (
-            None if max_tokens is None else whole("search.stopping.max_tokens", max_tokens, least=1)
-        )
-        self.max_seconds: float | None = (
-            None if max_seconds is None else real("search.stopping.max_seconds", max_seconds, above=0.0)
-        )
 
     def reason(
         self,
         rewards_by_round: Sequence[Sequence[float]],
         *,
         agreement: Sequence[float | None] = (),
-        tokens: int = 0,
-        seconds: float = 0.0,
     ) -> str | None:
-        """Return why to stop ("converged", "rounds", "tokens", "seconds"), or None to continue.
+        """Return why to stop ("converged" or "rounds"), or None to continue.
 
         Args:
             rewards_by_round: The rewards of every round so far.
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
-            tokens: Tokens that candidates and verifier wrote for the problem.
-            seconds: Seconds since the problem was started, shared with other problems.
         """
         if self._converged([max(rewards) for rewards in rewards_by_round], agreement):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
-        if self.max_tokens is not None and tokens >= self.max_tokens:
-            return "tokens"
-        if self.max_seconds is not None and seconds >= self.max_seconds:
-            return "seconds"
         return None
 
     def _converged(self, best: list[float], agreement: Sequence[float | None]) -> bool:

@@ -51,7 +51,7 @@ def test_rounds_and_candidates_are_as_configured(engine):
 
 
 def test_a_token_budget_ends_the_search(engine):
-    results = solve(engine, "search.stopping.rule=none", "search.stopping.max_tokens=1")
+    results = solve(engine, "search.stopping.rule=none", "max_tokens=1")
     assert {r.trace[-1]["ended"] for r in results.values()} == {"tokens"}
 
 
@@ -144,10 +144,28 @@ def test_the_released_subspace_has_no_scale(dim):
 
 
 def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
-    free = solve(engine, "search.stopping.rule=none")["p0"]
-    first = sum(c.generated_tokens for c in free.candidates[:5])
-    bounded = solve(engine, "search.stopping.rule=none", f"search.stopping.max_tokens={first + 1}")["p0"]
-    assert len(bounded.candidates) == 5 and bounded.trace[-1]["ended"] == "tokens"
+    for most in (7, 60, 150, 300):
+        for result in solve(engine, "search.stopping.rule=none", f"max_tokens={most}").values():
+            written = {role: usage.generated_tokens for role, usage in result.usage.items()}
+            assert sum(written.values()) <= most and result.trace[-1]["ended"] == "tokens"
+            assert most < 150 or written["verifier"] > 0
+
+
+BUDGETED = [
+    "soft_reasoning", "random_embedding", "verified_sampling", "cot", "self_consistency", "best_of_n",
+    "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", BUDGETED)
+def test_every_method_keeps_within_its_budget(engine, method):
+    free = solve(engine, f"method={method}")
+    for most in (1, 40):
+        for name, result in solve(engine, f"method={method}", f"max_tokens={most}").items():
+            written = sum(usage.generated_tokens for usage in result.usage.values())
+            assert written <= most and written <= sum(u.generated_tokens for u in free[name].usage.values())
+    for result in solve(engine, f"method={method}", "max_seconds=0.0001").values():
+        assert sum(usage.generated_tokens for usage in result.usage.values()) <= 12
 
 
 def test_a_special_first_token_is_the_anchor_of_a_span_and_no_direction_of_it():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.evaluation.files import MANIFEST, read_manifest, read_records
 from soft_reasoning.evaluation.records import agreement_of, answers_of, problem_of
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.types import Candidate, Problem, UserError
 
 GREEDY = "cot"
@@ -32,7 +33,7 @@ def write_run(
     """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``."""
     config = read_manifest(folder)["config"]
     source, greedy = greedy_beside(folder, config)
-    final = _final(config)
+    final = final_of(config)
     model = (config.get("model") or {}).get("path", "unknown")
     about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
     head = {
@@ -164,33 +165,11 @@ def _votes(
     candidates = [
         Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in record["candidates"]
     ]
-    verdicts = []
-    for said in (entry.get("verifier") or {} for entry in record["trace"]):
-        answers = tuple(said.get("answers", ()))
-        weights = tuple(said.get("weights", ())) or (1.0,) * len(answers)
-        verdicts.append(Verdict((), answers, (), weights))
-    weighed = final is not None and final.rule in ("vote", "reward_vote", "round_vote")
-    votes = (final if final is not None and weighed else FinalAnswer("vote")).votes(candidates, verdicts)
-    groups: list[dict[str, Any]] = []
-    for place, (answer, weight) in enumerate(votes):
-        if answer is None:
-            continue
-        same = (g for g in groups if grader.equal(g["answer"], answer, problem.answer_type))
-        group = next(same, None)
-        if group is None:
-            group = {"answer": answer, "candidates": 0, "verifier": 0, "weight": 0.0, "by_verifier": 0.0}
-            groups.append(group)
-        side = "candidates" if place < len(candidates) else "verifier"
-        group[side] += 1
-        group["weight"] += weight
-        group["by_verifier"] += weight * (side == "verifier")
-    groups.sort(key=lambda group: -group["weight"])
-    chosen = record["answer"]
-    for group in groups:
-        group |= {"right": grader.correct(group["answer"], problem)}
-        group |= {"chosen": grader.equal(group["answer"], chosen, problem.answer_type)}
-        for name in ("weight", "by_verifier"):
-            group[name] = short(group[name]) if weighed else None
+    chosen, kind, groups = record["answer"], problem.answer_type, []
+    for vote in votes_of(candidates, record["trace"], final, grader, kind):
+        right = grader.correct(vote.answer, problem)
+        facts = {**asdict(vote), "right": right, "chosen": grader.equal(vote.answer, chosen, kind)}
+        groups.append(facts | {name: short(facts[name]) for name in ("weight", "by_verifier")})
     return groups
 
 
@@ -213,7 +192,7 @@ def _map(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"map": {"points": plain[:-1], "zero": plain[-1], "shares": shares}}
 
 
-def _final(config: Mapping[str, Any]) -> FinalAnswer | None:
+def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
     """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
     method = config.get("method")
     settings = (method.get("final") if isinstance(method, Mapping) else None) or {}

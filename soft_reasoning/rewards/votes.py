@@ -1,0 +1,74 @@
+"""Who voted for which answer, and with what weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.types import Candidate
+
+WEIGHED = ("vote", "reward_vote", "round_vote")
+"""Rules that are votes over what a trace holds."""
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What speaks for one answer.
+
+    Attributes:
+        answer: The answer, as its first voter wrote it.
+        candidates: Number of candidates with it.
+        verifier: Number of the verifier's own answers that equal it.
+        weight: Weight of all of them; None if the final answer was not a vote over them.
+        by_verifier: The verifier's part of the weight.
+    """
+
+    answer: str
+    candidates: int = 0
+    verifier: int = 0
+    weight: float | None = None
+    by_verifier: float | None = None
+
+
+def votes_of(
+    candidates: Sequence[Candidate],
+    trace: Sequence[Mapping[str, Any]],
+    final: FinalAnswer | None,
+    grader: AnswerGrader,
+    answer_type: str,
+) -> list[Vote]:
+    """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""
+    verdicts = []
+    for said in (entry.get("verifier") or {} for entry in trace):
+        answers: tuple[str | None, ...] = tuple(said.get("answers", ()))
+        worth: tuple[float, ...] = tuple(said.get("weights", ())) or (1.0,) * len(answers)
+        verdicts.append(Verdict((), answers, (), worth))
+    weighed = final is not None and final.rule in WEIGHED
+    rewarded = [one if one.reward is not None else replace(one, reward=0.0) for one in candidates]
+    rule = final if final is not None and weighed else FinalAnswer("vote")
+    groups: list[Vote] = []
+    weights: list[float] = []
+    for place, (answer, weight) in enumerate(rule.votes(rewarded, verdicts)):
+        if answer is None:
+            continue
+        same = (i for i, group in enumerate(groups) if grader.equal(group.answer, answer, answer_type))
+        at = next(same, len(groups))
+        if at == len(groups):
+            groups.append(Vote(answer, weight=0.0, by_verifier=0.0))
+            weights.append(0.0)
+        one, ours = groups[at], place < len(candidates)
+        weights[at] += weight
+        groups[at] = replace(
+            one,
+            candidates=one.candidates + ours,
+            verifier=one.verifier + (not ours),
+            weight=weights[at],
+            by_verifier=(one.by_verifier or 0.0) + (0.0 if ours else weight),
+        )
+    order = sorted(range(len(groups)), key=lambda i: -weights[i])
+    found = [groups[i] for i in order]
+    return found if weighed else [replace(one, weight=None, by_verifier=None) for one in found]

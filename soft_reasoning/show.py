@@ -1,0 +1,86 @@
+"""Show a run: python -m soft_reasoning.show FOLDER [PROBLEM]."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.analysis.viewer.run import final_of
+from soft_reasoning.evaluation.compare import COMPARISON
+from soft_reasoning.evaluation.files import PAGE, read_manifest, read_records, read_results
+from soft_reasoning.evaluation.report import summary_table
+from soft_reasoning.regrade import grader_of
+from soft_reasoning.rewards.votes import votes_of
+from soft_reasoning.run import one_line_errors
+from soft_reasoning.solution import Solution
+from soft_reasoning.types import Candidate, Usage, UserError
+
+
+def story_of(folder: Path, name: str) -> Solution:
+    """Return the solution of a stored problem.
+
+    Raises:
+        UserError: If the run in ``folder`` has not solved it.
+    """
+    config = read_manifest(folder)["config"]
+    record = next((one for one in read_records(folder) if one["doc_id"] == name), None)
+    if record is None:
+        raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
+    known = {one.name for one in fields(Candidate)}
+    candidates = tuple(
+        Candidate(text=text, **{key: _tuple(value) for key, value in one.items() if key in known})
+        for one, text in zip(record["candidates"], record["resps"][0], strict=True)
+    )
+    final = final_of(config)
+    votes = votes_of(candidates, record["trace"], final, grader_of(config, ()), record["answer_type"])
+    return Solution(
+        record["answer"], candidates, tuple(record["trace"]),
+        {role: Usage(**counts) for role, counts in record["usage"].items()},
+        question=record["question"], method=config["method"]["name"],
+        rule=None if final is None else final.rule, votes=tuple(votes),
+    )  # fmt: skip
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _summary(folder: Path) -> str:
+    comparison = folder / COMPARISON
+    if comparison.is_file():
+        return comparison.read_text(encoding="utf-8")
+    config: Mapping[str, Any] = read_manifest(folder)["config"]
+    return summary_table(read_results(folder), config)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="soft-reasoning show",
+        description="Shows the results of a run or a comparison and opens its report.html, or explains one "
+        "problem: its votes, rounds and the verifier's words.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
+    parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
+    parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
+    given = parser.parse_args(arguments)
+    with one_line_errors():
+        if not given.folder.is_dir():
+            raise UserError(f"expected the folder of a run, found none at {given.folder}; check the path")
+        if given.problem is not None:
+            print(story_of(given.folder, given.problem).explain())
+            return
+        print(_summary(given.folder))
+        page = (given.folder / PAGE).resolve()
+        if page.is_file():
+            print(f"\n{page}")
+            if not given.no_browser:
+                webbrowser.open(page.as_uri())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A result that explains itself: which answer was chosen, by what votes, and what was said on the way."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from soft_reasoning.rewards.votes import Vote
+from soft_reasoning.types import Candidate, Result
+
+WIDTH = 100
+"""Characters of a quoted line."""
+
+
+@dataclass(frozen=True, repr=False)
+class Solution(Result):
+    """The :class:`~soft_reasoning.types.Result` of a question, with its story.
+
+    Attributes:
+        question: The question.
+        method: The method's name.
+        rule: The rule of the final answer; None if the method has none.
+        votes: Who voted for which answer, the weightiest first.
+        greedy_candidate: Decodes the question greedily when called; None without a model.
+
+    Example:
+        >>> solution = reasoner.solve("Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?")
+        >>> print(solution.text)
+        >>> print(solution.explain())
+    """
+
+    question: str = ""
+    method: str = ""
+    rule: str | None = None
+    votes: tuple[Vote, ...] = ()
+    greedy_candidate: Callable[[], Candidate | None] | None = field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The solution that was chosen.
+
+        It is the candidate of the highest reward that has the final answer, else what the verifier wrote to
+        it. Where no answer could be read it is the candidate of the highest reward.
+        """
+        having = [one for one in self.candidates if one.answer == self.answer]
+        if not having:
+            for entry in reversed(self.trace):
+                said = entry.get("verifier") or {}
+                for answer, text in zip(said.get("answers", ()), said.get("texts", ()), strict=False):
+                    if answer == self.answer:
+                        return str(text)
+        found = having or self.candidates
+        if not found:
+            return ""
+        return max(found, key=lambda one: -math.inf if one.reward is None else one.reward).text
+
+    @property
+    def rounds(self) -> list[list[Candidate]]:
+        """The candidates of each round."""
+        count = max((one.round for one in self.candidates), default=-1) + 1
+        return [[one for one in self.candidates if one.round == number] for number in range(count)]
+
+    @property
+    def ended(self) -> str | None:
+        """Why the rounds ended: "converged", "rounds", "tokens" or "seconds"; None for other methods."""
+        return next((entry["ended"] for entry in reversed(self.trace) if entry.get("ended")), None)
+
+    @property
+    def generated_tokens(self) -> int:
+        """Number of tokens that the model wrote, the verifier's included."""
+        return sum(usage.generated_tokens for usage in self.usage.values())
+
+    def greedy(self) -> Candidate | None:
+        """Return what greedy decoding says; None if the model is no longer there.
+
+        A search's first call asks the model.
+        """
+        if self.method == "cot" and self.candidates:
+            return self.candidates[0]
+        return None if self.greedy_candidate is None else self.greedy_candidate()
+
+    def explain(self) -> str:
+        """Return a text: the votes with their weights, the rounds, the verifier's words, and greedy's answer.
+
+        It asks an open model for its greedy solution (:meth:`greedy`).
+        """
+        lines = [f"Question: {_line(self.question)}", f"Answer: {_said(self.answer)} ({self._counts()})", ""]
+        lines += self._vote_lines()
+        for number, found in enumerate(self.rounds):
+            lines += [f"Round {number}:", *(f"  {_candidate(one)}" for one in found)]
+            lines += [f"  verifier: {_line(text)}" for text in self._verifier_texts(number)]
+        if self.ended is not None:
+            lines.append(f"Ended: {ENDS.get(self.ended, self.ended)}")
+        greedy = self.greedy()
+        if greedy is None:
+            lines.append("Greedy decoding: unknown, the model is closed")
+        else:
+            same = "the same" if greedy.answer == self.answer else "another answer"
+            lines.append(f"Greedy decoding: {_said(greedy.answer)}, {same}: {_line(greedy.text)}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: everything but the points that a JSON file cannot hold, which are None."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in LEFT_OUT}
+        plain = {
+            "question": self.question,
+            "answer": self.answer,
+            "text": self.text,
+            **own,
+            "candidates": [asdict(one) for one in self.candidates],
+            "votes": [asdict(one) for one in self.votes],
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "ended": self.ended,
+        }
+        return _plain(plain)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "greedy_candidate": None}  # a copy elsewhere has no model
+
+    def __repr__(self) -> str:
+        return f"Solution({_said(self.answer)!r}, {self._counts()})"
+
+    def _repr_html_(self) -> str:
+        """Return the votes and the candidates for a notebook."""
+        votes = "".join(
+            f"<tr><td>{html.escape(one.answer)}</td><td>{_weight(one)}</td><td>{one.candidates}</td>"
+            f"<td>{one.verifier}</td></tr>"
+            for one in self.votes
+        )
+        head = "<tr><th>answer</th><th>weight</th><th>candidates</th><th>verifier</th></tr>"
+        rounds = ""
+        for number, found in enumerate(self.rounds):
+            said = [_candidate(one, math.inf) for one in found]
+            said += [f"verifier: {' '.join(text.split())}" for text in self._verifier_texts(number)]
+            items = "".join(f"<li>{html.escape(one)}</li>" for one in said)
+            rounds += f"<details><summary>Round {number}</summary><ul>{items}</ul></details>"
+        return (
+            f"<p><b>{html.escape(_said(self.answer))}</b> <small>{html.escape(self._counts())}</small></p>"
+            f"<blockquote>{html.escape(self.text)}</blockquote><table>{head}{votes}</table>{rounds}"
+        )
+
+    def _counts(self) -> str:
+        parts = [self.method] if self.method else []
+        parts.append(_number(len(self.candidates), "candidate"))
+        if self.trace:
+            parts.append(_number(len(self.rounds), "round"))
+        parts.append(_number(self.generated_tokens, "token"))
+        return ", ".join([*parts, *([self.ended] if self.ended else [])])
+
+    def _vote_lines(self) -> list[str]:
+        if not self.votes:
+            return []
+        lines = [f"Votes ({self.rule}):" if self.rule else "Answers:"]
+        for one in self.votes:
+            who = [_number(one.candidates, "candidate")] if one.candidates else []
+            who += ["the verifier" if one.verifier == 1 else f"the verifier {one.verifier} times"] * bool(
+                one.verifier
+            )
+            weight = "" if one.weight is None else f"  weight {_weight(one)}"
+            lines.append(f"  {_line(one.answer, 40)}{weight}  by {' and '.join(who)}")
+        return lines
+
+    def _verifier_texts(self, number: int) -> Sequence[str]:
+        entries = (entry for entry in self.trace if entry.get("round") == number)
+        return (next(entries, {}).get("verifier") or {}).get("texts", ())
+
+
+LEFT_OUT = ("greedy_candidate", "candidates", "votes", "usage", "question", "answer")
+ENDS = {
+    "converged": "converged (the stopping rule was met)",
+    "rounds": "all rounds were used",
+    "tokens": "the budget of tokens was spent",
+    "seconds": "the budget of seconds was spent",
+}
+
+
+def _candidate(one: Candidate, width: float = WIDTH) -> str:
+    scores = (("reward", one.reward), ("verified", one.verified), ("coherence", one.coherence))
+    said = " ".join(f"{name} {value:.3g}" for name, value in scores if value is not None)
+    return f"{_said(one.answer)}{f' ({said})' if said else ''}: {_line(one.text, width)}"
+
+
+def _said(answer: str | None) -> str:
+    return "no answer" if answer is None else answer
+
+
+def _line(text: str, width: float = WIDTH) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: int(width) - 3]}..."
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _weight(one: Vote) -> str:
+    return "" if one.weight is None else f"{one.weight:.3g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value

@@ -1,0 +1,166 @@
+"""The examples of docs/extending.md and of the README: a new user's scripts, each of them run."""
+
+import csv
+import importlib
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.config import compose_config
+from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.evaluation.files import MANIFEST, PREDICTIONS
+from soft_reasoning.launchers.local import LocalLauncher
+from soft_reasoning.run import run_one
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+BLOCKS = {
+    kind: re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.DOTALL) for kind in ("python", "bash", "yaml")
+}
+QUESTION = (
+    "Sam has 8 cards. 1) Sam gives 2 to each of 3 friends. 2) Sam gets 10. How many cards does Sam have now?"
+)
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with mine.py, mine.yaml, mine.csv, and a model with a chat template."""
+    (tmp_path / "mine.py").write_text("\n\n".join(BLOCKS["python"][1:]))
+    (tmp_path / "mine.yaml").write_text(BLOCKS["yaml"][0])
+    (tmp_path / "mine.csv").write_text("q,answer,a,b\nWhat is 1 + 2?,3,1,2\nWhat is 2 + 2?,4,2,2\n")
+    shutil.copytree(DEMO_FOLDER, tmp_path / "my-folder")
+    settings = tmp_path / "my-folder" / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"chat_template": TEMPLATE}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+def command(part, *more):
+    """The documented command that holds ``part``, run in this process on the fake engine."""
+    [line] = [one for block in BLOCKS["bash"] for one in block.strip().splitlines() if part in one]
+    words = shlex.split(line)
+    assert words[:2] == ["soft-reasoning", "run"]
+    config = compose_config(
+        [*words[2:], *more, "engine=fake", "limit=2", "max_new_tokens=20", "progress=false"]
+    )
+    return config, run_one(config, Path("out"), LocalLauncher())
+
+
+def records():
+    return [json.loads(line) for line in Path("out/samples.jsonl").read_text().splitlines()]
+
+
+def test_own_folder_and_own_loaded_model(here, capsys):
+    names = {}
+    exec(
+        compile(BLOCKS["python"][0].replace("max_tokens=2000", "max_tokens=100"), "extending.md", "exec"),
+        names,
+    )
+    assert "Greedy decoding" in capsys.readouterr().out
+    prompt = "".join(names["result"].prompt)
+    assert prompt.startswith("<|user|>\n") and "<|assistant|>\n" in prompt
+    with SoftReasoner.from_pretrained("my-folder", method="cot", max_tokens=20) as reasoner:
+        assert "".join(reasoner.solve(QUESTION).prompt).startswith("<|user|>\n")
+    assert compose_config(["model.path=my-folder"]).prompt.layout == "auto"
+    with pytest.raises(UserError, match="use from_pretrained"):
+        SoftReasoner("my-folder", None)
+
+
+def test_own_prompt_file(here):
+    assert len(BLOCKS["yaml"][0].splitlines()) <= 12
+    config = compose_config(
+        ["prompt=mine.yaml", "engine=fake", "limit=2", "max_new_tokens=20", "progress=false"]
+    )
+    run_one(config, Path("out"), LocalLauncher())
+    stored = json.loads(Path("out", MANIFEST).read_text())["config"]["prompt"]["wording"]
+    assert "Several people answered" in stored["reviews"]["multi_generate"]["ask"]
+    assert all("Think step by step." in "".join(one["prompt"]) for one in records())
+    Path("mine.yaml").write_text(BLOCKS["yaml"][0].replace("Think", "Reason"))
+    with pytest.raises(UserError, match="prompt.wording"):
+        changed = compose_config(["prompt=mine.yaml", "engine=fake", "limit=2", "max_new_tokens=20"])
+        run_one(changed, Path("out"), LocalLauncher())
+
+
+def test_own_csv_with_and_without_answers(here, capsys):
+    command("dataset=custom", "method=cot")
+    assert [one["target"] for one in records()] == ["3", "4"]
+    assert not Path("out", PREDICTIONS).exists()
+    shutil.rmtree("out")
+    command("dataset=custom", "method=cot", "dataset.row.answer=null")
+    with Path("out", PREDICTIONS).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["question"] for row in rows] == ["What is 1 + 2?", "What is 2 + 2?"]
+    said = capsys.readouterr().out
+    assert all(f"{row['id']}: {row['answer'] or 'no answer'}" in said for row in rows)
+
+
+def test_own_rows(here):
+    more = ["dataset=custom", "dataset.path=mine.csv", "dataset.row._target_=mine.Rows", "method=cot"]
+    config = compose_config([*more, "engine=fake", "progress=false", "max_new_tokens=20"])
+    assert "dataset.row._target_=mine.Rows" in PAGE
+    run_one(config, Path("out"), LocalLauncher())
+    assert [one["question"] for one in records()] == ["What is 1 + 2?", "What is 2 + 2?"]
+
+
+def test_own_method_from_both_sides(here):
+    command("LongestOf")
+    assert all(len(one["candidates"]) == 4 for one in records())
+    from mine import LongestOf
+
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+        found = reasoner.solve(QUESTION, method=LongestOf())
+        assert found.method == "longest_of" and len(found.candidates) == 3
+        assert "Answers:" in found.explain()
+
+
+def test_own_verifier_and_acquisition(here):
+    command("PrefersShort", "search.rounds=1")
+    for one in records():
+        first = [
+            (c["verified"], len(text)) for c, text in zip(one["candidates"], one["resps"][0], strict=True)
+        ]
+        assert max(first)[1] == min(length for _, length in first[:5]) or len(first) > 5
+    shutil.rmtree("out")
+    config, _ = command("Cautious", "search.rounds=1", "search.stopping.rule=none")
+    assert config.acquisition.kappa == 2
+    assert all(len(one["candidates"]) == 10 for one in records())
+
+
+def test_a_changed_plug_in_is_noticed(here):
+    command("LongestOf")
+    again = command("LongestOf")[1]
+    assert again.folder == Path("out")
+    path = here / "mine.py"
+    path.write_text(path.read_text() + "\n# better\n")
+    with pytest.raises(UserError, match="another version of mine; restore its source"):
+        command("LongestOf")
+    command("LongestOf", "fresh=true")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("method._target_=mine.Nothing", "mine.Nothing"),
+        ("method._target_=nowhere.Method", "nowhere"),
+        ("verifier._target_=mine.PrefersShort", "takes no"),
+        ("prompt=nowhere.yaml", "expected a YAML file"),
+    ],
+)
+def test_a_wrong_part_is_one_line(here, override, message):
+    with pytest.raises(UserError, match=message) as error:
+        config = compose_config([override, "engine=fake", "limit=1", "progress=false"])
+        run_one(config, Path("out"), LocalLauncher())
+    assert len(str(error.value).splitlines()) == 1

@@ -1,0 +1,238 @@
+"""What solve takes, per-call options, callbacks, and results that explain themselves."""
+
+import asyncio
+import json
+import pickle
+import threading
+import time
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.api import _one_line_errors as one_line_errors
+from soft_reasoning.build import build_context
+from soft_reasoning.config import compose_config
+from soft_reasoning.engines.fake import FakeEngine
+from soft_reasoning.methods.self_consistency import SelfConsistency
+from soft_reasoning.prompts import Wording
+
+QUESTIONS = ["Ada has 3 apples. How many?", "Ben has 4 books. How many?"]
+FAKE = ["engine=fake", "max_new_tokens=30"]
+
+
+@pytest.fixture(scope="module")
+def reasoner():
+    with SoftReasoner.from_pretrained("demo", overrides=FAKE, rounds=1) as reasoner:
+        yield reasoner
+
+
+def test_every_form_of_a_question_gets_the_same_answer(reasoner):
+    alone = reasoner.solve(QUESTIONS[0])
+    chat = [{"role": "user", "content": QUESTIONS[0]}]
+    for form in ({"question": QUESTIONS[0]}, {"question": QUESTIONS[0], "id": QUESTIONS[0]}, chat):
+        assert reasoner.solve(form) == alone
+    both = [alone, reasoner.solve(QUESTIONS[1])]
+    forms = [QUESTIONS, tuple(QUESTIONS), (q for q in QUESTIONS), [chat, {"question": QUESTIONS[1]}]]
+    for form in forms:
+        assert reasoner.solve(form) == both
+    assert asyncio.run(reasoner.asolve(QUESTIONS)) == both
+    assert reasoner.solve([]) == []
+
+
+def test_a_chat_is_asked_with_its_earlier_messages(reasoner):
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": QUESTIONS[0]},
+    ]
+    found = reasoner.solve(chat)
+    said = "".join(found.prompt)
+    assert "Be brief." in said and said.index("Hi.") < said.index("Ada has")
+    assert found.question == QUESTIONS[0]
+    for bad in (chat[:3], [{"role": "user"}], [{"role": "robot", "content": "?"}]):
+        with pytest.raises(UserError, match="expected (a chat|messages)"):
+            reasoner.solve(bad)
+
+
+def test_options_of_a_call(reasoner):
+    question = QUESTIONS[0]
+    assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3
+    assert len(reasoner.solve(question, method="self_consistency", k=7).candidates) == 7
+    assert len(reasoner.solve(question, method="cot").candidates) == 1
+    greedy, sampled = (reasoner.solve(question, rounds=0, temperature=t) for t in (0, 2.0))
+    assert greedy == reasoner.solve(question, rounds=0) != sampled
+    assert reasoner.solve(question, preset="paper").rule == "best_reward"
+    bounded = reasoner.solve(question, max_tokens=20)
+    assert bounded.generated_tokens <= 20 and bounded.ended == "tokens"
+    own = reasoner.solve(question, method=SelfConsistency(samples=2))
+    assert own.method == "self_consistency" and len(own.candidates) == 2
+    assert len(reasoner.solve(question).rounds) <= 2  # the reasoner's own options hold
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "cot", "k": 3}, "k: expected a method that has it, got method=cot"),
+        ({"method": "cot", "rounds": 3}, "rounds: expected a method that has it"),
+        ({"method": "cot", "temperature": 1.0}, "temperature: expected a method that has it"),
+        ({"method": "telepathy"}, "telepathy"),
+        ({"method": "constrained_finetuning"}, "takes the model as it is"),
+        ({"method": SelfConsistency(samples=2), "k": 3}, "expected the name of a method, got an object"),
+        ({"preset": "nope"}, "nope"),
+        ({"k": 0}, "search.candidates: expected a whole number"),
+        ({"max_tokens": 0}, "max_tokens: expected a whole number"),
+        ({"max_seconds": -1}, "max_seconds: expected a finite number"),
+        ({"temperature": -1}, "temperature: expected a finite number"),
+        ({"kk": 3}, "expected options among method, .* got kk"),
+    ],
+)
+def test_options_that_cannot_be(reasoner, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        reasoner.solve(QUESTIONS[0], **options)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_on_round_is_called_in_the_callers_thread(reasoner):
+    seen = []
+
+    def watch(round):
+        seen.append((threading.current_thread(), round.problem.question, round.number, len(round.candidates)))
+
+    found = reasoner.solve(QUESTIONS, on_round=watch)
+    here = threading.current_thread()
+    assert sorted(seen, key=lambda one: one[1:]) == [
+        (here, one.question, number, 5) for one in found for number in range(len(one.rounds))
+    ]
+
+    def stop(round):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        reasoner.solve(QUESTIONS, on_round=stop)
+    assert reasoner.solve(QUESTIONS) == found
+
+
+class Slow:
+    """A model that takes a while for each token."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def logits(self, ids):
+        time.sleep(0.05)
+        return self.model.logits(ids)
+
+
+def test_a_deadline_holds_within_a_round():
+    options = {"method": "self_consistency", "k": 20}
+    with SoftReasoner.from_pretrained("demo", overrides=FAKE) as reasoner:
+        free = reasoner.solve(QUESTIONS[0], **options)
+        engine = reasoner.context.engine
+        engine._model = Slow(engine._model)
+        bounded = reasoner.solve(QUESTIONS[0], **options, max_seconds=0.3)
+        assert 20 <= bounded.generated_tokens <= 30 < free.generated_tokens  # the first gets what time allows
+
+
+def test_a_solution_explains_itself(reasoner):
+    found = reasoner.solve(QUESTIONS[0])
+    assert found.text in [c.text for c in found.candidates] + [
+        text for entry in found.trace for text in entry["verifier"]["texts"]
+    ]
+    assert sum(vote.weight for vote in found.votes) > 0
+    assert len(repr(found)) < 150 and str(found.answer) in repr(found)
+    said = found.explain()
+    for part in (QUESTIONS[0], f"Answer: {found.answer}", "Votes (reward_vote):", "Round 0:", "verifier:"):
+        assert part in said
+    greedy = reasoner.solve(QUESTIONS[0], method="cot")
+    assert found.greedy().text == greedy.text == greedy.text and f"Greedy decoding: {greedy.answer}" in said
+    page = found._repr_html_()
+    assert "<table>" in page and "<script" not in page
+    plain = json.loads(found.to_json())
+    assert plain == found.to_dict() and plain["answer"] == found.answer and plain["text"] == found.text
+    assert len(plain["candidates"]) == len(found.candidates)
+    copy = pickle.loads(pickle.dumps(found))
+    assert copy == found and "the model is closed" in copy.explain()
+
+
+def test_a_closed_reasoner_no_longer_knows_greedy():
+    with SoftReasoner.from_pretrained("demo", overrides=FAKE, method="self_consistency") as reasoner:
+        found = reasoner.solve(QUESTIONS[0])
+        assert found.rule is None and "Answers:" in found.explain()
+    assert "Greedy decoding: unknown" in found.explain()
+
+
+def test_html_is_escaped(reasoner):
+    found = reasoner.solve("<script>alert(1)</script> Ada has 3. How many?")
+    assert "<script>" not in found._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["dict", "file", "object"])
+def test_a_prompt_of_ones_own(tmp_path, kind):
+    given = {
+        "ask": "PROBLEM {question}\n",
+        "reviews": {"multi_generate": {"ask": "COMPARE {question}\n{solutions}\n"}},
+    }
+    if kind == "file":
+        prompt = tmp_path / "mine.yaml"
+        prompt.write_text(json.dumps(given))
+    else:
+        prompt = given if kind == "dict" else None
+    if kind == "object":
+        from soft_reasoning.prompts import ReviewWording
+
+        reviews = {"multi_generate": ReviewWording(ask=given["reviews"]["multi_generate"]["ask"])}
+        prompt = Wording(ask=given["ask"], reviews=reviews)
+    with SoftReasoner.from_pretrained("demo", prompt=prompt, overrides=FAKE, rounds=0) as reasoner:
+        asked = []
+        generate = reasoner.context.engine.generate
+        reasoner.context.engine.generate = lambda some: asked.extend(some) or generate(some)
+        found = reasoner.solve(QUESTIONS[0])
+        assert "".join(found.prompt).startswith("<s>PROBLEM Ada has 3")
+        tokenizer = reasoner.context.engine.tokenizer
+        reviews = [tokenizer.decode(list(one.prompt_ids)) for one in asked if one.role == "verifier"]
+        assert reviews and all(one.startswith("<s>COMPARE Ada has 3") for one in reviews)
+        with pytest.raises(UserError, match="verifier=single_judge: this prompt has no wording for it"):
+            reasoner.solve(QUESTIONS[0], method=judged(reasoner))
+
+
+def judged(reasoner):
+    from dataclasses import replace
+
+    return replace(reasoner.method, verifier=replace(reasoner.method.verifier, name="single_judge"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "expected a YAML file"),
+        ("[1, 2]", "expected keys such as ask"),
+        ("ask: [", "expected a YAML file"),
+        ("head: hello", "expected the key ask, got none"),
+        ("ask: hello", "expected a text with {question}"),
+        ("ask: '{question}'\nasks: 1", "expected keys among .*got asks"),
+        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: expected the key ask"),
+        ("ask: '{question}'\nreviews: 5", "in reviews, got 5"),
+        ("ask: '{question}'\nlayout: nope", "prompt.layout"),
+        ("ask: '{question}'\nanswer_type: text", "one that asks for text"),
+    ],
+)  # fmt: skip
+def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=message) as from_python:
+        SoftReasoner.from_pretrained("demo", prompt=path, overrides=FAKE)
+    with pytest.raises(UserError, match=message) as from_command_line:
+        config = compose_config([*FAKE, "dataset=custom", f"prompt={path}"])
+        with one_line_errors():
+            build_context(config, FakeEngine())
+    for error in (from_python, from_command_line):
+        assert len(str(error.value).splitlines()) == 1
+
+
+def test_progress_says_how_far_a_list_is(reasoner, capsys, monkeypatch):
+    monkeypatch.setattr("soft_reasoning.display.EVERY", 0)
+    reasoner.solve(QUESTIONS, progress=True)
+    said = capsys.readouterr()
+    assert "0/2" in said.err and not said.out
