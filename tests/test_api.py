@@ -1,6 +1,9 @@
 """SoftReasoner, and the README's lines of Python, on the bundled model."""
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -154,6 +157,38 @@ def test_the_version_is_that_of_the_project():
 def test_unknown_options_are_one_line():
     with pytest.raises(UserError, match="telepathy"):
         SoftReasoner.from_pretrained("demo", overrides=["method=telepathy"])
+
+
+def readme_blocks():
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+
+
+def test_a_type_checker_is_content_with_the_readme(tmp_path):
+    pyright = Path(sys.executable).with_name("pyright")
+    if not pyright.exists():
+        pytest.skip("pyright is not installed")
+    (tmp_path / "readme.py").write_text("\n".join([*readme_blocks(), TYPED]))
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(Path(__file__).parents[1])]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [pyright, "--pythonpath", sys.executable, "--project", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert "0 errors" in done.stdout, done.stdout
+
+
+TYPED = """
+from typing_extensions import assert_type
+from soft_reasoning import Message, Question, Solution
+with SoftReasoner.from_pretrained("demo", method="cot", k=3, max_tokens=100) as one:
+    assert_type(one.solve("?", method="cot", k=2, on_round=lambda round: print(round.number)), Solution)
+    assert_type(one.solve([{"role": "user", "content": "?"}]), Solution)
+    chat: list[Message] = [{"role": "user", "content": "?"}]
+    assert_type(one.solve(chat), Solution)
+    asked: Question = {"question": "?", "id": 1}
+    assert_type(one.solve(asked), Solution)
+    assert_type(one.solve(["?", asked, chat], progress=True), list[Solution])
+    assert_type(one.solve(text for text in ("?", "??")), list[Solution])
+"""
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own_parts.md"])
