@@ -26,9 +26,9 @@ BLOCKS = {
 QUESTION = (
     "Sam has 8 cards. 1) Sam gives 2 to each of 3 friends. 2) Sam gets 10. How many cards does Sam have now?"
 )
-TEMPLATE = (
-    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+TEMPLATE = (  # of words that the bundled model's tokenizer knows
+    "{% for m in messages %}Solutions:\n{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}Analysis:\n{% endif %}"
 )
 
 
@@ -71,9 +71,9 @@ def test_own_folder_and_own_loaded_model(here, capsys):
     )
     assert "Greedy decoding" in capsys.readouterr().out
     prompt = "".join(names["result"].prompt)
-    assert prompt.startswith("<|user|>\n") and "<|assistant|>\n" in prompt
+    assert prompt.startswith("Solutions:\n") and "Analysis:\n" in prompt
     with SoftReasoner.from_pretrained("my-folder", method="cot", max_tokens=20) as reasoner:
-        assert "".join(reasoner.solve(QUESTION).prompt).startswith("<|user|>\n")
+        assert "".join(reasoner.solve(QUESTION).prompt).startswith("Solutions:\n")
     assert compose_config(["model.path=my-folder"]).prompt.layout == "auto"
     with pytest.raises(UserError, match="use from_pretrained"):
         SoftReasoner("my-folder", None)
