@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
     """A folder with mine.py, mine.yaml, mine.csv, and a model with a chat template."""
     (tmp_path / "mine.py").write_text("\n\n".join(BLOCKS["python"][1:]))
     (tmp_path / "mine.yaml").write_text(BLOCKS["yaml"][0])
-    (tmp_path / "mine.csv").write_text("q,answer,a,b\nWhat is 1 + 2?,3,1,2\nWhat is 2 + 2?,4,2,2\n")
+    (tmp_path / "mine.csv").write_text("q,a,x,y\nWhat is 1 + 2?,3,1,2\nWhat is 2 + 2?,4,2,2\n")
     shutil.copytree(DEMO_FOLDER, tmp_path / "my-folder")
     settings = tmp_path / "my-folder" / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"chat_template": TEMPLATE}))
