@@ -197,7 +197,8 @@ class SoftReasoner:
             override("model.path", model),
             override("seed", seed),
         ]
-        self._overrides, self._options, self.answer_type = list(overrides), options, answer_type
+        self._overrides, self._options = list(overrides), options
+        self.answer_type: str = answer_type
         self._made: dict[Hashable, _Parts] = {}
         self._making = threading.Lock()
 

@@ -69,7 +69,7 @@ class Job:
         self.problem = problem
         self.usage: dict[str, Usage] = {}
         self.effect: Any = None
-        self.begun = False
+        self.begun: bool = False
         self._asked: Request | None = None  # for the first candidate
         self._tokenizer = context.engine.tokenizer
         self._watch = watch
@@ -156,7 +156,7 @@ class Scheduler:
 
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
         self.engine = engine
-        self.clock = Clock() if clock is None else clock
+        self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job] = []
         self._waiting = _Waiting(engine, self.clock)
 

@@ -68,7 +68,8 @@ class Worker:
     """
 
     def __init__(self, engine: Engine, max_live: int = MAX_LIVE) -> None:
-        self.engine, self.max_live = engine, max_live
+        self.engine: Engine = engine
+        self.max_live: int = max_live
         self._arrived: SimpleQueue[Call | None] = SimpleQueue()  # None wakes the thread up
         self._calls: deque[Call] = deque()  # with problems to take on
         self._jobs: dict[Job, Call] = {}

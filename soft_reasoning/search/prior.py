@@ -146,7 +146,7 @@ class PooledMean(Mean):
 
     def __init__(self, kernel: Kernel, points: Tensor, weights: Tensor):
         super().__init__()
-        self.kernel = kernel.requires_grad_(False)
+        self.kernel: Any = kernel.requires_grad_(False)
         self.register_buffer("points", points)
         self.register_buffer("weights", weights)
 
