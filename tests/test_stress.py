@@ -8,6 +8,8 @@ import pytest
 from soft_reasoning import SoftReasoner
 from soft_reasoning.data.demo import demo_dataset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["cot", "soft_reasoning"])
 def solved(request):
