@@ -165,6 +165,7 @@ def check(config: DictConfig) -> None:
     for key in ("max_new_tokens", "max_live"):
         whole(key, config[key], least=1)
     choice("budget", config.budget, BUDGETS)
+    OmegaConf.select(config, "prompt.wording")  # reads a file of the user's
     if (given := OmegaConf.select(config, "dataset.answer_type")) is not None:
         check_prompt(config, "dataset.answer_type", given)
     parts = OmegaConf.to_container(config.method, resolve=False)
