@@ -38,6 +38,7 @@ NEEDS = {
     "search=none": ["method=verified_sampling"],
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
     "finetuning=constrained": ["method=constrained_finetuning"],
+    "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 WITHOUT_SEARCH = {"method", "finetuning"}
 
