@@ -172,10 +172,11 @@ def test_many_interruptions_leave_a_worker_that_works(worker, engine):
     assert not engine._submitted
 
 
-def from_loaded(engine, monkeypatch):
+def reasoner_on(engine, monkeypatch):
     from soft_reasoning.api import SoftReasoner
 
-    return SoftReasoner(Script(steps), Context(engine))
+    monkeypatch.setattr("soft_reasoning.api.build_engine", lambda config: engine)
+    return SoftReasoner.from_pretrained("demo", method=Script(steps))
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="POSIX signals")
@@ -187,7 +188,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         signal.pthread_kill(main, signal.SIGINT)
 
     monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
-    with from_loaded(engine, monkeypatch) as reasoner:
+    with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
         with pytest.raises(KeyboardInterrupt):
             reasoner.solve({"question": "?", "id": 1})
@@ -199,7 +200,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
 def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
     monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
     engine.go.set()
-    reasoner = from_loaded(engine, monkeypatch)
+    reasoner = reasoner_on(engine, monkeypatch)
     reasoner.solve({"question": "?", "id": 1})
     gone = weakref.ref(reasoner)
     del reasoner
