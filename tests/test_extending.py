@@ -13,7 +13,7 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.config import compose_config
-from soft_reasoning.engines.huggingface.loading import DEMO_FOLDER
+from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.evaluation.files import MANIFEST, PREDICTIONS
 from soft_reasoning.launchers.local import LocalLauncher
 from soft_reasoning.run import run_one
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("\n\n".join(BLOCKS["python"][1:]))
     (tmp_path / "mine.yaml").write_text(BLOCKS["yaml"][0])
     (tmp_path / "mine.csv").write_text("q,a,x,y\nWhat is 1 + 2?,3,1,2\nWhat is 2 + 2?,4,2,2\n")
-    shutil.copytree(DEMO_FOLDER, tmp_path / "my-folder")
+    shutil.copytree(FOLDER / "model", tmp_path / "my-folder")
     settings = tmp_path / "my-folder" / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"chat_template": TEMPLATE}))
     monkeypatch.chdir(tmp_path)
