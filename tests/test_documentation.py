@@ -61,13 +61,12 @@ def commands(page):
     """The arguments of each run or calibration that a page shows."""
     for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:2] == ["./sr", "run"]:
-                yield line, words[2:]
-            elif words[:3] in (
-                ["python", "-m", "soft_reasoning.run"], ["python", "-m", "soft_reasoning.calibrate"]
-            ):  # fmt: skip
-                yield line, ["+calibration=default"] * words[2].endswith("calibrate") + words[3:]
+            found = re.match(
+                r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate)\b(.*)", line
+            )
+            if found:
+                words = shlex.split(found[2], comments=True)
+                yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
 
 
 def single(word):
