@@ -85,18 +85,6 @@ def test_commands_compose(words):
     compose_config([single(word) if sweep else word for word in words if word != "-m"])
 
 
-def test_the_page_on_prompts_shows_a_file_that_composes(tmp_path):
-    text = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
-    (tmp_path / "prompt").mkdir()
-    (tmp_path / "prompt" / "mine.yaml").write_text(block, encoding="utf-8")
-    config = compose_config(["dataset=gsm8k", "prompt=mine", f"hydra.searchpath=[{tmp_path}]"])
-    own, plain = config.prompt.wording, compose_config(["dataset=gsm8k"]).prompt.wording
-    assert own.head.startswith("You are a careful accountant.") and own.ask == plain.ask
-    assert own.reviews.multi_generate.cue == "Checking the books," != plain.reviews.multi_generate.cue
-    assert own.reviews.multi_generate.head == plain.reviews.multi_generate.head
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(bool(EXTRA), reason=f"needs the extra [docs]: {', '.join(EXTRA)} missing")
 def test_the_site_builds_without_warnings_and_its_notebooks_run(tmp_path):
