@@ -3,8 +3,8 @@
 A solution is right if each of its steps is sound, none is missing and the answer is theirs. So every check is
 local: finding a right solution takes reading, not solving. While it reads, the model is trained to know after
 every step whether it is sound, and after the answer whether the solution is right (:func:`annotate`). So what
-it writes is short: the answer of a right solution, or, from a judge, a word for each. A reviewer who finds
-none right, or has none to read, writes an attempt like any author, and knows no more than one.
+it writes is short: a word for each solution, and the answer of the first right one. A reviewer who finds none
+right, or has none to read, writes an attempt like any author, and knows no more than one.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
 def review(
     problem: WordProblem, shown: Sequence[Solution], rng: random.Random, *, judge: bool = False
 ) -> list[Span]:
-    """The review of ``shown`` in pieces: the answer of the right ones, and where there is none an attempt. A
-    judge marks each and names the right ones instead."""
+    """The review of ``shown`` in pieces. It marks them up to the first right one and gives its answer; where
+    there is none, an attempt follows. A judge marks all and names the right ones instead."""
     right = [i for i, solution in enumerate(shown, start=1) if is_right(problem, solution)]
+    spans: list[Span] = []
+    for i in range(1, len(shown) + 1):
+        spans += [(f"{i}.", "number"), (" Yes" if i in right else " No", "mark"), ("\n", "number")]
+        if i in right and not judge:
+            return [*spans, ("Answer:", "number"), (f" {problem.answer}", "copy"), ("\n", "own")]
     if judge:
-        spans: list[Span] = []
-        for i in range(1, len(shown) + 1):
-            spans += [(f"{i}.", "number"), (" Yes" if i in right else " No", "mark"), ("\n", "number")]
         return [*spans, (f"{verdict(right)}\n", "own")]
-    if right:
-        return [("Answer:", "mark"), (f" {problem.answer}", "copy"), ("\n", "own")]
-    return [(solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
+    return [*spans, (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:

@@ -1,0 +1,57 @@
+"""``soft-reasoning show``: a run, a comparison, one problem, and what is refused."""
+
+import sys
+import webbrowser
+
+import pytest
+
+from soft_reasoning import run, show
+from soft_reasoning.evaluation.files import read_records
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The folders of a run and of a comparison."""
+    folder = tmp_path_factory.mktemp("show")
+    common = ["engine=fake", "progress=false", "max_new_tokens=20", "limit=3"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SOFT_REASONING_SWEEP", raising=False)
+        for name, options in {"one": [], "both": ["methods=[cot,self_consistency]"]}.items():
+            patch.setattr(sys, "argv", ["run", *common, *options, f"hydra.run.dir={folder / name}"])
+            run.main()
+    return folder
+
+
+def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    show.main([str(folders / "one")])
+    said = capsys.readouterr().out
+    assert "accuracy %" in said and str(folders / "one" / "report.html") in said
+    assert opened == [(folders / "one" / "report.html").as_uri()]
+
+
+def test_a_comparison_is_shown_without_a_browser(folders, monkeypatch, capsys):
+    monkeypatch.setattr(webbrowser, "open", lambda page: pytest.fail(f"opened {page}"))
+    show.main([str(folders / "both"), "--no-browser"])
+    said = capsys.readouterr().out
+    assert "| cot |" in said and "| self_consistency |" in said
+
+
+def test_a_problem_is_explained(folders, capsys):
+    record = next(iter(read_records(folders / "one")))
+    show.main([str(folders / "one"), record["doc_id"]])
+    said = capsys.readouterr().out
+    assert record["question"] in said or str(record["answer"]) in said
+    assert "votes" in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["one", "no-such-id"], "expected the id of one of its problems"), (["nowhere"], "expected the folder")],
+)
+def test_what_is_not_there_is_refused_in_one_line(folders, capsys, words, said):
+    with pytest.raises(SystemExit) as ended:
+        show.main([str(folders / words[0]), *words[1:]])
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and said in err and err.count("\n") == 1
