@@ -52,3 +52,6 @@ autodoc_typehints = "signature"
 autoclass_content = "class"
 napoleon_google_docstring = True
 napoleon_use_rtype = False
+
+# IPython takes shell commands of several lines, its lexer does not.
+suppress_warnings = ["misc.highlighting_failure"]

@@ -156,8 +156,8 @@ class SoftReasoner:
 
         Args:
             name_or_path: The name or the folder.
-            method, prompt, answer_type, preset, k, rounds, max_tokens, max_seconds, temperature, seed,
-                overrides: As for the class.
+            method, prompt, answer_type, preset, k, rounds: As for the class.
+            max_tokens, max_seconds, temperature, seed, overrides: As for the class.
             model_options: Keys of the model's configuration (dtype, device_map, ...).
 
         Raises:

@@ -76,12 +76,14 @@ def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
 def review(
     problem: WordProblem, shown: Sequence[Solution], rng: random.Random, *, judge: bool = False
 ) -> list[Span]:
-    """The review of ``shown`` in pieces. It marks them up to the first right one and gives its answer; where
-    there is none, an attempt follows. A judge marks all and names the right ones instead."""
+    """The review of ``shown`` in pieces. It tells each one's answer and marks it, up to the first right one,
+    and gives that answer; where there is none, an attempt follows. A judge marks all and names the right
+    ones instead."""
     right = [i for i, solution in enumerate(shown, start=1) if is_right(problem, solution)]
     spans: list[Span] = []
-    for i in range(1, len(shown) + 1):
-        spans += [(f"{i}.", "number"), (" Yes" if i in right else " No", "mark"), ("\n", "number")]
+    for i, solution in enumerate(shown, start=1):
+        spans += [(f"{i}.", "number"), (f" {solution.answer}", "copy")]
+        spans += [(" Yes" if i in right else " No", "mark"), ("\n", "number")]
         if i in right and not judge:
             return [*spans, ("Answer:", "number"), (f" {problem.answer}", "copy"), ("\n", "own")]
     if judge:

@@ -138,6 +138,7 @@ def run(
             ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
+    _check(problems)
     began, about = perf_counter(), solver.about
     shown = Progress(len(problems), enabled=progress)
     with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
@@ -174,6 +175,7 @@ def solve_into(
     Returns:
         Each problem's record by its id.
     """
+    _check(problems)
     with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
         _solve_all(problems, solver, store, Progress(len(problems), enabled=progress))
         return {record["doc_id"]: record for record in read_records(store.folder)}
@@ -181,7 +183,6 @@ def solve_into(
 
 def _solve_all(problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress) -> Tally:
     """Solve what ``store`` does not hold yet, and count all of it."""
-    _check(problems)
     for note in store.notes:
         shown.say(note)
     tally = Tally()

@@ -78,6 +78,7 @@ class TestHuggingFace(EngineContract):
         kinds = {type(module).__module__.partition(".")[0] for module in engine.model.modules()}
         assert kinds == {"torch", "transformers"}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("threads", [2])
     def test_with_two_cpu_threads_too_a_request_is_answered_alike(self, engine, prompts, threads):
         before = torch.get_num_threads()

@@ -48,7 +48,9 @@ def base(tmp_path_factory):
 def configure(base, tmp_path):
     def compose(*overrides):
         here = [f"model.path={base}", f"finetuning.folder={tmp_path / 'adapters'}"]
-        return compose_config(["method=constrained_finetuning", *here, *QUICK, *overrides])
+        # A copy of the bundled model is any model to the configuration, with the prompt of its data.
+        prompt = [] if any(one.startswith("dataset=") for one in overrides) else ["prompt=demo"]
+        return compose_config(["method=constrained_finetuning", *here, *prompt, *QUICK, *overrides])
 
     return compose
 

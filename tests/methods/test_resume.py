@@ -23,7 +23,14 @@ def records(folder):
     return {record["doc_id"]: record for record in lines}
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "constrained_finetuning"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=pytest.mark.slow) if method == "rap" else method
+        for method in METHODS
+        if method != "constrained_finetuning"
+    ],
+)
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     config = compose_config(
         [f"method={method}", "engine=fake", "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"]
