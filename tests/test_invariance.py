@@ -35,7 +35,8 @@ def same(one, other):
     assert [t["verifier"] for t in one.trace] == [t["verifier"] for t in other.trace]
 
 
-@pytest.mark.parametrize("embedding", ["gaussian", pytest.param("token_simplex", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
     problems = demo_dataset("validation", name="demo", limit=24).problems(0)
     batch = solve(engine, problems, 64, f"embedding={embedding}")
