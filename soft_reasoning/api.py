@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from queue import SimpleQueue
 from typing import Any, Unpack, cast, overload
@@ -21,47 +22,24 @@ from soft_reasoning.build import (
     build_context,
     build_dataset,
     build_engine,
-    build_method,
-    check_lengths,
     check_prior,
-    check_unseen,
     check_wording,
     prior_of,
 )
+from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
 from soft_reasoning.checks import choice
 from soft_reasoning.config import check_prompt, is_bundled, one_line, override, prompt_for
 from soft_reasoning.context import Context, Limits
-from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.methods.cot import ChainOfThought
-from soft_reasoning.options import Changes, Options, configured, without_parts
+from soft_reasoning.options import Changes, Options, check_overrides, configured, without_parts
 from soft_reasoning.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.questions import Asked, Question, read_question, read_questions
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, UserError
 from soft_reasoning.worker import Call, Told, Worker
-
-OF_RUNS = (
-    "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
-    "limit", "ray",
-)  # fmt: skip
-"""What only a run of a data set reads."""
-
-OnRound = Callable[[Round], None]
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a call is solved with."""
-
-    config: DictConfig
-    method: Method
-    context: Context
 
 
 class SoftReasoner:
@@ -125,7 +103,7 @@ class SoftReasoner:
         self._configure(name, options, prompt, answer_type, seed, overrides)
 
         def loaded(config: DictConfig) -> Engine:
-            _refuse_training(config)
+            refuse_training(config)
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
@@ -181,13 +159,7 @@ class SoftReasoner:
         overrides: Sequence[str],
     ) -> None:
         """Check the arguments and keep them."""
-        if not _are_texts(overrides):
-            raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
-        for one in overrides:
-            key = one.lstrip("+~").partition("=")[0]
-            if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
-                raise UserError(f"overrides: expected what solving a question takes, got {one}, which only "
-                                "soft-reasoning run reads; leave it out")  # fmt: skip
+        check_overrides(overrides)
         choice("answer_type", answer_type, ANSWER_TYPES)
         default = "demo" if is_bundled(model) else prompt_for(answer_type)
         shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
@@ -199,7 +171,7 @@ class SoftReasoner:
         ]
         self._overrides, self._options = list(overrides), options
         self.answer_type: str = answer_type
-        self._made: dict[Hashable, _Parts] = {}
+        self._made: dict[Hashable, Parts] = {}
         self._making = threading.Lock()
 
     def _open(self, model_options: Mapping[str, Any], load: Callable[[DictConfig], Engine]) -> None:
@@ -209,11 +181,11 @@ class SoftReasoner:
             for key, value in model_options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
                 choice("from_pretrained: options", key, [str(one) for one in config.model])
                 config.model[key] = value
-            method = _method(self._options, config)
+            method = method_of(self._options, config)
             self._exemplars = build_dataset(config).exemplars(config.seed)
             engine = load(config)
-            parts = _Parts(config, method, build_context(config, engine, self._exemplars))
-            self._made[_key(self._options)] = parts
+            parts = Parts(config, method, build_context(config, engine, self._exemplars))
+            self._made[self._options.key] = parts
             self._worker = Worker(engine, config.max_live)
             weakref.finalize(self, self._worker.close)  # where nobody closes it
             try:
@@ -227,12 +199,12 @@ class SoftReasoner:
     @property
     def method(self) -> Method:
         """The reasoner's own method."""
-        return self._made[_key(self._options)].method
+        return self._made[self._options.key].method
 
     @property
     def context(self) -> Context:
         """What the reasoner's own method reads."""
-        return self._made[_key(self._options)].context
+        return self._made[self._options.key].context
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -273,19 +245,14 @@ class SoftReasoner:
         problems, alone = read_questions(questions, self.answer_type)
         told: SimpleQueue[Told] = SimpleQueue()
         call, parts = self._call(problems, options, told.put)
-        found = _Found(self, call, parts, on_round)
-        self._worker.submit(call)
-        try:
-            with Progress(len(call.problems), enabled=progress) as shown:
-                while True:
-                    shown.done = len(found.results)
-                    shown.show(Clock(generated_tokens=found.tokens))
-                    if shown.done == len(call.problems):
-                        break
-                    found.take(told.get())
-        except BaseException:  # an error, or Ctrl-C
-            self._worker.cancel(call)
-            raise
+        found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
+        with self._submitted(call), Progress(len(call.problems), enabled=progress) as shown:
+            while True:
+                shown.done = len(found.results)
+                shown.show(Clock(generated_tokens=found.tokens))
+                if found.complete:
+                    break
+                found.take(told.get())
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     @overload
@@ -316,14 +283,10 @@ class SoftReasoner:
                 self._worker.cancel(call)
 
         call, parts = self._call(problems, options, tell)
-        found = _Found(self, call, parts, on_round)
-        self._worker.submit(call)
-        try:
-            while len(found.results) < len(call.problems):
+        found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
+        with self._submitted(call):
+            while not found.complete:
                 found.take(await told.get())
-        except BaseException:  # an error, or the task was cancelled
-            self._worker.cancel(call)
-            raise
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
@@ -342,16 +305,21 @@ class SoftReasoner:
         """
         told: SimpleQueue[Told] = SimpleQueue()
         context = replace(self.context, limits=Limits())
-        call = Call([problem], method, context, _check(method, context, [problem]), told.put)
-        self._worker.submit(call)
-        try:
+        with self._submitted(call_of([problem], method, context, told.put)):
             while True:
                 _, outcome = told.get()
                 if isinstance(outcome, Exception):
                     raise outcome
                 if isinstance(outcome, Result):
                     return outcome
-        except BaseException:  # an error, or Ctrl-C
+
+    @contextmanager
+    def _submitted(self, call: Call) -> Generator[None]:
+        """Have ``call`` worked on; an error inside, Ctrl-C or a cancelled task end it."""
+        self._worker.submit(call)
+        try:
+            yield
+        except BaseException:
             self._worker.cancel(call)
             raise
 
@@ -372,7 +340,7 @@ class SoftReasoner:
 
     def _call(
         self, problems: Sequence[Problem], changes: Changes, tell: Callable[[Told], None]
-    ) -> tuple[Call, _Parts]:
+    ) -> tuple[Call, Parts]:
         """Return a call of the worker for the different ones among ``problems``, and its parts.
 
         Raises:
@@ -385,21 +353,19 @@ class SoftReasoner:
         if changes.get("method") == self.method.name:  # its options and overrides hold
             changes = cast(Changes, {key: value for key, value in changes.items() if key != "method"})
         parts, asked = self._parts(self._options.changed(changes)), list(unique.values())
-        return Call(
-            asked, parts.method, parts.context, _check(parts.method, parts.context, asked), tell
-        ), parts
+        return call_of(asked, parts.method, parts.context, tell), parts
 
-    def _parts(self, options: Options) -> _Parts:
+    def _parts(self, options: Options) -> Parts:
         """The parts of ``options``, built once."""
         with self._making:
-            found = self._made.get(_key(options))
+            found = self._made.get(options.key)
             if found is None:
                 with _one_line_errors():
                     config = self._config(options)
-                    _refuse_training(config)
-                    method = _method(options, config)
+                    refuse_training(config)
+                    method = method_of(options, config)
                     context = build_context(config, self.context.engine, self._exemplars)
-                    found = self._made[_key(options)] = _Parts(config, method, context)
+                    found = self._made[options.key] = Parts(config, method, context)
         return found
 
     def _config(self, options: Options) -> DictConfig:
@@ -417,104 +383,14 @@ class SoftReasoner:
         return config
 
 
-class _Found:
-    """The results of a call as they come in."""
-
-    def __init__(self, reasoner: SoftReasoner, call: Call, parts: _Parts, on_round: OnRound | None) -> None:
-        self.results: dict[str, Result] = {}
-        self.tokens = 0
-        self._reasoner, self._call, self._parts = reasoner, call, parts
-        self._on_round = on_round
-
-    def take(self, told: Told) -> None:
-        """Add a result, pass a round on, or raise an error."""
-        problem, outcome = told
-        if isinstance(outcome, Exception):
-            raise outcome
-        if isinstance(outcome, Round):
-            if self._on_round is not None:
-                self._on_round(outcome)
-        elif problem is not None:
-            self.results[problem.id] = outcome
-            self.tokens += sum(usage.generated_tokens for usage in outcome.usage.values())
-
-    def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
-        """The results of ``problems``, with their stories."""
-        made = {one.id: self._solution(one, self.results[one.id]) for one in self._call.problems}
-        return [made[one.id] for one in problems]
-
-    def _solution(self, problem: Problem, result: Result) -> Solution:
-        method, grader = self._parts.method, self._parts.context.grader
-        final = getattr(method, "final", None)
-        final = final if isinstance(final, FinalAnswer) else None
-        votes = votes_of(result.candidates, result.trace, final, grader, problem.answer_type)
-        return Solution(
-            result.answer, result.candidates, result.trace, result.usage, result.prompt,
-            question=problem.question, method=method.name, rule=None if final is None else final.rule,
-            votes=tuple(votes), greedy_candidate=_greedy(self._reasoner, problem, self._parts.config),
-        )  # fmt: skip
-
-
-def _greedy(reasoner: SoftReasoner, problem: Problem, config: DictConfig) -> Callable[[], Candidate | None]:
-    """What decodes ``problem`` greedily, once; None once the reasoner is closed or gone."""
-    held, method = weakref.ref(reasoner), ChainOfThought(config.max_new_tokens)
-
-    @cache
-    def solved() -> Candidate:
-        open_one = held()
-        assert open_one is not None
-        return open_one.run_method(problem, method).candidates[0]
-
-    def greedy() -> Candidate | None:
-        open_one = held()
-        return None if open_one is None or open_one.closed else solved()
-
-    return greedy
-
-
-def _key(options: Options) -> Hashable:
-    """What tells options apart; a method object need not be hashable."""
-    method = options.method
-    return replace(options, method=None), method if isinstance(method, str | None) else id(method)
-
-
-def _refuse_training(config: DictConfig) -> None:
-    if config.get("finetuning") is not None:
-        raise UserError(
-            f"method={config.method.name}: expected a method that takes the model as it is, got one that "
-            "trains it; load a model for it with from_pretrained"
-        )
-
-
-def _method(options: Options, config: DictConfig) -> Method:
-    return build_method(config) if isinstance(options.method, str | None) else options.method
-
-
-def _check(method: Method, context: Context, problems: list[Problem]) -> Callable[[], None]:
-    """What refuses a call before any model work."""
-
-    def check() -> None:
-        check_abilities(method, context.engine)
-        check_wording(method, context)
-        check_lengths(problems, context)
-        check_unseen(problems, method)
-
-    return check
-
-
-class _one_line_errors:
-    """Turns an error of the configuration into one line."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, HydraException | OmegaConfBaseException):
-            raise UserError(one_line(error)) from error
+@contextmanager
+def _one_line_errors() -> Generator[None]:
+    """Turn an error of the configuration into one line."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(one_line(error)) from error
 
 
 def _is_path(value: Any) -> bool:
     return isinstance(value, str | PathLike) and bool(fspath(cast(str, value)))
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast(list[Any], value))

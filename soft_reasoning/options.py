@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -12,6 +12,12 @@ from soft_reasoning.checks import real
 from soft_reasoning.config import compose_config, override
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import UserError
+
+OF_RUNS = (
+    "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
+    "limit", "ray",
+)  # fmt: skip
+"""What only a run of a data set reads."""
 
 COUNTS = ("search.candidates", "method.samples", "method.paths", "method.candidates")
 """Where methods have k, the first that is there."""
@@ -59,6 +65,12 @@ class Options:
     max_tokens: int | None = None
     max_seconds: float | None = None
     temperature: float | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """What tells options apart; a method object need not be hashable."""
+        method = self.method
+        return replace(self, method=None), method if isinstance(method, str | None) else id(method)
 
     def changed(self, changes: Changes) -> Options:
         """Return the options of a call; with another method, what belongs to this one is not kept."""
@@ -121,3 +133,22 @@ def without_parts(overrides: Sequence[str]) -> list[str]:
         return key.replace("/", ".").partition(".")[0]
 
     return [one for one in overrides if root(one) not in OF_METHODS]
+
+
+def check_overrides(overrides: Any) -> None:
+    """Check that ``overrides`` is a list of texts, none of which only a run of a data set reads.
+
+    Raises:
+        UserError: Otherwise.
+    """
+    if not _are_texts(overrides):
+        raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
+    for one in overrides:
+        key = one.lstrip("+~").partition("=")[0]
+        if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
+            raise UserError(f"overrides: expected what solving a question takes, got {one}, which only "
+                            "soft-reasoning run reads; leave it out")  # fmt: skip
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast(list[Any], value))

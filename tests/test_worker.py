@@ -187,7 +187,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         engine.began.wait(20)
         signal.pthread_kill(main, signal.SIGINT)
 
-    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.calls.check_lengths", lambda *_: None)
     with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
         with pytest.raises(KeyboardInterrupt):
@@ -198,7 +198,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
 
 
 def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.calls.check_lengths", lambda *_: None)
     engine.go.set()
     reasoner = reasoner_on(engine, monkeypatch)
     reasoner.solve({"question": "?", "id": 1})

@@ -51,7 +51,6 @@ def votes_of(
     rewarded = [one if one.reward is not None else replace(one, reward=0.0) for one in candidates]
     rule = final if final is not None and weighed else FinalAnswer("vote")
     groups: list[Vote] = []
-    weights: list[float] = []
     for place, (answer, weight) in enumerate(rule.votes(rewarded, verdicts)):
         if answer is None:
             continue
@@ -59,16 +58,13 @@ def votes_of(
         at = next(same, len(groups))
         if at == len(groups):
             groups.append(Vote(answer, weight=0.0, by_verifier=0.0))
-            weights.append(0.0)
         one, ours = groups[at], place < len(candidates)
-        weights[at] += weight
         groups[at] = replace(
             one,
             candidates=one.candidates + ours,
             verifier=one.verifier + (not ours),
-            weight=weights[at],
+            weight=(one.weight or 0.0) + weight,
             by_verifier=(one.by_verifier or 0.0) + (0.0 if ours else weight),
         )
-    order = sorted(range(len(groups)), key=lambda i: -weights[i])
-    found = [groups[i] for i in order]
+    found = sorted(groups, key=lambda one: -(one.weight or 0.0))
     return found if weighed else [replace(one, weight=None, by_verifier=None) for one in found]
