@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,7 +21,7 @@ from soft_reasoning.evaluation.files import (
     write_text,
     writing,
 )
-from soft_reasoning.evaluation.metrics import FIRST, MEMORY
+from soft_reasoning.evaluation.metrics import FIRST, MEMORY, ease
 from soft_reasoning.evaluation.statistics import (
     holm,
     mean_std,
@@ -65,9 +65,15 @@ class _Group:
     configs: tuple[Mapping[str, Any], ...]
     runs: tuple[Mapping[str, Any], ...]
     correct: Mapping[str, Sequence[bool]]
+    levels: Mapping[str, str]
+    """The difficulty of each problem that has one."""
 
     def each(self, name: str) -> list[float]:
         return [run[name] for run in self.runs if run.get(name) is not None]
+
+    def among(self, names: Set[str]) -> _Group:
+        """Only the problems ``names``."""
+        return replace(self, correct={name: its for name, its in self.correct.items() if name in names})
 
     def per_problem(self, *path: str) -> float:
         """The mean over runs of a count or a time, divided by the run's problems."""
@@ -101,11 +107,12 @@ def compare(
 ) -> tuple[Table, Table]:
     """Compare finished runs in two tables with one row per setting: quality of answers, and cost.
 
-    Runs that differ only in their seed share a row.
+    Runs that differ only in their seed share a row. Where problems have difficulties, a third table of
+    accuracy is written.
 
     Args:
         folders: Folders of finished runs.
-        folder: Where to write ``comparison.md``, ``comparison.json``, both tables as CSV and LaTeX, a
+        folder: Where to write ``comparison.md``, ``comparison.json``, the tables as CSV and LaTeX, a
             plot of accuracy against tokens, and ``report.html``. None writes nothing.
         reference: Label of the row that others are tested against. By default that of ``soft_reasoning``
             without changes, else the first of its rows, else the first row.
@@ -123,11 +130,14 @@ def compare(
     tables = quality, Table(COST, [_cost(row) for row in rows])
     if folder is not None:
         notes = [NOTE.format(reference=base.label), *_budgets(groups, base)]
+        levels = _by_level(groups, base, seed)
+        written = [*tables, *levels]
         if show:
-            print("\n\n".join([*(table.text() for table in tables), *notes]))
-        _write(Path(folder), tables, rows, notes)
+            print("\n\n".join([*(table.text() for table in written), *notes]))
+        _write(Path(folder), written, rows, notes)
         columns = [Column(group.label, group.folders) for group in groups]
         parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
+        parts += [shown(table, "Accuracy by difficulty") for table in levels]
         write_overview(Path(folder), "Comparison", parts, [Group("", columns)])
     return tables
 
@@ -144,15 +154,18 @@ def _groups(folders: Sequence[Path]) -> list[_Group]:
     groups = []
     for label, indices in zip(labels, members.values(), strict=True):
         correct: dict[str, list[bool]] = {}
+        levels: dict[str, str] = {}
         for i in indices:
             for name, grade in read_grades(folders[i]).items():
                 if grade["correct"] is not None:
                     correct.setdefault(name, []).append(grade["correct"])
+                if grade.get("difficulty") is not None:
+                    levels[name] = grade["difficulty"]
         if not correct:
             raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
         runs = tuple(read_results(folders[i]) for i in indices)
         paths = tuple(folders[i] for i in indices)
-        groups.append(_Group(label, paths, tuple(configs[i] for i in indices), runs, correct))
+        groups.append(_Group(label, paths, tuple(configs[i] for i in indices), runs, correct, levels))
     return groups
 
 
@@ -214,6 +227,28 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
     for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
         row["p"] = p
     return rows
+
+
+def _by_level(groups: Sequence[_Group], base: _Group, seed: int) -> list[Table]:
+    """Accuracy by difficulty, and its difference to ``base`` with its interval; none without difficulties."""
+    found = {level for group in groups for level in group.levels.values()}
+    if not found:
+        return []
+    levels = sorted(found, key=ease)
+    rows = []
+    for group in groups:
+        cells = []
+        for level in levels:
+            names = {name for name, its in group.levels.items() if its == level}
+            pair = _paired(group.among(names), base.among(names)) if names & base.correct.keys() else None
+            right = [sum(group.correct[name]) / len(group.correct[name]) for name in names]
+            cell = percent(fmean(right)) if right else "-"
+            if pair is not None and group is not base:
+                gap = paired_bootstrap(*pair, seed=seed)
+                cell += f", {100 * gap.difference:+.1f} ({percent(gap.low)} to {percent(gap.high)})"
+            cells.append(cell)
+        rows.append([group.label, *cells])
+    return [Table(("method", *(f"{level}, accuracy %" for level in levels)), rows)]
 
 
 def _paired(group: _Group, base: _Group) -> tuple[list[float], list[float]]:
@@ -289,7 +324,7 @@ def _write(
     else:
         print(plots.MISSING)
         parts.append(plots.MISSING)
-    for name, table in zip(("comparison", "comparison_cost"), tables, strict=True):
+    for name, table in zip(("comparison", "comparison_cost", "comparison_levels"), tables, strict=False):
         save(table, folder, name)
     write_json(folder / "comparison.json", list(rows))
     write_text(folder / COMPARISON, "\n\n".join(parts) + "\n")

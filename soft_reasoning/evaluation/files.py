@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, SWITCH, Each, Kind, fault
+from soft_reasoning.evaluation.shapes import COUNT, MAPPING, NULL, NUMBER, SWITCH, TEXT, Each, Kind, fault
 from soft_reasoning.types import UserError
 
 MANIFEST = "manifest.json"
@@ -117,7 +117,7 @@ def read_grades(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Each problem's outcome in a finished run, by id. Raises UserError when they are missing or damaged."""
     path = Path(folder) / GRADES
     grades = read_json(path)
-    if found := fault(grades, Each({"correct": SWITCH | NULL, "covered": SWITCH})):
+    if found := fault(grades, Each({"correct": SWITCH | NULL, "covered": SWITCH, "difficulty?": TEXT})):
         raise UserError(f"{path}: expected each problem's outcome ({found}); {AGAIN}")
     return grades
 

@@ -49,6 +49,7 @@ class Outcome(NamedTuple):
     correct: bool | None
     covered: bool
     answer: str | None
+    difficulty: str | None
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Graded:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.correct, self.covered(), self.answer)
+        return Outcome(self.correct, self.covered(), self.answer, self.difficulty)
 
 
 def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:

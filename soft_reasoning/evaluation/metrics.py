@@ -187,7 +187,7 @@ class Tally:
                 **_share("exact_match", self._levels[level][0]),
                 **_share("coverage", self._levels[level][1]),
             }
-            for level in sorted(self._levels, key=_ease)
+            for level in sorted(self._levels, key=ease)
         }
 
     def _verifier(self) -> dict[str, Any] | None:
@@ -285,8 +285,8 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _ease(level: str) -> tuple[int, int, str]:
-    """Sorts words from easy to expert and numbers by value."""
+def ease(level: str) -> tuple[int, int, str]:
+    """Return a key that sorts words from easy to expert and numbers by value."""
     return (WORDS.index(level) if level in WORDS else -1, len(level), level)
 
 

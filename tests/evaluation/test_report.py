@@ -12,6 +12,7 @@ from soft_reasoning.evaluation.report import compare, regrade, summary_table, wr
 from soft_reasoning.evaluation.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from tests.analysis.viewed import data_of
 from tests.evaluation.world import summarise
 
 GRADER = Grader()
@@ -19,7 +20,7 @@ GRADER = Grader()
 
 def finished(
     folder, method, right, *,
-    seed=0, total=20, first=0, tokens=10, gold="3", peaks=None, budget="own", **more
+    seed=0, total=20, first=0, tokens=10, gold="3", peaks=None, budget="own", levels=(), **more
 ):  # fmt: skip
     """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
     config = {
@@ -35,8 +36,10 @@ def finished(
             rounds = [0] * more["samples"] if "samples" in more else [0, 1]
             candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
             result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
-            store.append(record_of(Problem(f"p{i}", "q", gold), result, GRADER))
-            rows.append(grade(record_of(Problem(f"p{i}", "q", gold), result, GRADER), GRADER))
+            doc = {"difficulty": levels[i % len(levels)]} if levels else {}
+            record = record_of(Problem(f"p{i}", "q", gold, doc=doc), result, GRADER)
+            store.append(record)
+            rows.append(grade(record, GRADER))
         store.sync()
         store.add_seconds({"engine": 3.0, "total": 4.0})
     outcomes = {row.doc_id: row.outcome for row in rows}
@@ -112,6 +115,27 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert r"\textbf{80.0}$_{\pm9.2}$" in (tmp_path / "comparison.tex").read_text()
     assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
+
+
+def test_accuracy_and_its_difference_by_difficulty(tmp_path):
+    levels = ("hard", "easy")  # the odd problems are easy
+    folders = [finished(tmp_path / "cot", "cot", range(10), levels=levels)]
+    folders += [finished(tmp_path / "sr", "soft_reasoning", [*range(10), 10, 12, 14], levels=levels)]
+    compare(folders, tmp_path)
+    head, cot, sr = (tmp_path / "comparison_levels.csv").read_text().splitlines()
+    assert head.index("easy") < head.index("hard")
+    gap = paired_bootstrap([1.0] * 5 + [0.0] * 5, [1.0] * 8 + [0.0] * 2)
+    assert "50.0, +0.0 (0.0 to 0.0)" in cot
+    assert f"50.0, -30.0 ({100 * gap.low:.1f} to {100 * gap.high:.1f})" in cot
+    assert "50.0" in sr and "80.0" in sr and "(" not in sr
+    assert "| easy, accuracy % | hard, accuracy % |" in (tmp_path / "comparison.md").read_text()
+    [_, _, shown] = data_of(tmp_path)[0]["tables"]
+    assert shown["title"] == "Accuracy by difficulty"
+
+
+def test_without_difficulties_there_is_no_such_table(tmp_path):
+    compare([finished(tmp_path / "cot", "cot", range(10))], tmp_path)
+    assert not (tmp_path / "comparison_levels.csv").exists()
 
 
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
