@@ -201,12 +201,15 @@ class Prompts:
         self._spans: dict[Messages, tuple[int, int]] = {}
 
     def solve(self, problem: Problem) -> Prompt:
-        """Return the prompt that asks for a solution.
+        """Return the prompt that asks for a solution: the problem's own if it has one.
 
         Raises:
             UserError: If the question is empty.
         """
         question = _question(problem)
+        if (given := problem.given) is not None:
+            ids = self.tokenizer.encode(given.prompt) if isinstance(given.prompt, str) else given.prompt
+            return Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
         return self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
 
     def review(
@@ -272,9 +275,7 @@ class Prompts:
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
         return self._build(problem, wording.head, wording.ask, wording.cue, **known)
 
-    def position(
-        self, prompt: Prompt, placement: str, *, seed: int, problem_id: str, messages: Messages = ()
-    ) -> int:
+    def position(self, prompt: Prompt, placement: str, problem: Problem, *, seed: int) -> int:
         """Return the index in ``prompt.ids`` before which soft tokens are inserted.
 
         ``last`` is after the prompt and its cue, ``first`` before the text and after any BOS or template
@@ -284,11 +285,14 @@ class Prompts:
         choice("method.placement", placement, PLACEMENTS)
         if placement == "last":
             return len(prompt.ids)
-        before, after = self._around(messages)
+        if problem.given is None:
+            before, after = self._around(problem.messages)
+        else:
+            before, after = int(prompt.ids[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
         if placement == "first":
             return before
         span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
-        draw = generator_for(seed, problem_id, "placement")
+        draw = generator_for(seed, problem.id, "placement")
         return before + 1 + int(torch.randint(span, (), generator=draw))
 
     def _around(self, messages: Messages) -> tuple[int, int]:
@@ -308,7 +312,8 @@ class Prompts:
 
     def _build(self, problem: Problem, head: str, ask: str, cue: str, **fields: str) -> Prompt:
         ids = self._encode(head + ask.format(**fields), cue, problem.messages)
-        return Prompt(ids, cue=len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0)
+        length = len(self.tokenizer.encode(cue, add_special_tokens=False)) if cue else 0
+        return Prompt(ids, cue=length, stop=self.stop)
 
     def _encode(self, text: str, cue: str, earlier: Messages) -> tuple[int, ...]:
         if self.layout == "completion":

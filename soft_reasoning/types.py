@@ -38,6 +38,21 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
 
 
 @dataclass(frozen=True)
+class GivenPrompt:
+    """The whole prompt of a problem, asked as it is in place of the wording's.
+
+    Attributes:
+        prompt: Its text, which the tokenizer encodes with its special tokens, or its token ids.
+        stop: Texts that end a completion.
+        max_new_tokens: Most tokens of a completion; None is the method's.
+    """
+
+    prompt: str | tuple[int, ...]
+    stop: tuple[str, ...] = ()
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True)
 class Problem:
     """One row of a benchmark.
 
@@ -48,6 +63,7 @@ class Problem:
         answer_type: One of ``answers.ANSWER_TYPES``.
         doc: The row, which is kept in the store.
         messages: (role, text) of the messages before the question, if it ends a chat.
+        given: What asks the question in place of the wording; None is the wording.
     """
 
     id: str
@@ -56,6 +72,7 @@ class Problem:
     answer_type: str = "number"
     doc: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     messages: tuple[tuple[str, str], ...] = ()
+    given: GivenPrompt | None = None
 
     @property
     def name(self) -> str:
@@ -71,15 +88,25 @@ class Problem:
 class Prompt:
     """Token ids of a prompt.
 
-    ``cue`` is the number of tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
+    Attributes:
+        ids: The token ids.
+        cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
+        stop: Texts that end a completion.
+        max_new_tokens: Most tokens of a completion; None is the method's.
     """
 
     ids: tuple[int, ...]
     cue: int = 0
+    stop: tuple[str, ...] = ()
+    max_new_tokens: int | None = None
+
+    def most(self, max_new_tokens: int) -> int:
+        """Return the prompt's own ``max_new_tokens``, or the method's."""
+        return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 
     def followed_by(self, ids: tuple[int, ...]) -> Prompt:
         """Return the prompt with ``ids`` appended."""
-        return Prompt(self.ids + ids)
+        return replace(self, ids=self.ids + ids, cue=0)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Chat with the published templates: cues behind the assistant's header, soft tokens inside the text."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -83,7 +84,7 @@ def test_soft_tokens_stay_out_of_headers(family):
     prompt = prompts.solve(PROBLEM)
 
     def cut(place, problem="p"):
-        at = prompts.position(prompt, place, seed=0, problem_id=problem)
+        at = prompts.position(prompt, place, replace(PROBLEM, id=problem), seed=0)
         return tokenizer.decode(prompt.ids[:at]), tokenizer.decode(prompt.ids[at:])
 
     assert cut("first")[0] == before and cut("last")[1] == ""
@@ -102,7 +103,7 @@ def test_thinking_that_is_switched_off_comes_before_the_cue():
     prompts = prompts_of(tokenizer, "math", "+prompt.chat_options.enable_thinking=false")
     text = tokenizer.decode(prompts.solve(PROBLEM).ids)
     assert text.endswith(f"assistant\n<think>\n\n</think>\n\n{prompts.wording.cue}")
-    at = prompts.position(prompts.solve(PROBLEM), "first", seed=0, problem_id="p")
+    at = prompts.position(prompts.solve(PROBLEM), "first", PROBLEM, seed=0)
     assert tokenizer.decode(prompts.solve(PROBLEM).ids[:at]) == "<|im_start|>user\n"
 
 

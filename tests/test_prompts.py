@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -73,13 +74,13 @@ def test_braces_in_a_question_stay(tokenizer):
 def test_positions_of_the_soft_token(tokenizer):
     prompts = Prompts(tokenizer, wording(cue="cue"))
     prompt = prompts.solve(PROBLEM)
-    at = {p: prompts.position(prompt, p, seed=0, problem_id="p") for p in ("first", "middle", "last")}
+    at = {p: prompts.position(prompt, p, PROBLEM, seed=0) for p in ("first", "middle", "last")}
     assert at["first"] == 1 and at["last"] == len(prompt.ids)
     assert prompt.cue == 1
-    middles = {prompts.position(prompt, "middle", seed=0, problem_id=str(i)) for i in range(300)}
+    middles = {prompts.position(prompt, "middle", replace(PROBLEM, id=str(i)), seed=0) for i in range(300)}
     assert min(middles) == 2 and max(middles) == len(prompt.ids) - prompt.cue - 1
     with pytest.raises(UserError, match="first, middle, last"):
-        prompts.position(prompt, "end", seed=0, problem_id="p")
+        prompts.position(prompt, "end", PROBLEM, seed=0)
 
 
 def test_chat_prompt_ids_are_the_templates(tokenizer):
@@ -118,10 +119,10 @@ def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_pro
             cue = tokenizer.encode("cue", add_special_tokens=False)
             assert list(prompt.ids) == template + cue and prompt.cue == len(cue)
             assert prompt.ids.count(tokenizer.bos_token_id) == 1
-            first = prompts.position(prompt, "first", seed=0, problem_id="p")
+            first = prompts.position(prompt, "first", PROBLEM, seed=0)
             header = tokenizer.decode(prompt.ids[:first]).replace(" ", "")
             assert header.startswith(tokenizer.bos_token) and header.endswith(":")
-            assert prompts.position(prompt, "last", seed=0, problem_id="p") == len(prompt.ids)
+            assert prompts.position(prompt, "last", PROBLEM, seed=0) == len(prompt.ids)
             ids[thinking] = prompt.ids
         assert ids[True] != ids[False]
     finally:

@@ -55,6 +55,41 @@ def test_a_chat_is_asked_with_its_earlier_messages(reasoner):
             reasoner.solve(bad)
 
 
+def test_a_question_with_its_whole_prompt(reasoner):
+    text, tokenizer = "Q: Ada has 3 apples.\nA:", reasoner.context.engine.tokenizer
+    asked = {"question": QUESTIONS[0], "prompt": text, "id": "p"}
+    found = reasoner.solve(asked, method="cot")
+    assert "".join(found.prompt) == tokenizer.decode(tokenizer.encode(text))
+    assert found.question == QUESTIONS[0]
+    assert reasoner.solve({**asked, "prompt": tokenizer.encode(text)}, method="cot") == found
+    said = found.text
+    assert len(said) > 20 and found.candidates[0].generated_tokens > 4
+    for method in ("cot", "soft_reasoning", "self_consistency", "cot_decoding", "prefix_scorer"):
+        short = reasoner.solve({**asked, "max_new_tokens": 4}, method=method)
+        assert max(one.generated_tokens for one in short.candidates) == 4
+    stop = said[10:14]
+    stopped = reasoner.solve({**asked, "stop": [stop]}, method="cot")
+    assert stopped.text == said[: said.index(stop)]
+    searched = reasoner.solve(asked, rounds=0)
+    assert tokenizer.decode(tokenizer.encode(text)) in "".join(searched.prompt)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"prompt": ""}, "expected a prompt that is a text or token ids, got ''"),
+        ({"prompt": ["a"]}, "expected a prompt that is a text or token ids, got \\['a'\\]"),
+        ({"prompt": "Q", "stop": "\n"}, "expected stop to be a list of texts"),
+        ({"prompt": "Q", "stop": [""]}, "expected stop to be a list of texts, none of them empty"),
+        ({"prompt": "Q", "max_new_tokens": 0}, "max_new_tokens: expected"),
+        ({"stop": ["x"]}, "expected stop and max_new_tokens with a prompt"),
+    ],
+)
+def test_a_wrong_prompt_is_one_line(reasoner, wrong, message):
+    with pytest.raises(UserError, match=message):
+        reasoner.solve({"question": QUESTIONS[0], **wrong})
+
+
 def test_options_of_a_call(reasoner):
     question = QUESTIONS[0]
     assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3

@@ -42,7 +42,10 @@ class StopChecker:
             return None
         text = decode(self._tokenizer, ids)
         at = earliest_stop(text, stop)
-        return text[:at] if at >= 0 else None
+        if at >= 0:
+            return text[:at]
+        # A special token leaves no text, but may be named, such as "<|im_end|>".
+        return text if self._tokenizer.decode(list(ids[-1:])) in stop else None
 
     def _may_complete(self, token: int, stop: tuple[str, ...]) -> bool:
         alone = decode(self._tokenizer, [token])

@@ -157,8 +157,8 @@ def sampled(
         Request(
             prompt.ids,
             sampling=sampling,
-            max_new_tokens=max_new_tokens,
-            stop=context.prompts.stop,
+            max_new_tokens=prompt.most(max_new_tokens),
+            stop=prompt.stop,
             seed=sample_seed(problem, context, first + i),
         )
         for i in range(count)

@@ -22,7 +22,7 @@ class ChainOfThought:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
-        request = Request(prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop)
+        request = Request(prompt.ids, max_new_tokens=prompt.most(self.max_new_tokens), stop=prompt.stop)
         [completion] = yield Generate([request])
         candidate = read_candidate(completion, problem, context)
         return Result(candidate.answer, (candidate,))

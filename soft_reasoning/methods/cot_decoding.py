@@ -104,7 +104,7 @@ class CotDecoding:
 
     def _continued(self, problem, prompt: Prompt, starts: Sequence[Completion], context):
         """Complete ``starts``; one that ended with its first token stays as it is."""
-        room = min(self.max_new_tokens, context.engine.context_length - len(prompt.ids)) - 1
+        room = min(prompt.most(self.max_new_tokens), context.engine.context_length - len(prompt.ids)) - 1
         open_ = [i for i, start in enumerate(starts) if room > 0 and start.finish_reason == "length"]
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
         rests = yield Generate(
@@ -113,7 +113,7 @@ class CotDecoding:
                     prompt.ids + starts[i].token_ids,
                     sampling=sampling if self.continuation == "sample" else GREEDY,
                     max_new_tokens=room,
-                    stop=context.prompts.stop,
+                    stop=prompt.stop,
                     seed=context.stream(problem.id, "sample", i),
                 )
                 for i in open_
@@ -139,9 +139,7 @@ class CotDecoding:
 
 def _path(prompt: Prompt, ids: tuple[int, ...], logprobs: tuple[float, ...], context) -> Completion:
     """The completion of all ``ids``, first token included, since a stop string may begin in it."""
-    count, text, reason = finish(
-        context.engine.tokenizer, ids, stop=context.prompts.stop, eos=context.engine.eos_ids
-    )
+    count, text, reason = finish(context.engine.tokenizer, ids, stop=prompt.stop, eos=context.engine.eos_ids)
     return Completion(ids[:count], logprobs[:count], text, reason, prompt_tokens=len(prompt.ids))
 
 

@@ -22,6 +22,7 @@ from soft_reasoning.types import (
     Generate,
     NextLogits,
     Problem,
+    Prompt,
     Request,
     Result,
     Sampling,
@@ -69,7 +70,7 @@ class PrefixScorer:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
-        room = min(self.max_new_tokens, context.engine.context_length - len(prompt.ids))
+        room = min(prompt.most(self.max_new_tokens), context.engine.context_length - len(prompt.ids))
         step = self._block if self.form == "block" else self._token
         so_far, trace, value = Prefix((), ""), [], None
         while len(so_far.ids) < room and not so_far.ended:
@@ -92,7 +93,7 @@ class PrefixScorer:
                 prompt.ids + so_far.ids,
                 sampling=Sampling(self.temperature),
                 max_new_tokens=min(self.block_tokens, room - len(so_far.ids)),
-                stop=context.prompts.stop,
+                stop=prompt.stop,
                 seed=context.stream(problem.id, "block", number, i),
             )
             for i in range(self.candidates)
@@ -100,7 +101,7 @@ class PrefixScorer:
         completions = yield Generate(requests)
         if not any(completion.token_ids for completion in completions):  # the budget is spent
             return replace(so_far, ended="length"), None, {"values": [], "chosen": None, "blocks": []}
-        longer = [_extended(so_far, completion.token_ids, context) for completion in completions]
+        longer = [_extended(prompt, so_far, completion.token_ids, context) for completion in completions]
         values = yield from self._value.values(problem, prompt, longer, context)
         best = int(values.argmax())
         said = {"values": values.tolist(), "chosen": best, "blocks": [c.text for c in completions]}
@@ -110,7 +111,7 @@ class PrefixScorer:
         """One more token, drawn from the tilted distribution."""
         [logits] = yield NextLogits([prompt.followed_by(so_far.ids)], top=self.top_tokens)
         top = torch.topk(logits.double(), min(self.top_tokens, len(logits)))
-        longer = [_extended(so_far, (token,), context) for token in top.indices.tolist()]
+        longer = [_extended(prompt, so_far, (token,), context) for token in top.indices.tolist()]
         values = yield from self._value.values(problem, prompt, longer, context)
         chances = tilted(top.values / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
@@ -134,7 +135,7 @@ def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
     return (logits + strength * values).softmax(-1)
 
 
-def _extended(so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
+def _extended(prompt: Prompt, so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
     """Append tokens to ``so_far``; an end-of-sequence token or a stop string ends it.
 
     The stop string may have begun before the new tokens.
@@ -142,7 +143,7 @@ def _extended(so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
     ended = token_ids[-1] in context.engine.eos_ids
     ids = so_far.ids + (token_ids[:-1] if ended else token_ids)
     text = decode(context.engine.tokenizer, ids)
-    stop = earliest_stop(text, context.prompts.stop)
+    stop = earliest_stop(text, prompt.stop)
     if stop >= 0:
         return Prefix(ids, text[:stop], "stop")
     return Prefix(ids, text, "eos" if ended else "")

@@ -143,9 +143,7 @@ class SoftReasoning:
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
         """Return the question's prompt, anchor and subspace."""
         prompt = context.prompts.solve(problem)
-        position = context.prompts.position(
-            prompt, self.placement, seed=context.seed, problem_id=problem.id, messages=problem.messages
-        )
+        position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
         subspace, likely, anchor = yield from self._subspace(prompt, context)
         return BlackBox(problem, prompt, position, subspace, likely, anchor)
 
@@ -232,7 +230,7 @@ class SoftReasoning:
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return Request(
             box.prompt.ids, soft=soft, position=box.position, sampling=self.decoding,
-            max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+            max_new_tokens=box.prompt.most(self.max_new_tokens), stop=box.prompt.stop,
             seed=sample_seed(box.problem, context, index),
         )  # fmt: skip
 

@@ -257,7 +257,7 @@ class ModelVerifier:
             earlier,
         )
         base = Request(
-            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=context.prompts.stop,
+            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=prompt.stop,
             role="verifier",
             sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
         )  # fmt: skip

@@ -75,3 +75,10 @@ def test_decoding_is_rare(size):
     stops, ids = StopChecker(Counting()), encode(" apples and books" * size)
     assert {stops.before_stop(ids[:n], ("Question:\n",)) for n in range(1, len(ids) + 1)} == {None}
     assert len(calls) == len(set(ids)) and max(calls) == 1
+
+
+def test_a_special_token_can_be_a_stop_string():
+    tokenizer = FakeTokenizer()
+    ids = [*encode(" apples"), tokenizer.pad_token_id, *encode(" books")]
+    assert finish(tokenizer, ids, stop=(tokenizer.pad_token,)) == (2, " apples", "stop")
+    assert finish(tokenizer, ids, stop=("Question:",)) == (3, " apples books", "length")

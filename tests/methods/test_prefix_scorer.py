@@ -39,7 +39,7 @@ class Scripted:
 
     def run(self, method):
         prompts = SimpleNamespace(
-            solve=lambda problem: Prompt(ids=(5, 6)), task=self.task, stop=("Question:",)
+            solve=lambda problem: Prompt(ids=(5, 6), stop=("Question:",)), task=self.task
         )
         context = SimpleNamespace(
             engine=SimpleNamespace(tokenizer=TOKENIZER, eos_ids=frozenset([END]), context_length=10_000),

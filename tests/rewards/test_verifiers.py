@@ -29,8 +29,6 @@ CANDIDATES = [
 
 
 class Prompts:
-    stop = ("Question:",)
-
     def solve(self, problem):
         assert problem.gold is None
         self.asked.append(("solve", []))
@@ -43,7 +41,7 @@ class Prompts:
         assert problem.gold is None, "a verifier must not see the gold answer"
         self.asked.append((kind, list(solutions)))
         self.options = (shots, brief)
-        return Prompt(ids=(1, 2, 3))
+        return Prompt(ids=(1, 2, 3), stop=("Question:",))
 
 
 def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, stage="round-0"):
