@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from soft_reasoning.engines.adapter import merged
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
 from soft_reasoning.engines.paths import ADVICE, resolve
 from soft_reasoning.types import UserError
@@ -72,7 +72,7 @@ def load(
     if "device_map" not in options:
         model = model.to(device)
     if adapter:
-        model = _merged(model, adapter)
+        model = merged(model, adapter)
     return model.eval(), tokenizer
 
 
@@ -112,29 +112,6 @@ def refuse(config: Any) -> None:
             f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its "
             "answer starts from a decoder of its own, where no soft token can be placed; choose another model"
         )
-
-
-def _merged(model: Any, adapter: str) -> Any:
-    try:
-        from peft import PeftModel
-    except ImportError as error:
-        raise UserError(
-            "model.adapter: expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
-        ) from error
-    name = str(Path(adapter).expanduser())
-    if name.startswith((".", "/")) and not Path(name).is_dir():
-        raise UserError(f"model.adapter: expected a folder with a PEFT adapter, found none at {name}")
-    try:
-        with warnings.catch_warnings():  # PEFT uses a renamed module of transformers
-            warnings.simplefilter("ignore", FutureWarning)
-            return PeftModel.from_pretrained(model, name).merge_and_unload()
-    except (OSError, ValueError, RuntimeError) as error:
-        if is_out_of_memory(error):
-            raise
-        raise UserError(
-            f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "
-            f"({' '.join(str(error).split())[:200]})"
-        ) from error
 
 
 def _quantization(asked: dict[str, Any] | str) -> Any:
