@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Unpack, cast, overload
 
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
@@ -40,6 +41,9 @@ from soft_reasoning.scheduler import Clock
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, UserError
 from soft_reasoning.worker import Call, Told, Worker
+
+MOST_PARTS = 64
+"""Combinations of options whose parts are kept."""
 
 
 class SoftReasoner:
@@ -171,7 +175,7 @@ class SoftReasoner:
         ]
         self._overrides, self._options = list(overrides), options
         self.answer_type: str = answer_type
-        self._made: dict[Hashable, Parts] = {}
+        self._made: OrderedDict[Hashable, Parts] = OrderedDict()  # those used last at the end
         self._making = threading.Lock()
 
     def _open(self, model_options: Mapping[str, Any], load: Callable[[DictConfig], Engine]) -> None:
@@ -184,8 +188,8 @@ class SoftReasoner:
             method = method_of(self._options, config)
             self._exemplars = build_dataset(config).exemplars(config.seed)
             engine = load(config)
-            parts = Parts(config, method, build_context(config, engine, self._exemplars))
-            self._made[self._options.key] = parts
+            context = self._options.applied(build_context(config, engine, self._exemplars))
+            self._own = parts = Parts(config, method, context)
             self._worker = Worker(engine, config.max_live)
             weakref.finalize(self, self._worker.close)  # where nobody closes it
             try:
@@ -199,12 +203,12 @@ class SoftReasoner:
     @property
     def method(self) -> Method:
         """The reasoner's own method."""
-        return self._made[self._options.key].method
+        return self._own.method
 
     @property
     def context(self) -> Context:
         """What the reasoner's own method reads."""
-        return self._made[self._options.key].context
+        return self._own.context
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -236,7 +240,8 @@ class SoftReasoner:
             on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread.
                 What it raises ends the call.
             options: Keyword arguments of the class (method, preset, k, rounds, max_tokens, max_seconds,
-                temperature), for this call.
+                temperature, seed), for this call, ``max_new_tokens`` (of each completion) and ``stop`` (texts
+                that end a candidate, besides the prompt's own).
 
         Raises:
             UserError: In one line, for what is no question or longer than the model's context, for an id with
@@ -282,7 +287,8 @@ class SoftReasoner:
             except RuntimeError:  # the loop was closed with the task in it
                 self._worker.cancel(call)
 
-        call, parts = self._call(problems, options, tell)
+        # In a thread, since composing the configuration of new options takes tenths of a second.
+        call, parts = await asyncio.to_thread(self._call, problems, options, tell)
         found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
         with self._submitted(call):
             while not found.complete:
@@ -356,16 +362,27 @@ class SoftReasoner:
         return call_of(asked, parts.method, parts.context, tell), parts
 
     def _parts(self, options: Options) -> Parts:
-        """The parts of ``options``, built once."""
+        """The parts of ``options``; those used last are kept."""
+        found = self._own if options.key == self._options.key else self._kept(options)
+        parts = replace(found, context=options.applied(found.context))
+        if parts.context.seed != self.context.seed and prior_of(parts.method) is not None:
+            config = cast(DictConfig, OmegaConf.merge(parts.config, {"seed": parts.context.seed}))
+            check_prior(config, parts.method, parts.context)
+        return parts
+
+    def _kept(self, options: Options) -> Parts:
         with self._making:
-            found = self._made.get(options.key)
+            found = self._made.pop(options.key, None)
             if found is None:
                 with _one_line_errors():
                     config = self._config(options)
                     refuse_training(config)
                     method = method_of(options, config)
                     context = build_context(config, self.context.engine, self._exemplars)
-                    found = self._made[options.key] = Parts(config, method, context)
+                    found = Parts(config, method, context)
+            self._made[options.key] = found
+            while len(self._made) > MOST_PARTS:
+                self._made.popitem(last=False)
         return found
 
     def _config(self, options: Options) -> DictConfig:

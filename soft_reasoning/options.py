@@ -8,8 +8,9 @@ from typing import Any, TypedDict, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.checks import real
+from soft_reasoning.checks import real, whole
 from soft_reasoning.config import compose_config, override
+from soft_reasoning.context import Context, Limits
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import UserError
 
@@ -32,7 +33,8 @@ OF_METHODS = (
 class Changes(TypedDict, total=False):
     """Keyword arguments of a call.
 
-    They are those of :class:`~soft_reasoning.SoftReasoner`, whose values hold unless others are given here.
+    Those of :class:`~soft_reasoning.SoftReasoner`, whose values hold unless others are given here, and
+    ``max_new_tokens`` and ``stop``.
     """
 
     method: str | Method
@@ -42,6 +44,9 @@ class Changes(TypedDict, total=False):
     max_tokens: int
     max_seconds: float
     temperature: float
+    seed: int
+    max_new_tokens: int
+    stop: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,12 @@ class Options:
         max_tokens: Most generated tokens per question.
         max_seconds: Most seconds per question.
         temperature: Sampling temperature of the candidates; 0 is greedy.
+        seed: Seed of every draw.
+        max_new_tokens: Most tokens of each completion, a candidate's or the verifier's.
+        stop: More texts that end a candidate.
+
+    Raises:
+        UserError: For a bound, a seed or a stop text out of its range.
     """
 
     method: str | Method | None = None
@@ -65,12 +76,32 @@ class Options:
     max_tokens: int | None = None
     max_seconds: float | None = None
     temperature: float | None = None
+    seed: int | None = None
+    max_new_tokens: int | None = None
+    stop: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        Limits(self.max_tokens, self.max_seconds)
+        if self.seed is not None:
+            whole("seed", self.seed, least=0)
+        if not _are_texts(self.stop) or not all(self.stop):
+            raise UserError(f"stop: expected a list of texts, none of them empty, got {self.stop!r:.80}")
 
     @property
     def key(self) -> Hashable:
-        """What tells options apart; a method object need not be hashable."""
-        method = self.method
-        return replace(self, method=None), method if isinstance(method, str | None) else id(method)
+        """What the parts depend on; a method object need not be hashable."""
+        method = self.method if isinstance(self.method, str | None) else id(self.method)
+        return method, self.preset, self.k, self.rounds, self.temperature, self.max_new_tokens
+
+    def applied(self, context: Context) -> Context:
+        """Return ``context`` with the bounds, the seed and the stop texts."""
+        limits = Limits(
+            context.limits.max_tokens if self.max_tokens is None else self.max_tokens,
+            context.limits.max_seconds if self.max_seconds is None else self.max_seconds,
+        )
+        prompts = context.prompts.stopping_at(self.stop) if self.stop else context.prompts
+        seed = context.seed if self.seed is None else self.seed
+        return replace(context, limits=limits, prompts=prompts, seed=seed)
 
     def changed(self, changes: Changes) -> Options:
         """Return the options of a call; with another method, what belongs to this one is not kept."""
@@ -93,10 +124,8 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
     named = options.method if isinstance(options.method, str) else None
     chosen = [f"{key}={value}" for key, value in (("method", named), ("preset", options.preset)) if value]
     begun = [*overrides, *chosen]
-    if options.max_tokens is not None:
-        begun.append(override("max_tokens", options.max_tokens))
-    if options.max_seconds is not None:
-        begun.append(override("max_seconds", options.max_seconds))
+    if options.max_new_tokens is not None:
+        begun.append(override("max_new_tokens", whole("max_new_tokens", options.max_new_tokens, least=1)))
     config = compose_config(begun)
     more: list[str] = []
     if options.k is not None:
@@ -122,6 +151,8 @@ def _temperature(options: Options, config: DictConfig) -> list[str]:
     value = real("temperature", options.temperature, least=0.0)
     if "decoding" in config and isinstance(options.method, str | None):
         return ["decoding=sampled", f"decoding.temperature={value}"] if value else ["decoding=greedy"]
+    if not value and "temperature" not in config.method and "verifier" not in config:
+        return []  # greedy in any case
     return [override(_key("temperature", ("method.temperature",), config, options), value)]
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -187,6 +188,7 @@ class Prompts:
         self.wording = wording
         self.exemplars: tuple[Any, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
+        self._more_stop: tuple[str, ...] = ()
         self.layout = layout
         self.system = system
         self.chat_options: dict[str, Any] = dict(chat_options or {})
@@ -200,6 +202,12 @@ class Prompts:
         self._head = wording.head + "".join(shown)
         self._spans: dict[Messages, tuple[int, int]] = {}
 
+    def stopping_at(self, stop: Sequence[str]) -> Prompts:
+        """Return these prompts with more texts that end a solution; reviews end as before."""
+        other = copy(self)
+        other._more_stop = (*self._more_stop, *stop)
+        return other
+
     def solve(self, problem: Problem) -> Prompt:
         """Return the prompt that asks for a solution: the problem's own if it has one.
 
@@ -209,8 +217,10 @@ class Prompts:
         question = _question(problem)
         if (given := problem.given) is not None:
             ids = self.tokenizer.encode(given.prompt) if isinstance(given.prompt, str) else given.prompt
-            return Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
-        return self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
+            prompt = Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
+        else:
+            prompt = self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
+        return replace(prompt, stop=(*prompt.stop, *self._more_stop))
 
     def review(
         self,

@@ -111,7 +111,7 @@ class Solution(Result):
             "answer": self.answer,
             "text": self.text,
             **own,
-            "candidates": [asdict(one) for one in self.candidates],
+            "candidates": [one.stored() for one in self.candidates],
             "votes": [asdict(one) for one in self.votes],
             "usage": {role: asdict(usage) for role, usage in self.usage.items()},
             "ended": self.ended,

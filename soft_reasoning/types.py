@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -271,6 +271,8 @@ class Candidate:
         generated_tokens: Its length.
         finish_reason: As in :class:`Completion`.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
+        token_ids: Its tokens; none if it is not one completion. They and ``logprobs`` are not stored.
+        logprobs: Their log-probabilities, as in :class:`Completion`.
     """
 
     text: str
@@ -283,6 +285,13 @@ class Candidate:
     generated_tokens: int = 0
     finish_reason: str = ""
     agreement: float | None = None
+    token_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    logprobs: tuple[float, ...] = field(default=(), repr=False, compare=False)
+
+    def stored(self) -> dict[str, Any]:
+        """Return what is stored of it, by name."""
+        left_out = ("token_ids", "logprobs")
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
 
 
 @dataclass(frozen=True)

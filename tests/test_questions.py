@@ -100,6 +100,12 @@ def test_options_of_a_call(reasoner):
     assert reasoner.solve(question, preset="paper").rule == "best_reward"
     bounded = reasoner.solve(question, max_tokens=20)
     assert bounded.generated_tokens <= 20 and bounded.ended == "tokens"
+    short = reasoner.solve(question, max_new_tokens=4)
+    assert max(c.generated_tokens for c in short.candidates) == 4 and short.generated_tokens < 100
+    other = reasoner.solve(question, seed=1)
+    assert other == reasoner.solve(question, seed=1) != reasoner.solve(question)
+    with SoftReasoner.from_pretrained("demo", overrides=FAKE, rounds=1, seed=1) as seeded:
+        assert seeded.solve(question) == other
     own = reasoner.solve(question, method=SelfConsistency(samples=2))
     assert own.method == "self_consistency" and len(own.candidates) == 2
     assert len(reasoner.solve(question).rounds) <= 2  # the reasoner's own options hold
@@ -119,6 +125,10 @@ def test_options_of_a_call(reasoner):
         ({"max_tokens": 0}, "max_tokens: expected a whole number"),
         ({"max_seconds": -1}, "max_seconds: expected a finite number"),
         ({"temperature": -1}, "temperature: expected a finite number"),
+        ({"seed": -1}, "seed: expected a whole number of at least 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens: expected a whole number of at least 1"),
+        ({"stop": "Answer"}, "stop: expected a list of texts"),
+        ({"stop": [""]}, "stop: expected a list of texts, none of them empty"),
         ({"kk": 3}, "expected options among method, .* got kk"),
     ],
 )
@@ -126,6 +136,55 @@ def test_options_that_cannot_be(reasoner, options, message):
     with pytest.raises(UserError, match=message) as error:
         reasoner.solve(QUESTIONS[0], **options)
     assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("method", ["cot", "self_consistency", "cot_decoding", "soft_reasoning"])
+def test_stop_texts_end_candidates_and_no_review(reasoner, method):
+    def asked(**options):
+        requests = []
+        with pytest.MonkeyPatch.context() as patch:
+            generate = reasoner.context.engine.generate
+            patch.setattr(
+                reasoner.context.engine, "generate", lambda some: requests.extend(some) or generate(some)
+            )
+            found = reasoner.solve(QUESTIONS[0], method=method, **options)
+        stops = {one.role: one.stop for one in requests if one.role in ("candidate", "verifier")}
+        return found, stops
+
+    plain, before = asked()
+    word = max((c.text for c in plain.candidates), key=len)[-3:]
+    stopped, after = asked(stop=[word])
+    assert after["candidate"] == (*before["candidate"], word)
+    assert after.get("verifier") == before.get("verifier") and ("verifier" in after) == (
+        method == "soft_reasoning"
+    )
+    assert stopped.candidates != plain.candidates and not any(word in c.text for c in stopped.candidates)
+
+
+def test_greedy_methods_have_a_temperature_of_zero(reasoner):
+    question = QUESTIONS[0]
+    assert reasoner.solve(question, method="cot", temperature=0) == reasoner.solve(question, method="cot")
+    with pytest.raises(UserError, match="temperature: expected a method that has it"):
+        reasoner.solve(question, method="verifier_only", temperature=0)
+
+
+def test_only_so_many_combinations_of_options_are_kept(reasoner, monkeypatch):
+    monkeypatch.setattr("soft_reasoning.api.MOST_PARTS", 2)
+    found = [reasoner.solve(QUESTIONS[0], k=k, rounds=0) for k in (2, 3, 4, 2)]
+    assert [len(one.candidates) for one in found] == [2, 3, 4, 2] and found[0] == found[3]
+    kept = dict(reasoner._made)
+    assert len(kept) == 2
+    for seed in range(5):  # what needs no parts of its own
+        reasoner.solve(QUESTIONS[0], k=2, rounds=0, seed=seed, max_tokens=50 + seed, stop=["x"])
+    assert {*reasoner._made} == {*kept}
+
+
+def test_a_candidate_has_its_tokens_and_does_not_store_them(reasoner):
+    found = reasoner.solve(QUESTIONS[0], method="cot")
+    [one] = found.candidates
+    assert len(one.token_ids) == len(one.logprobs) == one.generated_tokens > 0
+    assert reasoner.context.engine.tokenizer.decode(list(one.token_ids)).startswith(one.text)
+    assert not {"token_ids", "logprobs"} & {*found.to_dict()["candidates"][0]}
 
 
 def test_on_round_is_called_in_the_callers_thread(reasoner):

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+MOST_STOPS = 64
+"""Sets of stop strings that a checker remembers tokens for."""
+
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     """The text of ``ids``, special tokens left out, spaces untouched."""
@@ -34,6 +37,8 @@ class StopChecker:
         """
         if not stop or not ids:
             return None
+        if stop not in self._suspects and len(self._suspects) >= MOST_STOPS:
+            self._suspects.clear()
         known = self._suspects.setdefault(stop, {})
         suspect = known.get(ids[-1])
         if suspect is None:

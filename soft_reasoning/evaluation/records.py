@@ -73,7 +73,7 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
-    return {field.name: getattr(candidate, field.name) for field in fields(candidate) if field.name != "text"}
+    return {name: value for name, value in candidate.stored().items() if name != "text"}
 
 
 MOST_ROUNDS = 10_000

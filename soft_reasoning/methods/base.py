@@ -51,13 +51,15 @@ class Method(Protocol):
 
 
 def read_candidate(completion: Completion, problem: Problem, context: Context, round: int = 0) -> Candidate:
-    """Return the candidate of ``completion``: its text, its parsed answer and its length."""
+    """Return the candidate of ``completion``: its text, its parsed answer and its tokens."""
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(completion.text, problem.answer_type),
         round=round,
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
+        token_ids=completion.token_ids,
+        logprobs=completion.logprobs,
     )
 
 
