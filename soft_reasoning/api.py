@@ -40,7 +40,7 @@ from soft_reasoning.questions import Asked, Question, read_question, read_questi
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, UserError
-from soft_reasoning.worker import Call, Told, Worker
+from soft_reasoning.worker import Call, Update, Worker
 
 MOST_PARTS = 64
 """Combinations of options whose parts are kept."""
@@ -248,8 +248,8 @@ class SoftReasoner:
                 two questions, and for a closed reasoner.
         """
         problems, alone = read_questions(questions, self.answer_type)
-        told: SimpleQueue[Told] = SimpleQueue()
-        call, parts = self._call(problems, options, told.put)
+        updates: SimpleQueue[Update] = SimpleQueue()
+        call, parts = self._call(problems, options, updates.put)
         found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
         with self._submitted(call), Progress(len(call.problems), enabled=progress) as shown:
             while True:
@@ -257,7 +257,7 @@ class SoftReasoner:
                 shown.show(Clock(generated_tokens=found.tokens))
                 if found.complete:
                     break
-                found.take(told.get())
+                found.take(updates.get())
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     @overload
@@ -279,20 +279,20 @@ class SoftReasoner:
     ) -> Solution | list[Solution]:
         """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
         problems, alone = read_questions(questions, self.answer_type)
-        loop, told = asyncio.get_running_loop(), asyncio.Queue[Told]()
+        loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
-        def tell(what: Told) -> None:
+        def send(what: Update) -> None:
             try:
-                loop.call_soon_threadsafe(told.put_nowait, what)
+                loop.call_soon_threadsafe(updates.put_nowait, what)
             except RuntimeError:  # the loop was closed with the task in it
                 self._worker.cancel(call)
 
         # In a thread, since composing the configuration of new options takes tenths of a second.
-        call, parts = await asyncio.to_thread(self._call, problems, options, tell)
+        call, parts = await asyncio.to_thread(self._call, problems, options, send)
         found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
         with self._submitted(call):
             while not found.complete:
-                found.take(await told.get())
+                found.take(await updates.get())
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
@@ -309,11 +309,11 @@ class SoftReasoner:
         Raises:
             UserError: As :meth:`solve`.
         """
-        told: SimpleQueue[Told] = SimpleQueue()
+        updates: SimpleQueue[Update] = SimpleQueue()
         context = replace(self.context, limits=Limits())
-        with self._submitted(call_of([problem], method, context, told.put)):
+        with self._submitted(call_of([problem], method, context, updates.put)):
             while True:
-                _, outcome = told.get()
+                _, outcome = updates.get()
                 if isinstance(outcome, Exception):
                     raise outcome
                 if isinstance(outcome, Result):
@@ -345,7 +345,7 @@ class SoftReasoner:
         self.close()
 
     def _call(
-        self, problems: Sequence[Problem], changes: Changes, tell: Callable[[Told], None]
+        self, problems: Sequence[Problem], changes: Changes, send: Callable[[Update], None]
     ) -> tuple[Call, Parts]:
         """Return a call of the worker for the different ones among ``problems``, and its parts.
 
@@ -359,7 +359,7 @@ class SoftReasoner:
         if changes.get("method") == self.method.name:  # its options and overrides hold
             changes = cast(Changes, {key: value for key, value in changes.items() if key != "method"})
         parts, asked = self._parts(self._options.changed(changes)), list(unique.values())
-        return call_of(asked, parts.method, parts.context, tell), parts
+        return call_of(asked, parts.method, parts.context, send), parts
 
     def _parts(self, options: Options) -> Parts:
         """The parts of ``options``; those used last are kept."""

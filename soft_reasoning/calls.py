@@ -20,7 +20,7 @@ from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
-from soft_reasoning.worker import Call, Told
+from soft_reasoning.worker import Call, Update
 
 OnRound: TypeAlias = Callable[[Round], None]
 Greedy: TypeAlias = Callable[[], Candidate | None]
@@ -36,7 +36,7 @@ class Parts:
 
 
 def call_of(
-    problems: Sequence[Problem], method: Method, context: Context, tell: Callable[[Told], None]
+    problems: Sequence[Problem], method: Method, context: Context, send: Callable[[Update], None]
 ) -> Call:
     """Return a call of the worker; what cannot be solved is refused before any model work."""
 
@@ -46,7 +46,7 @@ def call_of(
         check_lengths(list(problems), context)
         check_unseen(list(problems), method)
 
-    return Call(problems, method, context, check, tell)
+    return Call(problems, method, context, check, send)
 
 
 def method_of(options: Options, config: DictConfig) -> Method:
@@ -104,9 +104,9 @@ class Found:
         """Whether every problem of the call has its result."""
         return len(self.results) == len(self._call.problems)
 
-    def take(self, told: Told) -> None:
+    def take(self, update: Update) -> None:
         """Add a result, pass a round on, or raise an error."""
-        problem, outcome = told
+        problem, outcome = update
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, Round):

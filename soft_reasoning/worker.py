@@ -23,7 +23,7 @@ from soft_reasoning.methods.base import Method
 from soft_reasoning.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
 from soft_reasoning.types import Problem, Round, UserError
 
-Told: TypeAlias = tuple[Problem | None, Outcome | Round]
+Update: TypeAlias = tuple[Problem | None, Outcome | Round]
 """A problem with a finished round or its result. None with an error of the whole call, its last word."""
 
 CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
@@ -41,15 +41,15 @@ class Call:
         problems: The problems.
         method: Solves them.
         context: What the method reads; its engine is the worker's.
-        check: Called first, in the worker's thread; what it raises is told to the caller.
-        tell: Told everything, in the worker's thread. It must not raise.
+        check: Called first, in the worker's thread; what it raises is sent to the caller.
+        send: Called with every update, in the worker's thread. It must not raise.
     """
 
     problems: Sequence[Problem]
     method: Method
     context: Context
     check: Callable[[], None]
-    tell: Callable[[Told], None]
+    send: Callable[[Update], None]
     ended: bool = field(default=False, init=False)
     todo: deque[Problem] = field(init=False)
 
@@ -99,7 +99,7 @@ class Worker:
             self._arrived.put(call)
 
     def cancel(self, call: Call) -> None:
-        """Stop solving a call's problems and tell it nothing more; a call that has ended is left alone."""
+        """Stop solving a call's problems and send it no more updates; a call that has ended is left alone."""
         with self._lock:
             call.ended = True
             self._interrupt()
@@ -182,7 +182,7 @@ class Worker:
                 self._calls.append(call)
 
     def _step(self, scheduler: Scheduler) -> None:
-        """Let the scheduler work, and tell the callers what has ended."""
+        """Let the scheduler work, and send the callers what has ended."""
         ended: list[tuple[Job, Outcome]] = []
         try:
             with self._lock:
@@ -208,15 +208,15 @@ class Worker:
             if isinstance(outcome, Exception):
                 self._end(call, outcome)
             elif not call.ended:
-                call.tell((job.problem, outcome))
+                call.send((job.problem, outcome))
 
     def _end(self, call: Call, error: Exception) -> None:
-        """Tell the call its error; nothing after that."""
+        """Send the call its error; nothing after that."""
         if not call.ended:
             call.ended = True
-            call.tell((None, error))
+            call.send((None, error))
 
 
 def _watch(call: Call, problem: Problem, round: Round) -> None:
     if not call.ended:
-        call.tell((problem, round))
+        call.send((problem, round))

@@ -44,13 +44,13 @@ def steps(problem):
 
 
 def call_of(some, engine, method=None, check=lambda: None):
-    told = SimpleQueue()
+    updates = SimpleQueue()
     method = method or Script(steps)
-    return Call(some, method, Context(engine), check, told.put), told
+    return Call(some, method, Context(engine), check, updates.put), updates
 
 
-def answers(told, count):
-    return {problem.id: result.answer for problem, result in (told.get(timeout=20) for _ in range(count))}
+def answers(updates, count):
+    return {problem.id: result.answer for problem, result in (updates.get(timeout=20) for _ in range(count))}
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def worker(engine):
 
 
 def test_calls_share_batches_and_take_turns(worker, engine):
-    first, told = call_of(problems(1), engine)
+    first, updates = call_of(problems(1), engine)
     worker.submit(first)
     assert engine.began.wait(20)
     long, of_long = call_of([Problem(str(i), "?") for i in range(10, 20)], engine)
@@ -75,7 +75,7 @@ def test_calls_share_batches_and_take_turns(worker, engine):
     worker.submit(long)
     worker.submit(short)
     engine.go.set()
-    assert answers(told, 1) == {"0": "100"} and answers(of_short, 1) == {"2": "102"}
+    assert answers(updates, 1) == {"0": "100"} and answers(of_short, 1) == {"2": "102"}
     assert answers(of_long, 10) == {str(i): str(100 + i) for i in range(10, 20)}
     # Once the first is done, the short call is taken on after one problem of the long one.
     assert engine.generated == [1, 4, 4, 3]
@@ -92,13 +92,13 @@ def test_an_error_reaches_its_caller_alone(worker, engine):
     def refused(problem):
         return answer((yield Generate([Request((13,))])))
 
-    good, told = call_of(problems(3), engine)
+    good, updates = call_of(problems(3), engine)
     bad, of_bad = call_of(problems(3), engine, Script(fails))
     thirteen, of_thirteen = call_of(problems(1), engine, Script(refused))
     engine.go.set()
     for one in (bad, good, thirteen):
         worker.submit(one)
-    assert answers(told, 3) == {str(i): str(100 + i) for i in range(3)}
+    assert answers(updates, 3) == {str(i): str(100 + i) for i in range(3)}
     found = [of_bad.get(timeout=20)]
     while found[-1][0] is not None:
         found.append(of_bad.get(timeout=20))
@@ -121,9 +121,9 @@ def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, 
     engine.go.set()
     engine.generate = breaks
     for expected in ("RuntimeError: no device", None):
-        call, told = call_of(problems(1), engine)
+        call, updates = call_of(problems(1), engine)
         worker.submit(call)
-        outcome = told.get(timeout=20)[1]
+        outcome = updates.get(timeout=20)[1]
         assert outcome.answer == "100" if expected is None else expected in str(outcome)
 
 
@@ -146,12 +146,12 @@ def test_a_cancelled_call_is_dropped_and_its_batch_interrupted_unless_another_ne
 
 def test_close_interrupts_and_tells(engine):
     worker = Worker(engine, max_live=2)
-    call, told = call_of(problems(5), engine)
+    call, updates = call_of(problems(5), engine)
     worker.submit(call)
     assert engine.began.wait(20)
     worker.close()
     worker.close()
-    assert "closed while solving" in str(told.get(timeout=20)[1]) and told.empty()
+    assert "closed while solving" in str(updates.get(timeout=20)[1]) and updates.empty()
     assert engine.interrupted == engine.closed == 1
     with pytest.raises(UserError, match="closed"):
         worker.submit(call)
@@ -166,9 +166,9 @@ def test_many_interruptions_leave_a_worker_that_works(worker, engine):
         if i % 3:
             time.sleep(0.0001 * (i % 7))
         worker.cancel(call)
-    last, told = call_of(problems(6), engine)
+    last, updates = call_of(problems(6), engine)
     worker.submit(last)
-    assert answers(told, 6) == {str(i): str(100 + i) for i in range(6)}
+    assert answers(updates, 6) == {str(i): str(100 + i) for i in range(6)}
     assert not engine._submitted
 
 
@@ -213,9 +213,9 @@ def test_threads_see_their_own_results(engine):
     engine.go.set()
 
     def solve(start):
-        call, told = call_of([Problem(str(i), "?") for i in range(start, start + 25)], engine)
+        call, updates = call_of([Problem(str(i), "?") for i in range(start, start + 25)], engine)
         worker.submit(call)
-        return answers(told, 25)
+        return answers(updates, 25)
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(solve, range(0, 200, 25)))

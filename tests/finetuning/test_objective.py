@@ -1,4 +1,4 @@
-"""The constrained objective against its hand-written gradient and its limits (SPEC 7)."""
+"""The constrained objective against its hand-written gradient and its limits."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""preset=released: the public code's reading, showing and voting, each against what SPEC 15 says of it."""
+"""preset=released: the public code's reading, showing and voting, each against a worked example."""
 
 import pytest
 import torch

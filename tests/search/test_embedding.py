@@ -113,7 +113,7 @@ def test_span_weights_make_up_the_point():
 @pytest.mark.parametrize("kind", [GaussianEmbedding, OrthonormalEmbedding])
 @pytest.mark.parametrize("d", [3, 10])
 def test_rembo_theorem(kind, d):
-    """A function of effective dimension 3 <= d reaches its optimum within the random subspace (SPEC 12)."""
+    """A function of effective dimension 3 <= d reaches its optimum within the random subspace."""
     width, effective = 300, 3
     generator = torch.Generator().manual_seed(d)
     frame = torch.linalg.qr(torch.randn(width, effective, dtype=torch.float64, generator=generator)).Q
