@@ -30,6 +30,7 @@ from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.search.prior import Prior
+from soft_reasoning.tracking.base import Tracker
 from soft_reasoning.types import Problem, UserError
 
 
@@ -160,6 +161,11 @@ def build_dataset(config: DictConfig) -> Dataset:
 def build_launcher(config: DictConfig) -> Any:
     """Build the launcher that ``config.launcher`` names."""
     return _built(config, "launcher")
+
+
+def build_tracker(config: DictConfig) -> Tracker | None:
+    """Build the tracker that ``config.logging`` names; None if it names none."""
+    return None if config.logging._target_ is None else _built(config, "logging", _convert_="all")
 
 
 def build_grader(config: DictConfig) -> AnswerGrader:

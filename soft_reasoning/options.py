@@ -16,7 +16,7 @@ from soft_reasoning.types import UserError
 
 OF_RUNS = (
     "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
-    "limit", "ray",
+    "limit", "logging", "ray",
 )  # fmt: skip
 """What only a run of a data set reads."""
 

@@ -17,7 +17,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.analysis.viewer.run import GREEDY
-from soft_reasoning.build import build_dataset, build_launcher, build_method, engine_settings, plain
+from soft_reasoning.build import (
+    build_dataset,
+    build_launcher,
+    build_method,
+    build_tracker,
+    engine_settings,
+    plain,
+)
 from soft_reasoning.config import (
     SWEEP_VARIABLE,
     check,
@@ -48,15 +55,16 @@ OUT_OF_MEMORY = (
 )
 
 
-def run_one(config: DictConfig, folder: Path, launcher: Launcher) -> Summary:
-    """Run one method on one data set into ``folder``."""
+def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
+    """Run one method on one data set into ``folder``, followed by the tracker unless not ``tracked``."""
     build_method(config)  # a bad value is refused before anything is loaded
+    tracker = build_tracker(config) if tracked else None
     dataset = build_dataset(config)
     problems = dataset.problems(config.seed)
     solver = launcher.start(config, problems, dataset.exemplars(config.seed))
     return run(
         problems, solver, folder, plain(config),
-        fresh=config.fresh, progress=config.progress,
+        fresh=config.fresh, progress=config.progress, tracker=tracker,
     )  # fmt: skip
 
 
@@ -100,7 +108,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         one, name = configs[label], label.replace(" ", ",")
         if equal and label != first and "samples" in one.method:
             probe = f"{name},method.samples={one.method.samples}"
-            tried = run_one(one, folder / PROBES / run_name(probe), launcher)
+            tried = run_one(one, folder / PROBES / run_name(probe), launcher, tracked=False)
             change = f"method.samples={equal_samples(tried.metrics, one.method.samples, done[first].metrics)}"
             one, name = composed(label, change), f"{name},{change}"
         done[label] = run_one(one, folder / run_name(name), launcher)

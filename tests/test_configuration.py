@@ -10,7 +10,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, build_tracker
 from soft_reasoning.config import (
     compose_config,
     conf_dir,
@@ -55,6 +55,7 @@ def test_every_choice_composes_builds_and_solves(choice, engine):
     rounds = [] if choice.split("=")[0] in WITHOUT_SEARCH else ["search.rounds=1"]
     config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])
     build_dataset(config)
+    build_tracker(config)
     method, context = build_method(config), build_context(config, engine)
     [(_, result)] = drive([QUESTION], method, context)
     assert result.candidates
@@ -106,7 +107,7 @@ DEFAULTS = {
     "candidate_points": "local", "batch": "kriging_believer", "verifier": "multi_generate",
     "reward": "default", "final": "reward_vote", "method": "cot_decoding", "grader": "default",
     "dataset": "custom", "decoding": "greedy", "engine": "hf", "finetuning": "constrained",
-    "launcher": "local",
+    "launcher": "local", "logging": "none",
 }  # fmt: skip
 """Of a class that several files configure, the one that holds its own defaults."""
 

@@ -20,7 +20,7 @@ LIMIT = "dataset.limit"
 
 IGNORED = (
     "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
-    "ray", "hydra", "prompt.answer_type", *RESOURCES,
+    "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result.
 

@@ -22,7 +22,7 @@ class Progress:
         self.total = total
         self.done: int = 0
         self._before = 0
-        self._graded = self._correct = self._covered = 0
+        self._graded = self._correct = self._covered = self._tokens = 0
         self._display = Display(total, "problems", enabled=enabled, stream=stream)
         self._start = perf_counter()
 
@@ -37,10 +37,20 @@ class Progress:
     def count(self, row: Graded) -> None:
         """Count one more finished problem."""
         self.done += 1
+        self._tokens += sum(usage.generated_tokens for usage in row.usage.values())
         if row.correct is not None:
             self._graded += 1
             self._correct += row.correct
             self._covered += row.covered()
+
+    def figures(self) -> dict[str, float]:
+        """Return running figures by name; shares are those of the problems with a gold answer."""
+        found: dict[str, float] = {"problems": self.done, "generated_tokens": self._tokens}
+        if self.done:
+            found["generated_tokens_per_problem"] = self._tokens / self.done
+        if self._graded:
+            found |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
+        return found
 
     def show(self, clock: Clock) -> None:
         """Redraw the bar, or print a line if the last one is old enough."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -13,6 +14,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.evaluation.files import read_means, read_peaks, read_records, read_seconds
+from soft_reasoning.evaluation.follow import Followed
 from soft_reasoning.evaluation.grades import Graded, grade
 from soft_reasoning.evaluation.manifest import describe_engine
 from soft_reasoning.evaluation.memory import MemorySampler
@@ -24,6 +26,7 @@ from soft_reasoning.evaluation.report import summary_table, write_results
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.methods.base import Method
 from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.tracking.base import Tracker
 from soft_reasoning.types import Problem, Result, UserError
 
 
@@ -118,6 +121,7 @@ def run(
     fresh: bool = False,
     progress: bool = True,
     ignore: Sequence[str] = IGNORED,
+    tracker: Tracker | None = None,
 ) -> Summary:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
@@ -132,17 +136,21 @@ def run(
         fresh: Whether to start over.
         progress: Whether to show progress.
         ignore: Keys of ``config`` that change no result.
+        tracker: Follows the run.
 
     Raises:
-        UserError: For what ``Store`` and ``solver`` refuse, for no problems or repeated ids, and if
-            ``folder`` holds a problem that has changed or is not among ``problems``.
+        UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems or repeated ids, and
+            if ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
     _check(problems)
     began, about = perf_counter(), solver.about
     shown = Progress(len(problems), enabled=progress)
-    with Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store:
-        tally = _solve_all(problems, solver, store, shown)
+    with (
+        Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
+        _followed(tracker, store, config, shown) as followed,
+    ):
+        tally = _solve_all(problems, solver, store, shown, followed)
         metrics = tally.metrics(
             seconds=read_seconds(store.folder),
             peaks=read_peaks(store.folder),
@@ -155,6 +163,7 @@ def run(
             shown.say(note)
         if all(problem.gold is None for problem in problems):
             print("\n".join(write_predictions(store.folder, tally.outcomes)), end="\n\n")
+        followed.finish(store.folder, metrics)
     print(summary_table(metrics, config))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
@@ -177,11 +186,26 @@ def solve_into(
     """
     _check(problems)
     with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
-        _solve_all(problems, solver, store, Progress(len(problems), enabled=progress))
+        shown = Progress(len(problems), enabled=progress)
+        _solve_all(problems, solver, store, shown, Followed(None, shown.say))
         return {record["doc_id"]: record for record in read_records(store.folder)}
 
 
-def _solve_all(problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress) -> Tally:
+@contextmanager
+def _followed(
+    tracker: Tracker | None, store: Store, config: Mapping[str, Any], shown: Progress
+) -> Iterator[Followed]:
+    followed = Followed(tracker, shown.say)
+    followed.begin(store.folder, config, len(store.done))
+    try:
+        yield followed
+    finally:
+        followed.interrupt()
+
+
+def _solve_all(
+    problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress, followed: Followed
+) -> Tally:
     """Solve what ``store`` does not hold yet, and count all of it."""
     for note in store.notes:
         shown.say(note)
@@ -194,7 +218,7 @@ def _solve_all(problems: Sequence[Problem], solver: Solver, store: Store, shown:
     try:
         with shown:
             todo = [problem for problem in problems if problem.id not in tally.outcomes]
-            _solve(todo, solver, store, tally, shown)
+            _solve(todo, solver, store, tally, shown, followed)
     except BaseException as error:
         what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
         if shown.done:
@@ -240,7 +264,14 @@ def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> 
         yield grade(record, grader)
 
 
-def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, shown: Progress) -> None:
+def _solve(
+    todo: Sequence[Problem],
+    solver: Solver,
+    store: Store,
+    tally: Tally,
+    shown: Progress,
+    followed: Followed,
+) -> None:
     """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
     clock = Clock()
     recorded: dict[str, float] = {}
@@ -259,6 +290,8 @@ def _solve(todo: Sequence[Problem], solver: Solver, store: Store, tally: Tally, 
         for row in finished:
             tally.add(row)
             shown.count(row)
+        if finished:
+            followed.log(shown.figures(), shown.done)
         finished.clear()
         shown.show(clock)
 

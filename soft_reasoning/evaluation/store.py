@@ -42,6 +42,7 @@ from soft_reasoning.evaluation.manifest import (
     refuse_weights,
 )
 from soft_reasoning.evaluation.records import Asked, asked
+from soft_reasoning.tracking.base import LOGGING
 from soft_reasoning.types import UserError
 
 try:
@@ -49,7 +50,18 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
-DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*")
+DERIVED = (
+    RESULTS,
+    GRADES,
+    REPORT,
+    PREDICTIONS,
+    PAGE,
+    f"{PAGE_DATA}/*",
+    "*.png",
+    "*.pdf",
+    "tables/*",
+    LOGGING,
+)
 """What is computed from the rest, and removed when a run starts over."""
 
 

@@ -1,0 +1,1 @@
+"""Trackers of experiments, behind one protocol: TensorBoard, Weights & Biases and MLflow."""

@@ -1,0 +1,296 @@
+"""Runs followed by TensorBoard, Weights & Biases and MLflow: their own libraries, no network."""
+
+import json
+import struct
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning import run as program
+from soft_reasoning.engines.fake import FakeEngine
+
+FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the program in this process in an empty folder, which it returns with the exit code and output."""
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for name in ("WANDB_MODE", "MLFLOW_TRACKING_URI", "SOFT_REASONING_SWEEP"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *arguments])
+        code = 0
+        try:
+            program.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        return SimpleNamespace(code=code, err=capsys.readouterr().err, folder=tmp_path / "one")
+
+    return call
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def interrupted(monkeypatch, calls):
+    """Ctrl-C at the engine's ``calls``-th generation."""
+    generate, left = FakeEngine.generate, [calls]
+
+    def generating(self, requests):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return generate(self, requests)
+
+    monkeypatch.setattr(FakeEngine, "generate", generating)
+
+
+def test_without_logging_a_folder_holds_no_trackers_files(run):
+    done = run(*FAKE, "limit=2")
+    assert done.code == 0 and not (done.folder / "logging.json").exists()
+
+
+class TestTensorBoard:
+    @staticmethod
+    def events(folder):
+        pytest.importorskip("tensorboard")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        found = EventAccumulator(str(folder))
+        found.Reload()
+        return found
+
+    def test_a_resumed_run_goes_on(self, run):
+        assert run(*FAKE, "limit=3", "logging=tensorboard").code == 0
+        done = run(*FAKE, "limit=7", "logging=tensorboard")
+        found, measured = self.events(done.folder / "tensorboard"), results(done.folder)
+        accuracy = found.Scalars("accuracy")
+        assert [one.step for one in accuracy] == [2, 3, 5, 7]
+        assert accuracy[-1].value == pytest.approx(measured["exact_match"])
+        assert found.Scalars("coverage")[-1].value == pytest.approx(measured["coverage"])
+        tokens = measured["tokens"]["total"]["generated"]
+        assert found.Scalars("generated_tokens")[-1].value == tokens
+        assert found.Scalars("generated_tokens_per_problem")[-1].value == tokens / 7
+        assert [one.step for one in found.Scalars("final/exact_match")] == [3, 7]
+        texts = {name: found.Tensors(f"{name}/text_summary")[-1] for name in ("config", "report")}
+        assert b"max_new_tokens: 20" in texts["config"].tensor_proto.string_val[0]
+        assert (done.folder / "report.md").read_bytes() in texts["report"].tensor_proto.string_val[0]
+
+    def test_a_fresh_run_hides_the_old_one_and_a_folder_of_ones_own_is_used(self, run, tmp_path):
+        both = [*FAKE, "logging=tensorboard", "logging.folder=events"]
+        assert run(*both, "limit=6").code == 0
+        assert run(*both, "limit=2", "fresh=true").code == 0
+        [folder] = (tmp_path / "events").glob("*/one")
+        assert [one.step for one in self.events(folder).Scalars("accuracy")] == [2]
+
+    def test_plots_are_images(self, run):
+        pytest.importorskip("matplotlib")
+        options = [
+            "engine=fake",
+            "max_new_tokens=20",
+            "hydra.run.dir=one",
+            "search.rounds=1",
+            "progress=false",
+        ]
+        done = run(*options, "limit=2", "logging=tensorboard")
+        assert (
+            set(self.events(done.folder / "tensorboard").Tags()["images"])
+            == {path.stem for path in done.folder.glob("*.png")}
+            != set()
+        )
+
+
+class TestWandb:
+    @staticmethod
+    def records(path):
+        """The records of an offline run: LevelDB's log format after a header of 7 bytes."""
+        from wandb.proto import wandb_internal_pb2
+
+        data, at, whole, found = path.read_bytes(), 7, b"", []
+        while at + 7 <= len(data):
+            if 32768 - at % 32768 < 7:
+                at += 32768 - at % 32768
+                continue
+            _, size, kind = struct.unpack("<IHB", data[at : at + 7])
+            whole, at = whole + data[at + 7 : at + 7 + size], at + 7 + size
+            if kind in (1, 4):  # whole, or the last part
+                record = wandb_internal_pb2.Record()
+                record.ParseFromString(whole)
+                found.append(record)
+                whole = b""
+        return found
+
+    def read(self, path):
+        """What an offline run holds: its start, history, summary and artifacts."""
+        end = time.monotonic() + 60
+        records = self.records(path)
+        while not any(one.HasField("exit") for one in records):
+            assert time.monotonic() < end, "wandb's own process writes the end of the file a little later"
+            time.sleep(0.1)
+            records = self.records(path)
+        values = [
+            {"".join(item.nested_key): json.loads(item.value_json) for item in one.history.item}
+            for one in records
+            if one.HasField("history")
+        ]
+        summary = {
+            item.key or "".join(item.nested_key): json.loads(item.value_json)
+            for one in records
+            for item in one.summary.update
+        }
+        artifacts = [one.request.log_artifact.artifact for one in records if one.HasField("request")]
+        artifacts += [one.artifact for one in records if one.HasField("artifact")]
+        config = {
+            item.key: json.loads(item.value_json)
+            for one in records
+            for update in (one.run.config.update, one.config.update)
+            for item in update
+        }
+        begun = next(one.run for one in records if one.HasField("run"))
+        return SimpleNamespace(
+            run=begun, history=values, summary=summary, artifacts=artifacts, config=config,
+            exits=[one.exit.exit_code for one in records if one.HasField("exit")],
+        )  # fmt: skip
+
+    def test_a_resumed_run_is_one_run(self, run, tmp_path, monkeypatch):
+        pytest.importorskip("wandb")
+        given = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]
+        with monkeypatch.context() as broken:
+            interrupted(broken, 1)
+            assert run(*FAKE, *given, "limit=5").code == 130
+        done = run(*FAKE, *given, "limit=5")
+        assert done.code == 0
+        first, second = (self.read(one) for one in sorted(done.folder.glob("wandb/offline-run-*/*.wandb")))
+        assert first.run.run_id == second.run.run_id
+        assert (second.run.project, list(second.run.tags)) == ("mine", ["a", "b"])
+        assert (second.run.display_name, second.run.run_group) == ("one", tmp_path.name)
+        assert [row["_step"] for one in (first, second) for row in one.history] == [2, 4, 5]
+        measured = results(done.folder)
+        assert second.history[-1]["accuracy"] == pytest.approx(measured["exact_match"])
+        assert second.summary["final/exact_match"] == pytest.approx(measured["exact_match"])
+        assert second.config["max_new_tokens"] == 20 and second.config["model"]["path"] == "demo"
+        assert (first.exits, second.exits) == ([1], [0])
+        names = {entry.path for entry in second.artifacts[-1].manifest.contents}
+        assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
+
+    def test_its_folder_entity_and_mode(self, run, tmp_path):
+        pytest.importorskip("wandb")
+        given = ["logging=wandb", "logging.folder=elsewhere", "logging.entity=us", "logging.mode=offline"]
+        assert run(*FAKE, *given, "limit=2").code == 0
+        [path] = (tmp_path / "elsewhere").glob("wandb/offline-run-*/*.wandb")
+        assert self.read(path).run.entity == "us"
+        assert run(*FAKE, "limit=2", "fresh=true", "logging=wandb", "logging.mode=disabled").code == 0
+        assert not (tmp_path / "one" / "wandb").exists()
+
+    def test_the_environment_chooses_the_mode(self, run, monkeypatch):
+        pytest.importorskip("wandb")
+        import wandb
+
+        wandb.teardown()  # which has read the environment
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        done = run(*FAKE, "logging=wandb", "limit=2")
+        assert done.code == 0 and [*done.folder.glob("wandb/offline-run-*/*.wandb")]
+
+
+class TestMLflow:
+    @staticmethod
+    def runs(tmp_path, experiment="soft_reasoning"):
+        mlflow = pytest.importorskip("mlflow")
+        client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/runs.db")
+        found = client.get_experiment_by_name(experiment)
+        return client, client.search_runs([found.experiment_id], order_by=["start_time ASC"])
+
+    def given(self, tmp_path):
+        pytest.importorskip("mlflow")
+        return ["logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'"]
+
+    def test_an_interrupted_run_goes_on(self, run, tmp_path, monkeypatch):
+        given = [*FAKE, *self.given(tmp_path), "logging.experiment=mine", "limit=5"]
+        with monkeypatch.context() as broken:
+            interrupted(broken, 1)
+            assert run(*given).code == 130
+        _, [one] = self.runs(tmp_path, "mine")
+        assert one.info.status == "KILLED"
+        done = run(*given)
+        client, [again] = self.runs(tmp_path, "mine")
+        assert "ended" not in done.err
+        assert (again.info.run_id, again.info.status) == (one.info.run_id, "FINISHED")
+        assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
+        assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
+        measured = results(done.folder)
+        assert [m.step for m in client.get_metric_history(one.info.run_id, "accuracy")] == [2, 4, 5]
+        assert again.data.metrics["final/coverage_5"] == pytest.approx(measured["coverage@5"])
+        assert again.data.metrics["final/exact_match"] == pytest.approx(measured["exact_match"])
+        names = {entry.path for entry in client.list_artifacts(one.info.run_id)}
+        assert {"config.yaml", "results.json", "report.md", "report.html", "manifest.json"} <= names
+
+    def test_a_comparison_logs_each_method(self, run, tmp_path):
+        methods = "methods=[cot,[self_consistency,'method.samples=2']]"
+        options = [one for one in FAKE if not one.startswith("method=")]
+        assert run(*options, *self.given(tmp_path), methods, "budget=equal", "limit=3").code == 0
+        _, found = self.runs(tmp_path)
+        assert {one.data.params["method.name"] for one in found} == {"cot", "self_consistency"}
+        assert len(found) == 2  # what only determines the budget is not logged
+        assert {one.data.tags["group"] for one in found} == {"one"}
+
+    def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(self, run, tmp_path, monkeypatch):
+        given = self.given(tmp_path)
+        from mlflow import MlflowClient
+
+        def gone(*_, **__):
+            raise ConnectionError("the server has gone")
+
+        monkeypatch.setattr(MlflowClient, "log_metric", gone)
+        done = run(*FAKE, *given, "limit=5")
+        assert done.code == 0 and results(done.folder)["problems"] == 5
+        assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
+
+    def test_a_run_that_mlflow_does_not_know(self, run, tmp_path):
+        assert run(*FAKE, *self.given(tmp_path), "limit=2").code == 0
+        done = run(*FAKE, "logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/other.db'", "limit=3")
+        assert done.code == 2 and "or delete" in done.err and "logging.json to begin another" in done.err
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_a_missing_library_is_named_before_anything_is_loaded(run, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    done = run(*FAKE, f"logging={name}")
+    assert done.code == 2 and f"pip install 'soft-reasoning[{name}]'" in done.err
+    assert len(done.err.splitlines()) == 1 and not done.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["logging=comet"], "logging: expected one of mlflow, none, tensorboard, wandb, got comet"),
+        (["logging=wandb", "logging.mode=later"], "logging.mode: expected one of online, offline, disabled"),
+        (["logging=wandb", "logging.tags=a"], "logging.tags: expected a list such as"),
+        (["logging=mlflow", "logging.uri=nosuch://x"], "logging=mlflow: expected a run to begin"),
+    ],
+)
+def test_values_that_cannot_be(run, given, message):
+    pytest.importorskip(given[0].removeprefix("logging=").replace("comet", "yaml"))
+    done = run(*FAKE, *given, "limit=2")
+    assert done.code == 2 and message in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_logging_changes_no_result(run):
+    first = run(*FAKE, "limit=2")
+    before = (first.folder / "samples.jsonl").read_bytes()
+    assert run(*FAKE, "limit=2", "logging=tensorboard").code == 0
+    assert (first.folder / "samples.jsonl").read_bytes() == before
+
+
+def test_only_a_run_of_a_data_set_is_logged():
+    with pytest.raises(UserError, match="got logging=wandb, which only soft-reasoning run reads"):
+        SoftReasoner.from_pretrained("demo", overrides=["logging=wandb"])
