@@ -16,6 +16,7 @@ soft-reasoning COMMAND [options]
   calibrate [options]                  recommend sigma and points to begin with, for a model and data
   regrade FOLDER [grader.key=value]    grade a finished run again, without a model
   show FOLDER [PROBLEM]                show a run's results, or explain one problem
+  eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
   completion                           print what makes bash complete options:
                                        eval "$(soft-reasoning completion)"
 
@@ -27,7 +28,10 @@ soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and report.html.
 budget=equal gives each as many tokens as soft_reasoning."""  # noqa: E501
 
-COMMANDS = {"run": "run", "compare": "run", "calibrate": "calibrate", "regrade": "regrade", "show": "show"}
+COMMANDS = {
+    "run": "run", "compare": "run", "calibrate": "calibrate", "regrade": "regrade", "show": "show",
+    "eval": "integrations.harness.command",
+}  # fmt: skip
 """The module of each command."""
 
 

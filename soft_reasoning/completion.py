@@ -15,7 +15,7 @@ complete -o default -F _soft_reasoning soft-reasoning"""
 """For bash, which breaks words at ``=``, so that a choice is completed without its group."""
 
 HYDRA = ("run", "compare", "calibrate")
-OTHERS = ("regrade", "show", "completion")
+OTHERS = ("regrade", "show", "eval", "completion")
 
 
 def candidates(line: str) -> list[str]:

@@ -1,0 +1,73 @@
+"""The command ``soft-reasoning eval``: lm-evaluation-harness with the model ``soft_reasoning``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from soft_reasoning.config import one_line, user_error
+from soft_reasoning.types import UserError
+
+NAME = "soft_reasoning"
+TARGET = "soft_reasoning.integrations.harness.model:SoftReasoningLM"
+MODEL_OPTIONS = ("--model", "-M", "--config", "-C")
+HELP = ("-h", "--help")
+USAGE = """\
+soft-reasoning eval [the arguments of lm-eval]
+
+Runs lm-evaluation-harness, whose --model is soft_reasoning unless you name another. It generates by the
+method that --model_args choose, and scores log-likelihoods as --model hf does.
+
+  soft-reasoning eval --tasks gsm8k --model_args pretrained=Qwen/Qwen3-1.7B,k=5,rounds=3
+  soft-reasoning eval --tasks gsm8k --apply_chat_template --model_args pretrained=Qwen/Qwen3-1.7B,method=cot
+
+model_args: pretrained and the other arguments of --model hf (dtype, device, peft, ...), method, preset, k,
+rounds, max_tokens, max_seconds, temperature, seed, prompt, answer_type, question_field, and overrides such
+as search.rounds=2.
+
+The arguments of the harness:
+"""
+
+
+def register() -> None:
+    """Make the model ``soft_reasoning`` known to the harness.
+
+    Raises:
+        UserError: If the harness is not installed.
+    """
+    if find_spec("lm_eval") is None:
+        raise UserError(
+            "expected the package lm_eval (lm-evaluation-harness), found none; "
+            "pip install 'soft-reasoning[lm-eval]'"
+        )
+    import lm_eval.models  # noqa: F401  registers the harness's own
+    from lm_eval.api.registry import model_registry
+
+    if NAME not in model_registry:
+        model_registry.register(NAME, target=TARGET)
+
+
+def main() -> None:
+    """Run the harness's command line."""
+    words = sys.argv[1:]
+    if not words or words[0] in HELP:
+        print(USAGE, flush=True)
+        words = ["run", "--help"]
+    evaluates = words[0] == "run" or words[0].startswith("-")
+    if evaluates and not any(word.partition("=")[0] in (*MODEL_OPTIONS, *HELP) for word in words):
+        words = [*words, "--model", NAME]
+    try:
+        register()
+        from lm_eval.__main__ import cli_evaluate
+
+        sys.argv = ["lm-eval", *words]
+        cli_evaluate()
+    except Exception as error:
+        if user_error(error) is None:
+            raise
+        print(f"soft_reasoning: {one_line(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

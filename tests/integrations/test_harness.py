@@ -1,0 +1,357 @@
+"""lm-evaluation-harness with the model soft_reasoning, beside its own model hf."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+lm_eval = pytest.importorskip("lm_eval", reason="needs the extra [lm-eval]")
+
+from lm_eval.api.registry import model_registry  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
+
+from soft_reasoning.answers import Grader  # noqa: E402
+from soft_reasoning.engines.paths import DEMO_FOLDER  # noqa: E402
+from soft_reasoning.integrations.harness import command, model, requests  # noqa: E402
+from soft_reasoning.solution import Solution  # noqa: E402
+from soft_reasoning.types import Candidate, UserError  # noqa: E402
+from tests.chat_templates import tokenizer_of  # noqa: E402
+from tests.engines.models import tiny  # noqa: E402
+
+ROWS = [json.loads(line) for line in (DEMO_FOLDER.parent / "test.jsonl").read_text().splitlines()]
+DEMO = str(DEMO_FOLDER)
+TASKS = Path(lm_eval.__file__).parent / "tasks"
+ANSWER = {
+    "name": "strict-match",
+    "filter": [
+        {"function": "regex", "regex_pattern": "Answer: (-?[0-9]+)"},
+        {"function": "take_first"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def manager():
+    command.register()
+    return TaskManager(include_defaults=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("lm_eval")
+
+
+def task(folder, rows=ROWS[:60], **changes):
+    """The bundled problems as a task; the rows are those of ``rows``."""
+    files = {}
+    for split, some in (("train", ROWS[100:110]), ("test", rows)):
+        path = folder / f"{split}-{len(list(folder.iterdir()))}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
+        files[split] = str(path)
+    return {
+        "task": "demo",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": files, "cache_dir": str(folder / "cache")},
+        "output_type": "generate_until",
+        "test_split": "test",
+        "fewshot_split": "train",
+        "doc_to_text": "Question:\n{{question}}\nThought:\n",
+        "doc_to_target": "{{answer}}",
+        "generation_kwargs": {"until": ["Question:"], "do_sample": False, "max_gen_toks": 300},
+        "filter_list": [ANSWER],
+        "metric_list": [{"metric": "exact_match"}],
+        **changes,
+    }
+
+
+def evaluate(name, manager, asked, limit=4, options=None, **arguments):
+    """The harness's results and samples of one task."""
+    found = lm_eval.simple_evaluate(
+        name,
+        model_args={"pretrained": DEMO, **arguments},
+        tasks=[asked],
+        task_manager=manager,
+        limit=limit,
+        device="cpu",
+        bootstrap_iters=0,
+        **(options or {}),
+    )
+    return found["results"][asked["task"]], found["samples"][asked["task"]]
+
+
+def kept(monkeypatch):
+    """A list that each solution is added to."""
+    solutions = []
+
+    def text_of(solution, *rest):
+        solutions.append(solution)
+        return requests.text_of(solution, *rest)
+
+    monkeypatch.setattr(model, "text_of", text_of)
+    return solutions
+
+
+def assert_equal_to_hf(manager, asked, arguments=None, **others):
+    """Each row of ``method=cot`` is that of ``hf``; return the rows."""
+    arguments = arguments or {}
+    scores, rows = evaluate("hf", manager, asked, **arguments, **others)
+    own, own_rows = evaluate("soft_reasoning", manager, asked, method="cot", **arguments, **others)
+    assert own_rows == rows
+    different = [key for key in scores if not key.startswith("alias") and own[key] != scores[key]]
+    assert not different
+    return own_rows
+
+
+def test_greedy_rows_and_scores_are_those_of_hf(manager, folder):
+    rows = assert_equal_to_hf(manager, task(folder), limit=8)
+    assert len(rows) == 8 and len({row["resps"][0][0] for row in rows}) == 8
+    assert 0 < sum(row["exact_match"] for row in rows) < 8
+
+
+@pytest.mark.slow
+def test_generation_arguments_are_those_of_hf(manager, folder):
+    """Stop strings, a bound of tokens, and hf's own arguments."""
+    whole = evaluate("soft_reasoning", manager, task(folder), limit=2, method="cot")[1]
+    for given in ({"until": ["\n", "="]}, {"until": "="}, {"max_gen_toks": 7}, {"max_new_tokens": 5}):
+        rows = assert_equal_to_hf(manager, task(folder, generation_kwargs=given), limit=2)
+        assert all(
+            len(row["resps"][0][0]) < len(one["resps"][0][0]) for row, one in zip(rows, whole, strict=True)
+        )
+    short = {"gen_kwargs": {"max_gen_toks": 9}}
+    rows = assert_equal_to_hf(manager, task(folder), limit=2, options=short)
+    assert rows != assert_equal_to_hf(manager, task(folder), {"add_bos_token": False}, limit=2, options=short)
+
+
+@pytest.mark.parametrize("shots", [None, 1])
+def test_the_harnesss_own_gsm8k(manager, folder, tmp_path, shots):
+    """Its prompt, few-shot examples, stop strings and filters; the context is cut on the left as hf does."""
+    rows = [{**row, "answer": f"It is so. #### {row['answer']}"} for row in ROWS[:6]]
+    data = task(folder, rows)["dataset_kwargs"]
+    data["data_files"]["train"] = data["data_files"]["test"]
+    path = tmp_path / "local.yaml"
+    path.write_text(
+        f"include: {TASKS / 'gsm8k' / 'gsm8k.yaml'}\ntask: gsm8k_local\ndataset_path: json\n"
+        f"dataset_name: null\ndataset_kwargs: {json.dumps(data)}\n",
+        encoding="utf-8",
+    )
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    found = {}
+    for name, method in (("hf", {}), ("soft_reasoning", {"method": "cot"})):
+        found[name] = lm_eval.simple_evaluate(
+            name, model_args={"pretrained": DEMO, **method}, tasks=["gsm8k_local"], task_manager=manager,
+            num_fewshot=shots, limit=2, device="cpu", bootstrap_iters=0,
+        )  # fmt: skip
+    samples = found["soft_reasoning"]["samples"]["gsm8k_local"]
+    assert samples == found["hf"]["samples"]["gsm8k_local"]
+    assert {row["filter"] for row in samples} == {"strict-match", "flexible-extract"}
+    assert samples[0]["arguments"][0][0].count("Question:") == 1 + (5 if shots is None else shots)
+
+
+def test_log_likelihoods_are_those_of_hf(manager, folder):
+    choices = task(
+        folder, output_type="multiple_choice", doc_to_choice=["3", "5", "92"], doc_to_target=2,
+        filter_list=None, generation_kwargs=None, metric_list=[{"metric": "acc"}, {"metric": "acc_norm"}],
+    )  # fmt: skip
+    rolling = task(
+        folder, output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{question}}",
+        filter_list=None, generation_kwargs=None, metric_list=[{"metric": "word_perplexity"}],
+    )  # fmt: skip
+    for asked in (choices, rolling):
+        scores, rows = evaluate("hf", manager, asked)
+        own, own_rows = evaluate("soft_reasoning", manager, asked)
+        numbers = [[one["resps"] for one in some] for some in (rows, own_rows)]
+        assert str(numbers[0]) == str(numbers[1]) and numbers[0]
+        assert own == scores
+
+
+@pytest.mark.parametrize("family", ["qwen2.5", "llama3"])
+def test_chat_templates_are_those_of_hf(manager, folder, tmp_path, family):
+    """The template's headers, examples as turns, a system message, and a special token as a stop string."""
+    tokenizer = tokenizer_of(family)
+    if tokenizer.eos_token is None:
+        tokenizer.eos_token = tokenizer.decode([5])
+    tiny("qwen2", vocab_size=len(tokenizer), eos_token_id=5, max_position_embeddings=2048).save_pretrained(
+        tmp_path
+    )
+    tokenizer.save_pretrained(tmp_path)
+    end = tokenizer.additional_special_tokens[-1] if hasattr(tokenizer, "additional_special_tokens") else None
+    end = end or {"qwen2.5": "<|im_end|>", "llama3": "<|eot_id|>"}[family]
+    asked = task(folder, generation_kwargs={"until": [end], "max_gen_toks": 24, "do_sample": False})
+    options = {"apply_chat_template": True, "num_fewshot": 2, "system_instruction": "Be brief."}
+    pretrained = {"pretrained": str(tmp_path)}
+    rows = assert_equal_to_hf(manager, asked, pretrained, options=options)
+    prompt = rows[0]["arguments"][0][0]
+    assert prompt.count("user") == 3 and "Be brief." in prompt and rows[0]["resps"][0][0]
+    plain = evaluate("soft_reasoning", manager, asked, method="cot", **pretrained)[1]
+    assert plain[0]["arguments"][0][0] == f"Question:\n{ROWS[0]['question']}\nThought:\n"
+
+
+@pytest.mark.slow
+def test_a_search_is_more_accurate_and_its_answers_reach_the_filters(manager, folder, monkeypatch):
+    solutions = kept(monkeypatch)
+    greedy, _ = evaluate("soft_reasoning", manager, task(folder), limit=40, method="cot")
+    solutions.clear()
+    found, rows = evaluate("soft_reasoning", manager, task(folder), limit=40)
+    assert found["exact_match,strict-match"] > greedy["exact_match,strict-match"] + 0.1
+    answers = [one.answer or "[invalid]" for one in solutions]
+    assert [row["filtered_resps"][0] for row in rows] == answers
+    assert {one.method for one in solutions} == {"soft_reasoning"}
+
+
+@pytest.mark.slow
+def test_arguments_of_the_model_take_effect(manager, folder, monkeypatch):
+    solutions = kept(monkeypatch)
+
+    def solved(**arguments):
+        solutions.clear()
+        evaluate("soft_reasoning", manager, task(folder), limit=1, **arguments)
+        return solutions[0]
+
+    first = solved(k=2, rounds=0)
+    assert len(first.candidates) == 2 and first.question == ROWS[0]["question"]
+    assert len(solved(**{"k": 2, "search.rounds": 0}).candidates) == 2
+    assert solved(k=2, rounds=0, seed=1).candidates[0].u != first.candidates[0].u
+    assert solved(k=2, rounds=0, preset="paper").rule == "best_reward"
+    assert solved(k=2, rounds=0, verifier="none").candidates[0].verified is None
+    assert solved(k=2, rounds=0, max_tokens=30).generated_tokens <= 30
+    whole = solved(k=2, rounds=0, question_field="difficulty").question
+    assert whole == f"Question:\n{ROWS[0]['question']}\nThought:\n"  # the prompt does not hold the difficulty
+
+
+def test_sampling(manager, folder):
+    sampled = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 12}
+    asked = task(folder, generation_kwargs=sampled, repeats=3)
+    many = {"method": "self_consistency", "k": 1}
+    rows = evaluate("soft_reasoning", manager, asked, limit=2, **many)[1]
+    assert all(len({*row["resps"][0]}) > 1 for row in rows)  # each repetition draws anew
+    assert rows == evaluate("soft_reasoning", manager, asked, limit=2, **many)[1]
+    greedy = task(folder, generation_kwargs={**sampled, "temperature": 0.01}, repeats=3)
+    rows = evaluate("soft_reasoning", manager, greedy, limit=2, **many)[1]
+    assert all(len({*row["resps"][0]}) == 1 for row in rows)
+    with pytest.raises(UserError, match="temperature: expected a method that has it, got method=cot"):
+        evaluate("soft_reasoning", manager, asked, limit=1, method="cot")
+
+
+def test_the_harnesss_cache_of_answers(manager, folder, tmp_path, monkeypatch):
+    options = {"use_cache": str(tmp_path / "cache")}
+    rows = evaluate("soft_reasoning", manager, task(folder), 2, options, method="cot")[1]
+    monkeypatch.setattr(model.SoftReasoner, "solve", None)  # nothing is left to solve
+    assert evaluate("soft_reasoning", manager, task(folder), 2, options, method="cot")[1] == rows
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metod": "cot"}, "model_args: expected an argument .* got metod; did you mean method"),
+        ({"nothing_like_it": 1}, "got nothing_like_it; leave it out"),
+        ({"search.round": 1}, "search.round: expected one of its keys .*did you mean rounds"),
+        ({"method": "telepathy"}, "method: expected one of .* got telepathy"),
+        ({"method": "cot", "k": 3}, "k: expected a method that has it"),
+        ({"method": "rap"}, "method=rap: expected a method that asks with the task's prompt"),
+        ({"model.dtype": "float16"}, "model.dtype is not read: the harness's arguments load the model"),
+        ({"engine": "vllm"}, "engine is not read: the model runs in transformers"),
+        ({"dataset": "gsm8k"}, "dataset is not read: the harness's task is the data set"),
+        ({"limit": 3}, "which only soft-reasoning run reads"),
+        ({"pretrained": "./nowhere"}, "expected a folder with a model"),
+        ({"think_end_token": 5}, "think_end_token: expected the token's text, got its id"),
+    ],
+)
+def test_wrong_arguments_are_one_line(given, message):
+    with pytest.raises(UserError, match=message) as error:
+        model.SoftReasoningLM(**{"pretrained": "demo", **given})
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"top_p": 0.9}, "expected until, max_gen_toks, do_sample, temperature, got top_p"),
+        ({"until": [""]}, "expected until to hold texts"),
+        ({"max_gen_toks": 0}, "expected max_gen_toks of at least 1, got 0"),
+        ({"do_sample": True}, "expected a temperature above 0 with do_sample=True, got 0.0"),
+    ],
+)
+def test_wrong_generation_arguments_are_one_line(given, message):
+    with pytest.raises(UserError, match=message):
+        requests.generation_of(given, "</s>", 256)
+
+
+def test_what_generation_arguments_mean():
+    assert requests.generation_of({}, "</s>", 256) == requests.Generation(("</s>",), 256, None)
+    assert requests.generation_of({"until": "Q:", "max_tokens": 9}, None, 256).stop == ("Q:",)
+    assert requests.generation_of({"temperature": 0.7}, None, 256).temperature == 0.7
+    assert requests.generation_of({"do_sample": False, "temperature": 0.7}, None, 256).temperature is None
+
+
+def test_a_verifier_sees_the_question_where_the_prompt_has_it():
+    prompt = "Q: How many?\nA:"
+    assert requests.question_in({"question": " How many? "}, prompt, None) == "How many?"
+    assert requests.question_in({"question": "How much?"}, prompt, None) == prompt
+    assert requests.question_in({"input": "How many?", "answer": "7"}, prompt, None) == prompt
+    assert requests.question_in({"input": "How many?"}, prompt, "input") == "How many?"
+    with pytest.raises(UserError, match="question_field: expected a column .*input.*, got problem"):
+        requests.question_in({"input": "How many?"}, prompt, "problem")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        ("6 + 5 = 11\n#### 11", "So it is 12. Answer: 12\n#### 12"),
+        ("6 + 5 = 11. The answer is 11. Bye.", "So it is 12. Answer: 12\nThe answer is 12."),
+        ("It is so. Answer: 11", "So it is 12. Answer: 12"),  # it ends so already
+        ("6 + 5 = 11", "So it is 12. Answer: 12"),  # nothing to say it with
+        ("Nobody knows.", "So it is 12. Answer: 12"),
+    ],
+)
+def test_an_answer_of_the_verifiers_takes_the_form_of_the_candidates(candidate, expected):
+    grader = Grader()
+    said = {"verifier": {"answers": ["12"], "texts": ["So it is 12. Answer: 12"]}}
+    one = Candidate(candidate, grader.extract(candidate, "number"), 0, reward=0.5)
+    assert requests.text_of(Solution("12", (one,), (said,)), grader, "number") == expected
+    assert requests.text_of(Solution(one.answer, (one,), (said,)), grader, "number") == candidate
+
+
+def test_a_generation_config_that_changes_greedy_decoding_is_named(caplog):
+    one = tiny("llama")
+    model._warn_of_generation_config(one)
+    assert not caplog.records
+    one.generation_config.repetition_penalty = 1.1
+    model._warn_of_generation_config(one)
+    assert "repetition_penalty=1.1, which --model hf applies" in caplog.text
+
+
+def test_the_model_is_registered_once(manager):
+    command.register()
+    assert model_registry.get("soft_reasoning") is model.SoftReasoningLM
+
+
+def test_without_the_harness_it_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["eval", "--tasks", "demo"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "pip install 'soft-reasoning[lm-eval]'" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        (["--tasks", "x"], ["--tasks", "x", "--model", "soft_reasoning"]),
+        (["run", "--tasks", "x"], ["run", "--tasks", "x", "--model", "soft_reasoning"]),
+        (["--tasks", "x", "--model=hf"], ["--tasks", "x", "--model=hf"]),
+        (["run", "-M", "hf"], ["run", "-M", "hf"]),
+        (["--config", "x.yaml"], ["--config", "x.yaml"]),
+        (["ls", "tasks"], ["ls", "tasks"]),
+        (["--help"], ["run", "--help"]),
+        ([], ["run", "--help"]),
+    ],
+)
+def test_the_command_passes_its_arguments_on(monkeypatch, capsys, words, passed):
+    seen = []
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: seen.append(sys.argv[1:]))
+    monkeypatch.setattr(sys, "argv", ["eval", *words])
+    command.main()
+    assert seen == [passed]
+    assert ("lm-evaluation-harness" in capsys.readouterr().out) == (passed[-1] == "--help")
