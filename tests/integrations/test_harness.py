@@ -1,6 +1,10 @@
 """lm-evaluation-harness with the model soft_reasoning, beside its own model hf."""
 
 import json
+import os
+import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +26,7 @@ from tests.engines.models import tiny  # noqa: E402
 ROWS = [json.loads(line) for line in (DEMO_FOLDER.parent / "test.jsonl").read_text().splitlines()]
 DEMO = str(DEMO_FOLDER)
 TASKS = Path(lm_eval.__file__).parent / "tasks"
+ROOT = Path(__file__).parents[2]
 ANSWER = {
     "name": "strict-match",
     "filter": [
@@ -355,3 +360,43 @@ def test_the_command_passes_its_arguments_on(monkeypatch, capsys, words, passed)
     command.main()
     assert seen == [passed]
     assert ("lm-evaluation-harness" in capsys.readouterr().out) == (passed[-1] == "--help")
+
+
+def commands_of_the_page():
+    """Those of docs/lm_eval.md that need no network."""
+    page = (ROOT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+    lines = "".join(re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)).splitlines()
+    return [shlex.split(line)[1:] for line in lines if "--include_path" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", commands_of_the_page(), ids=lambda words: words[-1])
+def test_commands_of_the_page(tmp_path, words):
+    words = [word.replace("runs/", f"{tmp_path}/") for word in words]
+    words[words.index("--limit") + 1] = "2"
+    code = "from soft_reasoning.cli import main; main()"
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "soft_reasoning ({'pretrained': 'demo'" in done.stdout and "|exact_match|" in done.stdout
+    if "--log_samples" in words:
+        [found] = tmp_path.rglob("samples_demo_*.jsonl")
+        rows = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
+        assert [row["doc"] for row in rows] == ROWS[:2]
+        assert json.loads(next(tmp_path.rglob("results_*.json")).read_text("utf-8"))["results"]["demo"]
+
+
+@pytest.mark.slow
+def test_a_wrong_argument_on_the_command_line_is_one_line(tmp_path):
+    words = ["eval", "--tasks", "demo", "--include_path", "experiments/lm_eval", "--model_args", "metod=cot"]
+    code = "from soft_reasoning.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LMEVAL_LOG_LEVEL": "ERROR"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and last.startswith("soft_reasoning: model_args: expected"), done.stderr
+    assert "Traceback" not in done.stderr
