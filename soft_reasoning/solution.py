@@ -46,17 +46,18 @@ class Solution(Result):
         It is the candidate of the highest reward that has the final answer, else what the verifier wrote to
         it. Where no answer could be read it is the candidate of the highest reward.
         """
-        having = [one for one in self.candidates if one.answer == self.answer]
-        if not having:
-            for entry in reversed(self.trace):
-                said = entry.get("verifier") or {}
-                for answer, text in zip(said.get("answers", ()), said.get("texts", ()), strict=False):
-                    if answer == self.answer:
-                        return str(text)
-        found = having or self.candidates
-        if not found:
-            return ""
-        return max(found, key=lambda one: -math.inf if one.reward is None else one.reward).text
+        verifiers = self._verifiers_text()
+        if verifiers is not None:
+            return verifiers
+        return "" if self.chosen is None else self.chosen.text
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate whose text is :attr:`text`; None if the verifier wrote that, or there is none."""
+        if self._verifiers_text() is not None:
+            return None
+        having = [one for one in self.candidates if one.answer == self.answer] or self.candidates
+        return max(having, key=lambda one: -math.inf if one.reward is None else one.reward, default=None)
 
     @property
     def rounds(self) -> list[list[Candidate]]:
@@ -146,6 +147,17 @@ class Solution(Result):
             f"<p><b>{html.escape(_said(self.answer))}</b> <small>{html.escape(self._counts())}</small></p>"
             f"<blockquote>{html.escape(self.text)}</blockquote><table>{head}{votes}</table>{rounds}"
         )
+
+    def _verifiers_text(self) -> str | None:
+        """What the verifier last wrote to the final answer, if no candidate has that answer."""
+        if any(one.answer == self.answer for one in self.candidates):
+            return None
+        for entry in reversed(self.trace):
+            said = entry.get("verifier") or {}
+            for answer, text in zip(said.get("answers", ()), said.get("texts", ()), strict=False):
+                if answer == self.answer:
+                    return str(text)
+        return None
 
     def _counts(self) -> str:
         parts = [self.method] if self.method else []
