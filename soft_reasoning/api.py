@@ -330,6 +330,11 @@ class SoftReasoner:
             raise
 
     @property
+    def max_live(self) -> int:
+        """Most questions solved at a time, of all calls together."""
+        return self._worker.max_live
+
+    @property
     def closed(self) -> bool:
         """Whether the model was given back."""
         return self._worker.closed
