@@ -58,7 +58,8 @@ class Measurement:
     """One engine and its problems; each figure is measured through methods and verifiers of the package."""
 
     def __init__(self, overrides: Sequence[str], problems: int):
-        self.base = [f"limit={problems}", "dataset.split=validation", *overrides]
+        layout = [f"++prompt.wording.reviews.{k}.solution='{{text}} [{{i}}]'" for k in (*READERS, *JUDGES)]
+        self.base = [f"limit={problems}", "dataset.split=validation", *layout, *overrides]
         config = compose_config([*self.base, "method=cot"])
         self.engine, dataset = build_engine(config), build_dataset(config)
         self.context = build_context(config, self.engine)

@@ -1,10 +1,10 @@
-"""The reviewers of the demo model's training text: they find the right ones among shown solutions.
+"""The reviewers of the demo model's training text, who find the right ones among shown solutions.
 
 A solution is right if each of its steps is sound, none is missing and the answer is theirs. So every check is
 local: finding a right solution takes reading, not solving. While it reads, the model is trained to know after
-every step whether it is sound, and after the answer whether the solution is right (:func:`annotate`). So what
-it writes is short: a word for each solution, and the answer of the first right one. A reviewer who finds none
-right, or has none to read, writes an attempt like any author, and knows no more than one.
+every step whether it is sound (:func:`annotate`), and at the solution's number whether all of it is right.
+So what it writes is short: the answer of a right solution. A reviewer who finds none right, or has none to
+read, writes an attempt like any author, and knows no more than one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from soft_reasoning.demo.solutions import (
 )
 
 Span = tuple[str, str]
-"""A piece of a text and what it is. After pieces that are "sound", "unsound", "right" or "wrong" the model is
-trained to say Yes or No, whatever follows in the text."""
+"""A piece of a text and what it is. At the end of pieces that are "sound", "unsound", "right" or "wrong" the
+model is trained to know so."""
 
 
 def sound(problem: WordProblem, solution: Solution) -> list[bool]:
-    """For each step of ``solution`` whether it is the one that belongs there: the event is the next that
-    concerns the owner, and is told with the right signs and numbers. What an earlier mistake left is no
-    mistake of a later step."""
+    """Return for each step of ``solution`` whether it is the one that belongs there.
+
+    It is if the event is the next that concerns the owner, with the right signs and numbers. What an earlier
+    mistake left is no mistake of a later step.
+    """
     wanted = _grouped(equations(problem, frozenset()))
     labels = [label for label, _ in wanted]
     last, found = -1, []
@@ -59,11 +61,9 @@ def is_right(problem: WordProblem, solution: Solution) -> bool:
 
 
 def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
-    """``text``, in which ``solution`` is shown, cut after every step and after the answer."""
+    """``text``, in which ``solution`` is shown, cut after every step."""
     parts = [f"{label}) {', '.join(map(str, group))}" for label, group in _grouped(solution.steps)]
     names = ["sound" if ok else "unsound" for ok in sound(problem, solution)]
-    parts.append(f"Answer: {solution.answer}")
-    names.append("right" if is_right(problem, solution) else "wrong")
     spans: list[Span] = []
     rest = text
     for part, name in zip(parts, names, strict=True):
@@ -76,24 +76,25 @@ def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
 def review(
     problem: WordProblem, shown: Sequence[Solution], rng: random.Random, *, judge: bool = False
 ) -> list[Span]:
-    """The review of ``shown`` in pieces. It tells each one's answer and marks it, up to the first right one,
-    and gives that answer; where there is none, an attempt follows. A judge marks all and names the right
-    ones instead."""
+    """Return the review of ``shown`` in pieces: the answer of the right ones, or an attempt if there is none.
+
+    A judge names the right ones instead.
+    """
     right = [i for i, solution in enumerate(shown, start=1) if is_right(problem, solution)]
-    spans: list[Span] = []
-    for i, solution in enumerate(shown, start=1):
-        spans += [(f"{i}.", "number"), (f" {solution.answer}", "copy")]
-        spans += [(" Yes" if i in right else " No", "mark"), ("\n", "number")]
-        if i in right and not judge:
-            return [*spans, ("Answer:", "number"), (f" {problem.answer}", "copy"), ("\n", "own")]
     if judge:
-        return [*spans, (f"{verdict(right)}\n", "own")]
-    return [*spans, (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own")]
+        named = verdict(right).removeprefix("Correct:")
+        return [("Correct:", "own"), (named, "mark"), ("\n", "own")]
+    if right:
+        return [("Answer", "mark"), (":", "own"), (f" {problem.answer}", "copy"), ("\n", "own")]
+    opener, rest = solve(problem, rng, draw_author(rng, AUTHORS)).body.split(" ", 1)
+    return [(opener, "mark" if shown else "own"), (f" {rest}\n", "own")]
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
-    """``count`` solutions to review, by few or many authors: in two of five cases none of them is right,
-    otherwise often one, at times more."""
+    """Draw ``count`` solutions to review, by few or many authors.
+
+    In two of five cases none of them is right, otherwise often one, at times more.
+    """
     if not count:
         return []
     right = 0 if rng.random() < 0.4 else 1 if rng.random() < 0.5 else rng.randint(1, count)
@@ -104,8 +105,10 @@ def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Sol
 
 
 def _draw(problem: WordProblem, rng: random.Random, pool: Sequence[Author], right: bool) -> Solution:
-    """A solution that is right or not, as asked, by an author of ``pool`` where one writes such, and else by
-    any author with any mistakes. On a problem without traps all solutions are right."""
+    """Draw a solution that is right or not, as asked; on a problem without traps all are right.
+
+    It is by an author of ``pool`` where one writes such, and else by any author with any mistakes.
+    """
     for _ in range(10):
         solution = solve(problem, rng, draw_author(rng, pool))
         if is_right(problem, solution) == right:
