@@ -28,7 +28,7 @@ from soft_reasoning.build import (
     prior_of,
 )
 from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
-from soft_reasoning.checks import choice
+from soft_reasoning.checks import choice, real
 from soft_reasoning.config import check_prompt, is_bundled, one_line, override, prompt_for
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.engines.base import Engine
@@ -294,6 +294,17 @@ class SoftReasoner:
             while not found.complete:
                 found.take(await updates.get())
         return found.solutions(problems)[0] if alone else found.solutions(problems)
+
+    def gather(self, seconds: float) -> None:
+        """Let an idle model wait for ``seconds`` without a new call before it begins, for larger batches.
+
+        A server's clients send their next questions one after the other. At most ten times as long passes
+        after the first call.
+
+        Raises:
+            UserError: If it is no finite number of at least 0.
+        """
+        self._worker.gather_seconds = real("gather", seconds, least=0.0)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """The question as methods see it, with its reference answer where there is one.

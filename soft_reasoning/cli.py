@@ -14,6 +14,7 @@ soft-reasoning COMMAND [options]
   run [group=choice] [key=value]       solve a data set; the same command continues an interrupted run
   compare METHOD METHOD ... [options]  run several methods on the same problems
   calibrate [options]                  recommend sigma and points to begin with, for a model and data
+  serve [options] [port=8000]          answer requests as OpenAI's API does
   regrade FOLDER [grader.key=value]    grade a finished run again, without a model
   show FOLDER [PROBLEM]                show a run's results, or explain one problem
   eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
@@ -29,8 +30,8 @@ Runs the methods on the same problems with the same prompts, grader and seed, an
 budget=equal gives each as many tokens as soft_reasoning."""  # noqa: E501
 
 COMMANDS = {
-    "run": "run", "compare": "run", "calibrate": "calibrate", "regrade": "regrade", "show": "show",
-    "eval": "integrations.harness.command",
+    "run": "run", "compare": "run", "calibrate": "calibrate", "serve": "integrations.server.command",
+    "regrade": "regrade", "show": "show", "eval": "integrations.harness.command",
 }  # fmt: skip
 """The module of each command."""
 

@@ -14,7 +14,7 @@ _soft_reasoning() {
 complete -o default -F _soft_reasoning soft-reasoning"""
 """For bash, which breaks words at ``=``, so that a choice is completed without its group."""
 
-HYDRA = ("run", "compare", "calibrate")
+HYDRA = ("run", "compare", "calibrate", "serve")
 OTHERS = ("regrade", "show", "eval", "completion")
 
 
@@ -29,7 +29,7 @@ def candidates(line: str) -> list[str]:
         return _matching(word, ["grader"])
     if command not in HYDRA:
         return []
-    found = _matching(word, _groups() + _keys())
+    found = _matching(word, _groups() + _keys() + (_server_keys() if command == "serve" else []))
     if command == "compare" and "=" not in word:
         found = [one for one in _choices("method") if one.startswith(word)] + found
     return found
@@ -55,6 +55,12 @@ def _groups() -> list[str]:
 
 def _choices(group: str) -> list[str]:
     return sorted(path.stem for path in (_conf() / group).glob("*.yaml") if not path.stem.startswith("_"))
+
+
+def _server_keys() -> list[str]:
+    text = (_conf() / "server" / "default.yaml").read_text(encoding="utf-8")
+    own = re.findall(r"^  ([a-z]\w*):", text.partition("hydra:")[0], flags=re.MULTILINE)
+    return ["host", "port", *(f"server.{key}" for key in own)]
 
 
 def _keys() -> list[str]:

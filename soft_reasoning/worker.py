@@ -26,6 +26,9 @@ from soft_reasoning.types import Problem, Round, UserError
 Update: TypeAlias = tuple[Problem | None, Outcome | Round]
 """A problem with a finished round or its result. None with an error of the whole call, its last word."""
 
+MOST_WAITS = 10
+"""The worker begins after so many times ``gather_seconds`` in any case."""
+
 CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
 
 
@@ -60,7 +63,8 @@ class Call:
 class Worker:
     """Owns ``engine`` and the thread that drives it.
 
-    The thread starts with the first call and ends with :meth:`close`.
+    The thread starts with the first call and ends with :meth:`close`. When it is idle and a call arrives, it
+    begins after ``gather_seconds`` without another one, or with ``max_live`` calls.
 
     Args:
         engine: The engine, which :meth:`close` closes.
@@ -70,6 +74,7 @@ class Worker:
     def __init__(self, engine: Engine, max_live: int = MAX_LIVE) -> None:
         self.engine: Engine = engine
         self.max_live: int = max_live
+        self.gather_seconds: float = 0.0
         self._arrived: SimpleQueue[Call | None] = SimpleQueue()  # None wakes the thread up
         self._calls: deque[Call] = deque()  # with problems to take on
         self._jobs: dict[Job, Call] = {}
@@ -147,13 +152,16 @@ class Worker:
             self.engine.close()
 
     def _receive(self, wait: bool) -> None:
-        """Take the calls that have arrived; ``wait`` for one."""
+        """Take the calls that have arrived; ``wait`` for one, and for those that follow it."""
         try:
+            call, quiet = self._arrived.get(block=wait), self.gather_seconds if wait else 0.0
+            ends = time.monotonic() + quiet * MOST_WAITS
             while True:
-                call = self._arrived.get(block=wait)
-                wait = False
                 if call is not None:
                     self._begin(call)
+                full = self._closed or len(self._calls) >= self.max_live
+                left = 0.0 if full else min(quiet, ends - time.monotonic())
+                call = self._arrived.get(timeout=left) if left > 0 else self._arrived.get(block=False)
         except Empty:
             return
 

@@ -68,6 +68,10 @@ def test_help_is_short_and_names_every_command_and_group(monkeypatch, capsys):
         ("soft-reasoning compare cot self", ["self_consistency"]),
         ("soft-reasoning run nothing=", []),
         ("soft-reasoning show ", []),
+        ("soft-reasoning s", ["serve", "show"]),
+        ("soft-reasoning serve po", ["port="]),
+        ("soft-reasoning serve server.max_w", ["server.max_waiting="]),
+        ("soft-reasoning run server.max_w", []),
     ],
 )
 def test_completion(line, expected):

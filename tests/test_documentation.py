@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.config import compose_config
+from soft_reasoning.integrations.server.command import overrides_of
 
 ROOT = Path(__file__).parents[1]
 OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
@@ -62,10 +63,12 @@ def commands(page):
     for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             found = re.match(
-                r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate)\b(.*)", line
+                r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate|serve)\b(.*)", line
             )
             if found:
                 words = shlex.split(found[2], comments=True)
+                if found[1] == "serve":
+                    words = overrides_of(words)
                 yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
 
 

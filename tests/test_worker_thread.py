@@ -82,6 +82,28 @@ def test_calls_share_batches_and_take_turns(worker, engine):
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
 
 
+def test_an_idle_worker_gathers_calls(worker, engine):
+    engine.go.set()
+    worker.gather_seconds = 60.0
+    found = []
+    for i in range(4):
+        call, told = call_of([Problem(str(i), "?")], engine)
+        worker.submit(call)
+        found.append(told)
+        time.sleep(0.1)
+    assert [answers(told, 1) for told in found] == [{str(i): str(100 + i)} for i in range(4)]
+    assert engine.generated == [4]  # max_live
+    worker.gather_seconds = 0.1
+    call, told = call_of(problems(1), engine)
+    worker.submit(call)
+    assert answers(told, 1) and engine.generated == [4, 1]
+    worker.gather_seconds = 60.0
+    call, told = call_of(problems(1), engine)
+    worker.submit(call)
+    worker.close()  # does not wait
+    assert isinstance(told.get(timeout=20)[1], UserError)
+
+
 def test_an_error_reaches_its_caller_alone(worker, engine):
     def fails(problem):
         completions = yield ask(problem)

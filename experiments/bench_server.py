@@ -1,0 +1,126 @@
+"""Questions through the server against one batched call: python experiments/bench_server.py [--method cot]
+
+The same bundled test questions two ways, each with a model loaded anew: one SoftReasoner.solve of all, and
+requests of many clients at once to a server in this process. The clients are OpenAI's, in a process of their
+own, so that their CPU time is counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import openai
+
+from soft_reasoning import SoftReasoner
+from soft_reasoning.analysis.tables import Table
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.integrations.server.command import address_of, bound, make_server
+from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.service import Service
+from soft_reasoning.integrations.server.settings import Settings
+
+WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
+
+
+async def ask_all(url: str, questions: list[str], clients: int) -> list[str | None]:
+    """What the clients are answered, None for an error; each sends its next question after an answer."""
+    todo, found = iter(enumerate(questions)), list[str | None]([None] * len(questions))
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=3600) as client:
+
+        async def work() -> None:
+            for i, question in todo:
+                try:
+                    answered = await client.chat.completions.create(
+                        model="demo", messages=[{"role": "user", "content": question}]
+                    )
+                    found[i] = answered.choices[0].message.content
+                except openai.OpenAIError as error:
+                    print(f"error: {error}", file=sys.stderr)
+
+        await asyncio.gather(*(work() for _ in range(clients)))
+    return found
+
+
+def clients_main(url: str, clients: int) -> None:
+    """The process of the clients: questions on standard input, answers and CPU seconds on standard output."""
+    questions = json.load(sys.stdin)
+    begun = time.process_time()
+    answers = asyncio.run(ask_all(url, questions, clients))
+    json.dump([answers, time.process_time() - begun], sys.stdout)
+
+
+def served(reasoner: SoftReasoner, max_live: int, questions: list[str], clients: int) -> tuple[list, float]:
+    """Answers through a server, and the CPU seconds of the clients."""
+    settings = Settings(port=0, max_seconds=3600.0)
+    listening = bound(settings)
+    service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
+    server = make_server(service, listening)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        command = [sys.executable, __file__, "--url", address_of(listening), "--clients", str(clients)]
+        ended = subprocess.run(
+            command,
+            input=json.dumps(questions),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env=os.environ,
+        )
+    finally:
+        service.close()
+        thread.join()
+    return tuple(json.loads(ended.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--method", default="cot")
+    parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="the table has the least CPU seconds of each way"
+    )
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.url:
+        clients_main(args.url, args.clients)
+        return
+    questions = [one.question for one in demo_dataset(name="demo", limit=args.questions).problems(0)]
+    answers: dict[str, list] = {}
+    spent: dict[str, list[tuple[float, float, float]]] = {"one call": [], "server": []}
+    for _ in range(args.repeats):
+        for way, used in spent.items():
+            with SoftReasoner.from_pretrained("demo", method=args.method) as reasoner:
+                reasoner.solve(WARM)
+                cpu, wall = time.process_time(), time.perf_counter()
+                if way == "one call":
+                    answers[way], of_clients = [one.text for one in reasoner.solve(questions)], 0.0
+                else:
+                    answers[way], of_clients = served(reasoner, 64, questions, args.clients)
+                used.append((time.process_time() - cpu, time.perf_counter() - wall, of_clients))
+    least = {way: min(used) for way, used in spent.items()}
+    rows = [
+        (way, f"{wall:.1f}", f"{cpu:.1f}", f"{of_clients:.1f}")
+        for way, (cpu, wall, of_clients) in least.items()
+    ]
+    ratios = [least["server"][i] / least["one call"][i] for i in (1, 0)]
+    rows.append(("ratio", *(f"{one:.2f}" for one in ratios), ""))
+    print(Table((f"method={args.method}", "wall s", "CPU s", "clients' CPU s"), rows).markdown())
+    pairs = list(zip(answers["one call"], answers["server"], strict=True))
+    errors = sum(one is None for _, one in pairs)
+    differ = sum(one != other for one, other in pairs) - errors
+    print(
+        f"\n{len(pairs)} questions, {args.clients} clients; answers that differ: {differ}; errors: {errors}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A real server in a thread, for tests."""
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+from openai import OpenAI
+
+from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.integrations.server.command import address_of, bound, make_server
+from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.service import Service
+from soft_reasoning.integrations.server.settings import Settings
+
+
+def questions(count):
+    return [one.question for one in demo_dataset(name="demo", limit=count).problems(0)]
+
+
+def chat(question):
+    return [{"role": "user", "content": question}]
+
+
+def wait_until(holds, seconds=60.0):
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, "waited too long"
+        time.sleep(0.02)
+
+
+class Served:
+    """A running server: its address, its parts, and a client."""
+
+    def __init__(self, reasoner, max_live, settings):
+        listening = bound(settings)
+        self.url = address_of(listening)
+        self.service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
+        self.server = make_server(self.service, listening)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
+        self.thread.start()
+        wait_until(lambda: self.server.started)
+
+    def client(self, key="none", kind=OpenAI, **options):
+        return kind(base_url=self.url, api_key=key, max_retries=0, **options)
+
+    def end(self):
+        self.server.handle_exit(signal.SIGTERM, None)
+
+
+@contextmanager
+def served(reasoner, *, max_live=64, **settings):
+    running = Served(reasoner, max_live, Settings(port=0, **{"drain_seconds": 0.0, **settings}))
+    try:
+        yield running
+    finally:
+        running.end()
+        running.thread.join(60)
+        assert not running.thread.is_alive()

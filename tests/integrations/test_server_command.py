@@ -1,0 +1,118 @@
+"""soft-reasoning serve: a process with a configuration, signals and exit status."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from tests.integrations.serving import chat, questions  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+Q = questions(1)[0]
+
+
+def command(*words):
+    return [sys.executable, "-c", "from soft_reasoning.cli import main; main()", "serve", *words]
+
+
+def environment(**more):
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+@contextmanager
+def started(tmp_path, *words, **more):
+    process = subprocess.Popen(
+        command("port=0", *words), cwd=tmp_path, env=environment(**more), text=True, stderr=subprocess.PIPE
+    )
+    try:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if found := re.search(r"serving (\S+) at (http://\S+)", line):
+                yield process, found[1], found[2], said
+                return
+        raise AssertionError("".join(said))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.slow
+def test_a_process_serves_and_ends_by_a_signal(tmp_path):
+    words = ("model=demo", "method=cot", "max_new_tokens=20", "server.model_name=mine", "seed=5")
+    with started(tmp_path, *words, SOFT_REASONING_API_KEY="k") as (process, name, url, _):
+        assert name == "mine" and url.startswith("http://127.0.0.1:")
+        with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+            response = client.chat.completions.create(model="mine", messages=chat(Q))
+            assert response.soft_reasoning["method"] == "cot" and response.usage.completion_tokens <= 20
+            assert client.models.retrieve("soft_reasoning-mine")
+        assert httpx.get(f"{url}/models").status_code == 401
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert [*tmp_path.iterdir()] == []  # a server writes no run
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
+    with started(tmp_path, "engine=fake", "host=0.0.0.0", "server.drain_seconds=600") as (
+        process,
+        _,
+        _,
+        said,
+    ):
+        assert any("anyone who reaches 0.0.0.0" in line for line in said)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["port=99999"], "server.port: expected a whole number of at most 65535"),
+        (["server.colour=red"], "server.colour"),
+        (["limit=5"], "got limit=5, which only soft-reasoning run reads"),
+        (["methods=[cot,rap]"], "expected one method"),
+        (["engine=fake", "host=no.such.host.invalid"], "expected an address that is free"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path, words, message):
+    ended = subprocess.run(
+        command("port=0", *words), cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_help(tmp_path):
+    ended = subprocess.run(command("--help"), cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert (
+        ended.returncode == 0 and "max_waiting" in ended.stdout and "SOFT_REASONING_API_KEY" in ended.stdout
+    )
+    assert "verifier" in ended.stdout  # the groups of run follow
+
+
+@pytest.mark.slow
+def test_without_the_extra_the_error_names_it(tmp_path):
+    hidden = "import sys; sys.modules['uvicorn'] = None\nfrom soft_reasoning.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", hidden, "serve"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 2 and "pip install 'soft-reasoning[serve]'" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
