@@ -1,8 +1,8 @@
 """Questions through the server against one batched call: python experiments/bench_server.py [--method cot]
 
-The same bundled test questions two ways, each with a model loaded anew: one SoftReasoner.solve of all, and
-requests of many clients at once to a server in this process. The clients are OpenAI's, in a process of their
-own, so that their CPU time is counted apart.
+The same bundled test questions three ways, each with a model loaded anew: one SoftReasoner.solve of all, the
+same with as many questions at a time as there are clients, and requests of the clients to a server in this
+process. The clients are OpenAI's, in a process of their own, so that their CPU time is counted apart.
 """
 
 from __future__ import annotations
@@ -94,27 +94,34 @@ def main() -> None:
         clients_main(args.url, args.clients)
         return
     questions = [one.question for one in demo_dataset(name="demo", limit=args.questions).problems(0)]
+    call, bounded, server = (
+        "one call",
+        f"one call, {args.clients} at a time",
+        f"server, {args.clients} clients",
+    )
     answers: dict[str, list] = {}
-    spent: dict[str, list[tuple[float, float, float]]] = {"one call": [], "server": []}
+    spent: dict[str, list[tuple[float, float, float]]] = {call: [], bounded: [], server: []}
     for _ in range(args.repeats):
         for way, used in spent.items():
-            with SoftReasoner.from_pretrained("demo", method=args.method) as reasoner:
+            live = [f"max_live={args.clients}"] if way == bounded else []
+            with SoftReasoner.from_pretrained("demo", method=args.method, overrides=live) as reasoner:
                 reasoner.solve(WARM)
-                cpu, wall = time.process_time(), time.perf_counter()
-                if way == "one call":
-                    answers[way], of_clients = [one.text for one in reasoner.solve(questions)], 0.0
-                else:
+                cpu, wall, of_clients = time.process_time(), time.perf_counter(), 0.0
+                if way == server:
                     answers[way], of_clients = served(reasoner, 64, questions, args.clients)
+                else:
+                    answers[way] = [one.text for one in reasoner.solve(questions)]
                 used.append((time.process_time() - cpu, time.perf_counter() - wall, of_clients))
     least = {way: min(used) for way, used in spent.items()}
     rows = [
-        (way, f"{wall:.1f}", f"{cpu:.1f}", f"{of_clients:.1f}")
+        (way, *(f"{value:.1f}" for value in (wall, cpu, of_clients)))
         for way, (cpu, wall, of_clients) in least.items()
     ]
-    ratios = [least["server"][i] / least["one call"][i] for i in (1, 0)]
-    rows.append(("ratio", *(f"{one:.2f}" for one in ratios), ""))
+    for way in (call, bounded):
+        ratios = [least[server][i] / least[way][i] for i in (1, 0)]
+        rows.append((f"server / {way}", *(f"{one:.2f}" for one in ratios), ""))
     print(Table((f"method={args.method}", "wall s", "CPU s", "clients' CPU s"), rows).markdown())
-    pairs = list(zip(answers["one call"], answers["server"], strict=True))
+    pairs = list(zip(answers[call], answers[server], strict=True))
     errors = sum(one is None for _, one in pairs)
     differ = sum(one != other for one, other in pairs) - errors
     print(

@@ -296,10 +296,9 @@ class SoftReasoner:
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     def gather(self, seconds: float) -> None:
-        """Let an idle model wait for ``seconds`` without a new call before it begins, for larger batches.
+        """Let an idle model wait up to ``seconds`` for as many calls as ended last, for larger batches.
 
-        A server's clients send their next questions one after the other. At most ten times as long passes
-        after the first call.
+        A server's clients send their next questions one after the other.
 
         Raises:
             UserError: If it is no finite number of at least 0.

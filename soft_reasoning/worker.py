@@ -26,9 +26,6 @@ from soft_reasoning.types import Problem, Round, UserError
 Update: TypeAlias = tuple[Problem | None, Outcome | Round]
 """A problem with a finished round or its result. None with an error of the whole call, its last word."""
 
-MOST_WAITS = 10
-"""The worker begins after so many times ``gather_seconds`` in any case."""
-
 CLOSED = "expected an open SoftReasoner, got a closed one; load it again"
 
 
@@ -63,8 +60,9 @@ class Call:
 class Worker:
     """Owns ``engine`` and the thread that drives it.
 
-    The thread starts with the first call and ends with :meth:`close`. When it is idle and a call arrives, it
-    begins after ``gather_seconds`` without another one, or with ``max_live`` calls.
+    The thread starts with the first call and ends with :meth:`close`. Callers often come back after an
+    answer. So when it is idle and a call arrives, it waits until there are as many as ended last, for at most
+    ``gather_seconds``.
 
     Args:
         engine: The engine, which :meth:`close` closes.
@@ -78,6 +76,7 @@ class Worker:
         self._arrived: SimpleQueue[Call | None] = SimpleQueue()  # None wakes the thread up
         self._calls: deque[Call] = deque()  # with problems to take on
         self._jobs: dict[Job, Call] = {}
+        self._ended_last = 0  # calls, in the last step
         # Guards what follows. Reentrant, since the garbage collector may close a worker anywhere.
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -154,13 +153,13 @@ class Worker:
     def _receive(self, wait: bool) -> None:
         """Take the calls that have arrived; ``wait`` for one, and for those that follow it."""
         try:
-            call, quiet = self._arrived.get(block=wait), self.gather_seconds if wait else 0.0
-            ends = time.monotonic() + quiet * MOST_WAITS
+            call = self._arrived.get(block=wait)
+            ends = time.monotonic() + self.gather_seconds
             while True:
                 if call is not None:
                     self._begin(call)
-                full = self._closed or len(self._calls) >= self.max_live
-                left = 0.0 if full else min(quiet, ends - time.monotonic())
+                more = wait and not self._closed and len(self._calls) < self._ended_last
+                left = ends - time.monotonic() if more else 0.0
                 call = self._arrived.get(timeout=left) if left > 0 else self._arrived.get(block=False)
         except Empty:
             return
@@ -211,12 +210,14 @@ class Worker:
             scheduler.drop(scheduler.live)
         with self._lock:
             self._stepping = self._interrupted = False
-        for job, outcome in ended:
-            call = self._jobs.pop(job)
+        calls = [self._jobs.pop(job) for job, _ in ended]
+        for call, (job, outcome) in zip(calls, ended, strict=True):
             if isinstance(outcome, Exception):
                 self._end(call, outcome)
             elif not call.ended:
                 call.send((job.problem, outcome))
+        found = {id(call) for call in calls if not call.ended and not call.todo}
+        self._ended_last = len(found - {id(call) for call in self._jobs.values()})
 
     def _end(self, call: Call, error: Exception) -> None:
         """Send the call its error; nothing after that."""

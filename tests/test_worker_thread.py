@@ -82,26 +82,29 @@ def test_calls_share_batches_and_take_turns(worker, engine):
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
 
 
-def test_an_idle_worker_gathers_calls(worker, engine):
+def test_an_idle_worker_waits_for_as_many_calls_as_ended_last(worker, engine):
+    def submit(count, pause=0.0):
+        found = []
+        for _ in range(count):
+            call, told = call_of(problems(1), engine)
+            worker.submit(call)
+            found.append(told)
+            time.sleep(pause)
+        return found
+
+    first = submit(1)
+    assert engine.began.wait(20)
+    told = submit(3)
+    worker.gather_seconds = 60.0
     engine.go.set()
-    worker.gather_seconds = 60.0
-    found = []
-    for i in range(4):
-        call, told = call_of([Problem(str(i), "?")], engine)
-        worker.submit(call)
-        found.append(told)
-        time.sleep(0.1)
-    assert [answers(told, 1) for told in found] == [{str(i): str(100 + i)} for i in range(4)]
-    assert engine.generated == [4]  # max_live
+    assert all(answers(one, 1) for one in (*first, *told))
+    assert all(answers(one, 1) for one in submit(3, pause=0.1))
+    assert engine.generated == [1, 3, 3]
     worker.gather_seconds = 0.1
-    call, told = call_of(problems(1), engine)
-    worker.submit(call)
-    assert answers(told, 1) and engine.generated == [4, 1]
+    assert all(answers(one, 1) for one in submit(1))
     worker.gather_seconds = 60.0
-    call, told = call_of(problems(1), engine)
-    worker.submit(call)
-    worker.close()  # does not wait
-    assert isinstance(told.get(timeout=20)[1], UserError)
+    assert all(answers(one, 1) for one in submit(1))  # one caller alone never waits
+    assert engine.generated == [1, 3, 3, 1, 1]
 
 
 def test_an_error_reaches_its_caller_alone(worker, engine):

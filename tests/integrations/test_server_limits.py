@@ -3,6 +3,8 @@
 import json
 import logging
 import socket
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -201,17 +203,30 @@ def test_too_many_wait(reasoner):
         assert ask(client).choices
 
 
-def test_an_idle_model_gathers_requests(reasoner, monkeypatch):
-    sizes = []
+def test_an_idle_model_gathers_as_many_requests_as_ended_last(reasoner, monkeypatch):
+    sizes, held = [], threading.Event()
     generate = reasoner.context.engine.generate
-    monkeypatch.setattr(
-        reasoner.context.engine, "generate", lambda some: sizes.append(len(some)) or generate(some)
-    )
-    monkeypatch.setattr(reasoner._worker, "max_live", 6)
+
+    def noted(some):
+        sizes.append(len(some))
+        held.wait(60)
+        return generate(some)
+
+    monkeypatch.setattr(reasoner.context.engine, "generate", noted)
     with served(reasoner, gather_seconds=60.0) as running, running.client() as client:
-        with ThreadPoolExecutor(6) as pool:
-            assert all(one.choices for one in pool.map(lambda _: ask(client), range(6)))
-    assert sizes == [6]  # it did not wait longer, since it takes no more at a time
+        with ThreadPoolExecutor(5) as pool:
+            first = pool.submit(ask, client)
+            wait_until(lambda: sizes == [1])
+            others = [pool.submit(ask, client) for _ in range(4)]
+            wait_until(lambda: reasoner._worker._arrived.qsize() == 4)
+            held.set()
+            assert all(one.result(60).choices for one in (first, *others))
+            later = []
+            for _ in range(4):
+                later.append(pool.submit(ask, client))
+                time.sleep(0.1)
+            assert all(one.result(60).choices for one in later)
+    assert sizes == [1, 4, 4]
     reasoner.gather(0.0)
 
 
@@ -240,7 +255,8 @@ def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
         with httpx.Client(timeout=60) as http:
             if stream:
                 with http.stream("POST", url, json=body) as response:
-                    next(response.iter_lines())
+                    lines = response.iter_lines()
+                    assert next(lines) == ": in work"
                     assert running.service.in_work == 1
             else:
                 with pytest.raises(httpx.ReadTimeout):

@@ -24,7 +24,7 @@ class Settings:
         max_k: Most candidates of a round that a request may ask for.
         max_rounds: Most rounds that a request may ask for.
         max_waiting: Requests that may wait beside the ``max_live`` in work.
-        gather_seconds: How long an idle model waits for another request before it begins.
+        gather_seconds: Most time that an idle model waits for as many requests as ended last.
         drain_seconds: Time for work to be finished after a signal.
         keep_alive_seconds: Time between comments in a stream that waits.
 
@@ -43,7 +43,7 @@ class Settings:
     max_k: int = 64
     max_rounds: int = 64
     max_waiting: int = 256
-    gather_seconds: float = 0.02
+    gather_seconds: float = 0.25
     drain_seconds: float = 30.0
     keep_alive_seconds: float = 15.0
 
