@@ -21,8 +21,8 @@ import openai
 from soft_reasoning import SoftReasoner
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.command import address_of, bound, make_server
 from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.running import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
 
@@ -61,7 +61,7 @@ def served(reasoner: SoftReasoner, max_live: int, questions: list[str], clients:
     settings = Settings(port=0, max_seconds=3600.0)
     listening = bound(settings)
     service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
-    server = make_server(service, listening)
+    server = Server(service, listening)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

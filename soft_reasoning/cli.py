@@ -30,7 +30,7 @@ Runs the methods on the same problems with the same prompts, grader and seed, an
 budget=equal gives each as many tokens as soft_reasoning."""  # noqa: E501
 
 COMMANDS = {
-    "run": "run", "compare": "run", "calibrate": "calibrate", "serve": "integrations.server.command",
+    "run": "run", "compare": "run", "calibrate": "calibrate", "serve": "serve",
     "regrade": "regrade", "show": "show", "eval": "integrations.harness.command",
 }  # fmt: skip
 """The module of each command."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.config import compose_config
-from soft_reasoning.integrations.server.command import overrides_of
+from soft_reasoning.serve import overrides_of
 
 ROOT = Path(__file__).parents[1]
 OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),

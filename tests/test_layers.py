@@ -9,8 +9,8 @@ LAYERS = (
     "types", "starting", "checks", "display", "answers", "demo", "data", "prompts", "prompt_files", "engines",
     "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "worker", "tracking",
     "evaluation", "analysis", "config", "stored", "build", "launchers", "options", "questions", "solution",
-    "calls", "api", "objective", "integrations", "sweep", "run", "regrade", "calibrate", "show", "completion",
-    "cli",
+    "calls", "api", "objective", "integrations", "sweep", "run", "regrade", "calibrate", "serve", "show",
+    "completion", "cli",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}

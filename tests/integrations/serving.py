@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from openai import OpenAI
 
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.command import address_of, bound, make_server
 from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.running import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
 
@@ -36,7 +36,7 @@ class Served:
         listening = bound(settings)
         self.url = address_of(listening)
         self.service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
-        self.server = make_server(self.service, listening)
+        self.server = Server(self.service, listening)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()
         wait_until(lambda: self.server.started)

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import SoftReasoner, UserError  # noqa: E402
-from soft_reasoning.integrations.server.command import bound  # noqa: E402
+from soft_reasoning.integrations.server.running import bound  # noqa: E402
 from soft_reasoning.integrations.server.settings import Settings  # noqa: E402
 from tests.integrations.serving import chat, questions, served, wait_until  # noqa: E402
 

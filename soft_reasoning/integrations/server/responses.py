@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from soft_reasoning import __version__
+import soft_reasoning
 from soft_reasoning.integrations.server.requests import ChatRequest
 from soft_reasoning.integrations.server.translation import Choice, choices_of
 from soft_reasoning.integrations.server.usage import usage_of
@@ -25,7 +25,7 @@ def response_of(
         "object": "chat.completion",
         "created": created,
         "model": request.model,
-        "system_fingerprint": f"soft_reasoning-{__version__}",
+        "system_fingerprint": f"soft_reasoning-{soft_reasoning.__version__}",
         "choices": [_choice(index, one) for index, one in enumerate(choices)],
         "usage": usage_of(solution, choices),
         "soft_reasoning": {

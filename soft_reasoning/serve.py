@@ -1,16 +1,16 @@
-"""The command line: python -m soft_reasoning.integrations.server.command [group=choice] [key=value]."""
+"""The command line: python -m soft_reasoning.serve [group=choice] [key=value].
+
+It answers requests as OpenAI's chat completions do; the server itself is ``integrations.server``.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -25,17 +25,11 @@ from soft_reasoning.options import check_overrides
 from soft_reasoning.run import one_line_errors
 from soft_reasoning.types import UserError
 
-if TYPE_CHECKING:
-    from soft_reasoning.integrations.server.service import Service
-
 SHORT = ("host", "port")
 """Keys of the group ``server`` that may be given without it."""
 
 ANSWER_TYPE = ("prompt.answer_type", "dataset.answer_type")
 """Where the type of answers stands, the first that is there."""
-
-WRITE_SECONDS = 5
-"""Time for finished answers to be read by slow clients at the end."""
 
 
 def overrides_of(words: Sequence[str]) -> list[str]:
@@ -68,68 +62,9 @@ def reasoner_of(config: DictConfig, choices: Mapping[str, str], overrides: Seque
     )
 
 
-def bound(settings: Settings) -> socket.socket:
-    """Return a socket that has the address, but does not listen yet.
-
-    Raises:
-        UserError: If the address is taken or does not exist.
-    """
-    where = f"server.host={settings.host} server.port={settings.port}"
-    try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-    except OSError as error:
-        raise UserError(f"{where}: expected an address that is free, got: {error.strerror or error}; "
-                        "choose another port=") from error  # fmt: skip
-    return made
-
-
-def address_of(listening: socket.socket) -> str:
-    """Return the address that clients are given."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-
-
-def make_server(service: Service, listening: socket.socket) -> Any:
-    """Return a uvicorn server that first finishes its work when a signal ends it.
-
-    Its ``run(sockets=[listening])`` serves; ``handle_exit`` is what a signal calls.
-    """
-    import uvicorn
-
-    from soft_reasoning.integrations.server.app import create_app
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            service.close()
-
-        async def on_tick(self, counter: int) -> bool:
-            if service.drained():
-                self.should_exit = True
-            return await super().on_tick(counter)
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            said = f"serving {service.names.model} at {address_of(listening)} (Ctrl-C ends it)"
-            print(f"soft_reasoning: {said}", file=sys.stderr, flush=True)
-
-    return Server(
-        uvicorn.Config(
-            create_app(service),
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=WRITE_SECONDS,
-        )
-    )
-
-
 def log_to_stderr() -> None:
     """Write a line for each request to standard error."""
-    handler, own = logging.StreamHandler(sys.stderr), logging.getLogger(__package__)
+    handler, own = logging.StreamHandler(sys.stderr), logging.getLogger("soft_reasoning.integrations.server")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     own.addHandler(handler)
     own.setLevel(logging.INFO)
@@ -139,8 +74,7 @@ def log_to_stderr() -> None:
 def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[str]) -> None:
     """Serve what the composed configuration describes, until a signal ends it."""
     try:
-        import uvicorn  # noqa: F401
-
+        from soft_reasoning.integrations.server.running import Server, bound
         from soft_reasoning.integrations.server.service import Service
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
@@ -156,7 +90,7 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         log_to_stderr()
         service = Service(reasoner, settings, Names(name, sorted(methods)), config.max_live)
-        make_server(service, listening).run(sockets=[listening])
+        Server(service, listening).run(sockets=[listening])
 
 
 @hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
