@@ -129,8 +129,7 @@ class Worker:
         if self._stepping and not needed and not self._interrupted:
             assert self._thread is not None and self._thread.ident is not None
             self._interrupted = True
-            name, kind = ctypes.c_ulong(self._thread.ident), ctypes.py_object(_Abandoned)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(name, kind)
+            _raise_in(self._thread.ident, _Abandoned)
 
     def _work(self) -> None:
         scheduler = Scheduler(self.engine)
@@ -204,8 +203,8 @@ class Worker:
                 scheduler.drop(scheduler.live)
             with self._lock:
                 self._stepping = False
-            while self._interrupted:  # the exception is on its way
-                time.sleep(0.001)
+                if self._interrupted:  # on its way, or lost in a destructor, which may raise nothing
+                    _raise_in(threading.get_ident(), None)
         except _Abandoned:
             scheduler.drop(scheduler.live)
         with self._lock:
@@ -224,6 +223,12 @@ class Worker:
         if not call.ended:
             call.ended = True
             call.send((None, error))
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Have ``kind`` raised in a thread; None takes back what is not raised yet."""
+    given = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)
 
 
 def _watch(call: Call, problem: Problem, round: Round) -> None:

@@ -152,6 +152,32 @@ def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, 
         assert outcome.answer == "100" if expected is None else expected in str(outcome)
 
 
+@pytest.mark.parametrize("cancelled_late", [False, True])
+def test_an_interruption_that_a_destructor_swallows_does_no_harm(worker, engine, cancelled_late):
+    generate, cancelled = engine.generate, threading.Event()
+    engine.go.set()
+
+    def swallows(requests):
+        engine.began.set()
+        try:
+            while not (cancelled_late and cancelled.is_set()):
+                time.sleep(0.001)
+        except BaseException:  # Python ignores it in a destructor
+            pass
+        del engine.generate
+        return generate(requests)
+
+    engine.generate = swallows
+    call, told = call_of(problems(1), engine)
+    worker.submit(call)
+    assert engine.began.wait(20)
+    worker.cancel(call)
+    cancelled.set()
+    other, of_other = call_of(problems(1), engine)
+    worker.submit(other)
+    assert answers(of_other, 1) == {"0": "100"} and told.empty()
+
+
 def test_a_cancelled_call_is_dropped_and_its_batch_interrupted_unless_another_needs_it(worker, engine):
     one, of_one = call_of(problems(2), engine)
     worker.submit(one)
