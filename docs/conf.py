@@ -30,7 +30,15 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
-exclude_patterns = [".*", "docs/_build", "runs", "multirun", "outputs", "tests"]
+exclude_patterns = [
+    ".*",
+    "docs/_build",
+    "runs",
+    "multirun",
+    "outputs",
+    "tests",
+    "soft_reasoning/integrations/custom_generate",
+]  # a repository of its own on the hub
 
 html_theme = "furo"
 html_title = f"soft_reasoning {version}"

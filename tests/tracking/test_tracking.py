@@ -233,6 +233,7 @@ class TestMLflow:
         names = {entry.path for entry in client.list_artifacts(one.info.run_id)}
         assert {"config.yaml", "results.json", "report.md", "report.html", "manifest.json"} <= names
 
+    @pytest.mark.slow
     def test_a_comparison_logs_each_method(self, run, tmp_path):
         methods = "methods=[cot,[self_consistency,'method.samples=2']]"
         options = [one for one in FAKE if not one.startswith("method=")]
@@ -254,6 +255,7 @@ class TestMLflow:
         assert done.code == 0 and results(done.folder)["problems"] == 5
         assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
 
+    @pytest.mark.slow
     def test_a_run_that_mlflow_does_not_know(self, run, tmp_path):
         assert run(*FAKE, *self.given(tmp_path), "limit=2").code == 0
         done = run(*FAKE, "logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/other.db'", "limit=3")
