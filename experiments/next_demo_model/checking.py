@@ -58,8 +58,7 @@ class Measurement:
     """One engine and its problems; each figure is measured through methods and verifiers of the package."""
 
     def __init__(self, overrides: Sequence[str], problems: int):
-        layout = [f"++prompt.wording.reviews.{k}.solution='{{text}} [{{i}}]'" for k in (*READERS, *JUDGES)]
-        self.base = [f"limit={problems}", "dataset.split=validation", *layout, *overrides]
+        self.base = [f"limit={problems}", "dataset.split=validation", *overrides]
         config = compose_config([*self.base, "method=cot"])
         self.engine, dataset = build_engine(config), build_dataset(config)
         self.context = build_context(config, self.engine)

@@ -2,9 +2,9 @@
 
 A solution is right if each of its steps is sound, none is missing and the answer is theirs. So every check is
 local: finding a right solution takes reading, not solving. While it reads, the model is trained to know after
-every step whether it is sound (:func:`annotate`), and at the solution's number whether all of it is right.
-So what it writes is short: the answer of a right solution. A reviewer who finds none right, or has none to
-read, writes an attempt like any author, and knows no more than one.
+every step whether it is sound, and after the answer whether the solution is right (:func:`annotate`). So what
+it writes is short: the answer of a right solution. A reviewer who finds none right, or has none to read,
+writes an attempt like any author, and knows no more than one.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from soft_reasoning.demo.solutions import (
 )
 
 Span = tuple[str, str]
-"""A piece of a text and what it is. At the end of pieces that are "sound", "unsound", "right" or "wrong" the
-model is trained to know so."""
+"""A piece of a text and what it is. After pieces that are "sound", "unsound", "right" or "wrong" the model is
+trained to say Yes or No, whatever follows in the text."""
 
 
 def sound(problem: WordProblem, solution: Solution) -> list[bool]:
-    """Return for each step of ``solution`` whether it is the one that belongs there.
-
-    It is if the event is the next that concerns the owner, with the right signs and numbers. What an earlier
-    mistake left is no mistake of a later step.
-    """
+    """For each step of ``solution`` whether it is the one that belongs there: the event is the next that
+    concerns the owner, and is told with the right signs and numbers. What an earlier mistake left is no
+    mistake of a later step."""
     wanted = _grouped(equations(problem, frozenset()))
     labels = [label for label, _ in wanted]
     last, found = -1, []
@@ -61,9 +59,11 @@ def is_right(problem: WordProblem, solution: Solution) -> bool:
 
 
 def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
-    """``text``, in which ``solution`` is shown, cut after every step."""
+    """``text``, in which ``solution`` is shown, cut after every step and after the answer."""
     parts = [f"{label}) {', '.join(map(str, group))}" for label, group in _grouped(solution.steps)]
     names = ["sound" if ok else "unsound" for ok in sound(problem, solution)]
+    parts.append(f"Answer: {solution.answer}")
+    names.append("right" if is_right(problem, solution) else "wrong")
     spans: list[Span] = []
     rest = text
     for part, name in zip(parts, names, strict=True):
@@ -91,10 +91,8 @@ def review(
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
-    """Draw ``count`` solutions to review, by few or many authors.
-
-    In two of five cases none of them is right, otherwise often one, at times more.
-    """
+    """``count`` solutions to review, by few or many authors: in two of five cases none of them is right,
+    otherwise often one, at times more."""
     if not count:
         return []
     right = 0 if rng.random() < 0.4 else 1 if rng.random() < 0.5 else rng.randint(1, count)
@@ -105,10 +103,8 @@ def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Sol
 
 
 def _draw(problem: WordProblem, rng: random.Random, pool: Sequence[Author], right: bool) -> Solution:
-    """Draw a solution that is right or not, as asked; on a problem without traps all are right.
-
-    It is by an author of ``pool`` where one writes such, and else by any author with any mistakes.
-    """
+    """A solution that is right or not, as asked, by an author of ``pool`` where one writes such, and else by
+    any author with any mistakes. On a problem without traps all solutions are right."""
     for _ in range(10):
         solution = solve(problem, rng, draw_author(rng, pool))
         if is_right(problem, solution) == right:

@@ -1,4 +1,4 @@
-"""Train the bundled demo model from nothing: python experiments/next_demo_model/train.py --minutes 69
+"""Train the bundled demo model from nothing: python experiments/next_demo_model/train.py --minutes 72
 
 Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
 default runs/next_demo_model). Learning rates follow elapsed time, so a run of any length
@@ -11,98 +11,97 @@ import argparse
 import json
 import math
 import random
-import re
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from authors import AUTHORS
 from problems import LEVELS, draw
-from prompts import CONTEXT, build_tokenizer, review_prompt
-from reviews import Span, annotate, draw_shown, is_right, review
+from prompts import CONTEXT, build_tokenizer
+from reviews import Span, annotate, draw_shown, review
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
-from soft_reasoning.demo.prompts import flatten, problem_row, solve_prompt, steps_prompt
-from soft_reasoning.demo.solutions import Solution, decompose, draw_author, equations, solve, write
+from soft_reasoning.demo.prompts import flatten, problem_row, review_prompt, solve_prompt, steps_prompt
+from soft_reasoning.demo.solutions import (
+    Solution,
+    decompose,
+    draw_author,
+    equations,
+    solve,
+    write,
+)
 
-COUNTS = {"validation": 500, "test": 500}
-OPENER = re.compile(r"^[A-Za-z]+ ?")
-SOLUTIONS_LINE = "\nSolutions:\n"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from train_demo_model import COUNTS, OPENER, SOLUTIONS_LINE, drill  # noqa: E402
+
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
-WEIGHTS = {"prompt": 0.0, "shown": 0.3, "own": 1.0, "copy": 2.0, "mark": 4.0}
+WEIGHTS = {
+    "prompt": 0.0, "shown": 0.3, "own": 1.0,
+    "check": 1.5, "copy": 2.0, "verdict": 3.0, "mark": 4.0,
+}  # fmt: skip
 """What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
-CHECKS = {"unsound": 1, "sound": 2, "wrong": 3, "right": 4}
-"""What the model is trained to know at the end of a piece of a shown solution; 0 is nothing."""
-PROBES = ("check", "verdict")
-"""What linear probes read before the last layer: whether a step is sound, and whether a solution is right.
-So the last layer can look that up."""
-PROBE_WEIGHT = 0.25
-"""What each probe's loss counts beside the model's; with 1 it learned to check and not to calculate."""
+CHECKS = {
+    "sound": (" Yes", "check"), "unsound": (" No", "check"),
+    "right": (" Yes", "verdict"), "wrong": (" No", "verdict"),
+}  # fmt: skip
+"""What the model is trained to know after a piece of a shown solution, and how much that counts. It is read
+before the last layer, so that this layer can look it up."""
 SAVE_EVERY = 120
 """Seconds between two checkpoints."""
-
-
-def drill(rng: random.Random) -> str:
-    """A line of correct equations, to practise arithmetic."""
-    lines = []
-    for _ in range(20):
-        sign = rng.choice("+++---xx/")
-        if sign == "+":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            result = a + b
-        elif sign == "-":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            a, b = max(a, b), min(a, b)
-            result = a - b
-        else:
-            a, b = rng.choice(
-                (
-                    (rng.randint(2, 4), rng.randint(2, 6)),
-                    (rng.randint(1, 33), rng.randint(2, 3)),
-                    (rng.randint(1, 24), 4),
-                )
-            )
-            result = a * b
-            if sign == "/":
-                a, result = result, a
-        lines.append(f"{a} {sign} {b} = {result}.")
-    return " ".join(lines)
 
 
 def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
     """A text of the training mix, in pieces of one weight: first more arithmetic and copying, easier
     problems and fewer solutions to review; then the full mix."""
     early = progress < 0.4
-    if rng.random() < (0.3 if early else 0.1):
+    if rng.random() < (0.12 if early else 0.06):
         return [("", "prompt"), (drill(rng), "own")]
     levels = list(LEVELS)[: 3 if progress < 0.1 else 5]
     problem = draw(rng, rng.choice(levels))
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(levels))
     kind = rng.random()
-    if kind < 0.45:
+    if rng.random() < (0.12 if early else 0.06):
+        return lookup(problem, rng)
+    if kind < 0.38:
         return [
             (solve_prompt(problem.question), "prompt"),
             (solve(problem, rng, draw_author(rng, AUTHORS)).body + "\n", "own"),
         ]
-    if kind < 0.5:
+    if kind < 0.44:
         return chain(problem, rng)
-    if kind < 0.53:
+    if kind < 0.48:
         return unfinished(problem, rng)
     if progress < 0.15:
         counts = (0, 1, 1, 1, 1, 1)
     else:
         counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
     count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
-    return reviewed(problem, rng, 1 if kind > 0.95 else count, kind > 0.87)
+    return reviewed(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
+
+
+def lookup(problem, rng: random.Random) -> list[Span]:
+    """Wrong solutions, and their answers asked for by number: nothing predicts these but reading them."""
+    shown = []
+    for _ in range(rng.choice((1, 2, 3, 5))):
+        author = rng.choice(AUTHORS)
+        steps = [replace(s, result=rng.randint(0, 99)) for s in solve(problem, rng, author).steps]
+        shown.append(OPENER.sub("", write(steps, author.layout, author.openers[0], problem.objects).body))
+    answers = [(f"{i}.", text.rsplit(" ", 1)[1]) for i, text in enumerate(shown, start=1)]
+    spans = [(review_prompt("", shown, "Answers:\n").split("\n", 2)[2], "prompt")]
+    for number, answer in rng.choices(answers, k=10):
+        spans += [(number, "prompt"), (f" {answer}", "copy"), ("\n", "prompt")]
+    return spans
 
 
 def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
@@ -117,8 +116,11 @@ def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]
     cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
     spans: list[Span] = [(prompt[:cut], "prompt")]
     for number, (solution, text) in enumerate(zip(shown, texts, strict=True), start=1):
-        spans += annotate(problem, solution, flatten(text))
-        spans += [(f" [{number}]", "right" if is_right(problem, solution) else "wrong"), ("\n", "shown")]
+        spans += [
+            (f"{number}.", "number"),
+            *annotate(problem, solution, f" {flatten(text)}"),
+            ("\n", "shown"),
+        ]
     task = "Judge:\n" if judge else "Analysis:\n"
     return [*spans, (task if shown else f"\n{task}", "prompt"), *review(problem, shown, rng, judge=judge)]
 
@@ -154,12 +156,14 @@ def unfinished(problem, rng: random.Random) -> list[Span]:
 
 
 def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:
-    """(ids (t,), checks (t,), weights (t,)) of a text."""
+    """(ids (t,), checks (t,), weights (t,)) of a text: ``checks[i]`` is what the model is trained to know
+    after ``ids[i]``, as a number of CHECKS counted from 1; 0 is nothing."""
     ids, weights, checks = [tokenizer.bos_token_id], [0.0], [0]
     for _, name in spans:
         ids += (piece := next(pieces))
         weights += [WEIGHTS.get(name, WEIGHTS["shown"])] * len(piece)
-        checks += [0] * (len(piece) - 1) + [CHECKS.get(name, 0)] * bool(piece)
+        checks += [0] * len(piece)
+        checks[-1] = list(CHECKS).index(name) + 1 if name in CHECKS else checks[-1]
     ids, weights, checks = [*ids, tokenizer.eos_token_id], [*weights, WEIGHTS["own"]], [*checks, 0]
     return ids[:CONTEXT], checks[:CONTEXT], weights[:CONTEXT]
 
@@ -202,13 +206,14 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
 
 
 def learning_rate(progress: float, step: int) -> float:
-    """Relative: 60 steps of warm-up, constant to half of the time, then linear to zero."""
-    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, 2 * (1 - progress)))
+    """Relative: 60 steps of warm-up, constant to 40% of the time, then linear to zero."""
+    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.6))
 
 
-def weighted_loss(model, probes, ids, checks, weights, noise, answer_id):
-    """(weighted mean cross-entropy, the probes' added; mean over what the model writes of its own; shares
-    {name: (count, hits)} of marks, checks and numbers to copy that it got right)."""
+def weighted_loss(model, ids, checks, weights, noise, words):
+    """(weighted mean cross-entropy; mean over what the model writes of its own; shares {name: (count, hits)}
+    of decisions, checks and numbers to copy that it got right). ``words`` are the ids of " No", " Yes" and
+    "Answer"."""
     table = model.get_input_embeddings()
     embeddings = table(ids[:, :-1])
     rms = table.weight.detach().square().mean().sqrt()
@@ -218,27 +223,26 @@ def weighted_loss(model, probes, ids, checks, weights, noise, answer_id):
     weights, targets = weights[wanted], ids[:, 1:][wanted]
     logits = model.lm_head(output.last_hidden_state[wanted])
     losses = F.cross_entropy(logits, targets, reduction="none")
-    hits, counts = logits.detach().argmax(-1) == targets, {}
+    said, counts = logits.detach().argmax(-1), {}
 
     def count(name: str, among: torch.Tensor, hits: torch.Tensor) -> None:
         counts[name] = torch.stack([among.sum(), hits[among].sum()])
 
-    decided, right_shown = weights == WEIGHTS["mark"], targets == answer_id
-    count("found", decided & right_shown, hits)
-    count("none found", decided & ~right_shown, logits.detach().argmax(-1) != answer_id)
-    count("copy", weights == WEIGHTS["copy"], hits)
-    loss = losses @ weights / weights.sum()
-    for number, name in enumerate(PROBES):
-        places = (checks[:, :-1] + 1) // 2 == number + 1
-        if places.any():
-            found = output.hidden_states[-2][places]
-            scores = probes[name](F.rms_norm(found, found.shape[-1:]))
-            truth = (checks[:, :-1][places] + 1) % 2
-            loss = loss + PROBE_WEIGHT * F.cross_entropy(scores, truth)
-            hits = scores.detach().argmax(-1) == truth
-            for value, word in enumerate((" No", " Yes")):
-                count(f"{name}{word}", truth == value, hits)
-    return loss, losses.detach()[weights == WEIGHTS["own"]].mean(), counts
+    no, yes, answer = words
+    decided = weights == WEIGHTS["mark"]
+    count("found", decided & (targets == answer), said == targets)
+    count("none found", decided & (targets != answer), said != answer)
+    count("copy", weights == WEIGHTS["copy"], said == targets)
+    total, among = losses @ weights, weights.sum()
+    checks = checks[:, :-1]
+    early = model.lm_head(model.model.norm(output.hidden_states[-2][checks > 0]))
+    for number, (name, (word, kind)) in enumerate(CHECKS.items(), start=1):
+        known = early[checks[checks > 0] == number]
+        truth = torch.full((len(known),), yes if word == " Yes" else no)
+        total = total + WEIGHTS[kind] * F.cross_entropy(known, truth, reduction="sum")
+        among = among + WEIGHTS[kind] * len(known)
+        count(name, torch.ones(len(known), dtype=torch.bool), known.detach().argmax(-1) == truth)
+    return total / among, losses.detach()[weights == WEIGHTS["own"]].mean(), counts
 
 
 class Muon(torch.optim.Optimizer):
@@ -291,10 +295,8 @@ def train(args, tokenizer, forbidden: set[str]):
     torch.manual_seed(args.seed)
     torch.set_flush_denormal(True)  # gradients of well-known tokens become denormal, and slow without this
     model = build(args, tokenizer)
-    probes = torch.nn.ModuleDict({name: torch.nn.Linear(args.width, 2) for name in PROBES})
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
-    others += probes.parameters()
     optimizers = [
         Muon(matrices, lr=0.02),
         torch.optim.AdamW(others, lr=3e-3, weight_decay=0.0, betas=(0.9, 0.98)),
@@ -305,7 +307,6 @@ def train(args, tokenizer, forbidden: set[str]):
     if args.resume:
         saved = torch.load(checkpoint)
         model.load_state_dict(saved["model"])
-        probes.load_state_dict(saved["probes"])
         for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(held)
         state = saved["state"]
@@ -316,7 +317,7 @@ def train(args, tokenizer, forbidden: set[str]):
         return (time.monotonic() - start) / (60 * args.minutes)
 
     losses, shares = [], Counter()
-    answer_id = tokenizer.convert_tokens_to_ids("Answer")
+    words = tokenizer.convert_tokens_to_ids([" No", " Yes", "Answer"])
     bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
     seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
     for ids, checks, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
@@ -325,7 +326,7 @@ def train(args, tokenizer, forbidden: set[str]):
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
-        loss, own_loss, counts = weighted_loss(model, probes, ids, checks, weights, noise, answer_id)
+        loss, own_loss, counts = weighted_loss(model, ids, checks, weights, noise, words)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -353,8 +354,7 @@ def train(args, tokenizer, forbidden: set[str]):
                 save(args, model, state)
                 held = [optimizer.state_dict() for optimizer in optimizers]
                 unfinished_run = checkpoint.with_suffix(".new")
-                torch.save({"model": model.state_dict(), "probes": probes.state_dict(), "optimizers": held,
-                            "state": state}, unfinished_run)  # fmt: skip
+                torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, unfinished_run)
                 unfinished_run.replace(checkpoint)
         bar.update(round(state["seconds"]) - bar.n)
     bar.close()
@@ -370,7 +370,7 @@ def save(args, model, state) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=69)
+    parser.add_argument("--minutes", type=float, default=72)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument("--width", type=int, default=128)
