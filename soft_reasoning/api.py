@@ -296,7 +296,7 @@ class SoftReasoner:
         return found.solutions(problems)[0] if alone else found.solutions(problems)
 
     def gather(self, seconds: float) -> None:
-        """Let an idle model wait up to ``seconds`` for as many calls as ended last, for larger batches.
+        """Let calls wait up to ``seconds`` for as many more as ended last, for larger batches.
 
         A server's clients send their next questions one after the other.
 

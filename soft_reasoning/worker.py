@@ -61,8 +61,8 @@ class Worker:
     """Owns ``engine`` and the thread that drives it.
 
     The thread starts with the first call and ends with :meth:`close`. Callers often come back after an
-    answer. So when it is idle and a call arrives, it waits until there are as many as ended last, for at most
-    ``gather_seconds``.
+    answer. So when nothing is in work and a call arrives, it waits for as many more as ended last, for at
+    most ``gather_seconds``.
 
     Args:
         engine: The engine, which :meth:`close` closes.
@@ -150,18 +150,31 @@ class Worker:
             self.engine.close()
 
     def _receive(self, wait: bool) -> None:
-        """Take the calls that have arrived; ``wait`` for one, and for those that follow it."""
+        """Take the calls that have arrived; ``wait`` for one, and for callers whose calls ended last."""
+        self._receive_within(0.0)
+        if not wait or self._closed:
+            return
+        expected = min(len(self._calls) + self._ended_last, self.max_live)
+        if not self._calls:
+            self._take(self._arrived.get())
+        ends = time.monotonic() + self.gather_seconds
+        while len(self._calls) < expected and not self._closed and time.monotonic() < ends:
+            self._receive_within(ends - time.monotonic())
+
+    def _receive_within(self, seconds: float) -> None:
+        """Take a call that arrives within ``seconds``, and all others that have arrived."""
         try:
-            call = self._arrived.get(block=wait)
-            ends = time.monotonic() + self.gather_seconds
             while True:
-                if call is not None:
-                    self._begin(call)
-                more = wait and not self._closed and len(self._calls) < self._ended_last
-                left = ends - time.monotonic() if more else 0.0
-                call = self._arrived.get(timeout=left) if left > 0 else self._arrived.get(block=False)
+                self._take(
+                    self._arrived.get(timeout=seconds) if seconds > 0 else self._arrived.get(block=False)
+                )
+                seconds = 0.0
         except Empty:
             return
+
+    def _take(self, call: Call | None) -> None:
+        if call is not None:
+            self._begin(call)
 
     def _begin(self, call: Call) -> None:
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import subprocess
 import sys
 import time
@@ -74,7 +75,11 @@ def test_the_script_of_the_documentation():
     script = Path(__file__).parents[2] / "docs" / "scripts" / "openai_client.py"
     with SoftReasoner.from_pretrained("demo") as reasoner, served(reasoner, api_key="k") as running:
         ended = subprocess.run([sys.executable, script, running.url, "k"], capture_output=True, text=True)
+        asked = re.search(r'question = "(.*)"', script.read_text(encoding="utf-8"))[1]
+        greedy = reasoner.solve(asked, method="cot")
+        other = reasoner.solve(asked, k=4, rounds=1, seed=1)
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[0].startswith("cot-demo: ") and lines[1].startswith("demo: ") and "hidden" in lines[-1]
-    assert any(line.startswith("answer: 2 of ") for line in lines)
+    assert lines[0] == f"cot-demo: {greedy.text.strip()!r}, {greedy.generated_tokens} tokens"
+    assert f"answer: {other.answer} of {len(other.candidates)} candidates" in lines

@@ -24,7 +24,7 @@ class Settings:
         max_k: Most candidates of a round that a request may ask for.
         max_rounds: Most rounds that a request may ask for.
         max_waiting: Requests that may wait beside the ``max_live`` in work.
-        gather_seconds: Most time that an idle model waits for as many requests as ended last.
+        gather_seconds: Most time that requests wait for as many more as ended last.
         drain_seconds: Time for work to be finished after a signal.
         keep_alive_seconds: Time between comments in a stream that waits.
 
