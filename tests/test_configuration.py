@@ -33,7 +33,8 @@ CHOICES = sorted(
     for path in CONF.rglob("*.yaml")
     if path.parent != CONF and not path.stem.startswith("_")
 )
-APART = {"calibration", "experiment", "exemplars", "reviews"}  # added with +, or part of a data set or prompt
+# added with +, by a command of their own, or part of a data set or prompt
+APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
