@@ -1,8 +1,7 @@
 """Train the bundled demo model from nothing: python experiments/next_demo_model/train.py --minutes 72
 
-Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
-default runs/next_demo_model). Learning rates follow elapsed time, so a run of any length
-ends annealed. A run that was cut off goes on with --resume. One thread is enough: OMP_NUM_THREADS=1.
+Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow elapsed
+time, so a run of any length ends annealed. A run that was cut off goes on with --resume.
 """
 
 from __future__ import annotations
