@@ -1,8 +1,7 @@
-"""Train the bundled demo model from nothing: python experiments/train_demo_model.py --minutes 45
+"""Train the bundled demo model from nothing: python experiments/train_demo_model.py
 
-Writes the model, its tokenizer, training_log.json, and the validation and test problems into --out (by
-default the package's own soft_reasoning/demo). Learning rates follow elapsed time, so a run of any length
-ends annealed. The model card says how the shipped weights were made.
+Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow elapsed
+time, so a run of any length ends annealed. A run that was cut off goes on with --resume.
 """
 
 from __future__ import annotations
@@ -13,41 +12,57 @@ import math
 import random
 import re
 import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from soft_reasoning.demo.problems import LEVELS, SPLIT_SEEDS, draw, make_split
 from soft_reasoning.demo.prompts import (
+    CONTEXT,
     build_tokenizer,
+    flatten,
     problem_row,
     review_prompt,
     solve_prompt,
     steps_prompt,
-    verdict,
-)  # fmt: skip
+)
+from soft_reasoning.demo.reviews import Span, annotate, draw_shown, review
 from soft_reasoning.demo.solutions import (
     AUTHORS,
     Solution,
     decompose,
     draw_author,
     equations,
-    review,
     solve,
     write,
 )
 
 COUNTS = {"validation": 500, "test": 500}
+OPENER = re.compile(r"^[A-Za-z]+ ?")
+SOLUTIONS_LINE = "\nSolutions:\n"
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
-SHOWN_WEIGHT = 0.3
-"""What a token of a shown solution counts in the loss: they are solutions too, and most of the tokens."""
-OPENER = re.compile(r"^[A-Za-z]+ ?")
-SOLUTIONS_LINE = "\nSolutions:\n"
+WEIGHTS = {
+    "prompt": 0.0, "shown": 0.3, "own": 1.0,
+    "check": 1.5, "copy": 2.0, "verdict": 3.0, "mark": 4.0,
+}  # fmt: skip
+"""What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
+CHECKS = {
+    "sound": (" Yes", "check"), "unsound": (" No", "check"),
+    "right": (" Yes", "verdict"), "wrong": (" No", "verdict"),
+}  # fmt: skip
+"""What the model is trained to know after a piece of a shown solution, and how much that counts. It is read
+before the last layer, so that this layer can look it up."""
+SAVE_EVERY = 120
+"""Seconds between two checkpoints."""
 
 
 def drill(rng: random.Random) -> str:
@@ -77,95 +92,132 @@ def drill(rng: random.Random) -> str:
     return " ".join(lines)
 
 
-def seen_solutions(problem, rng: random.Random, count: int) -> tuple[list[str], list[Solution]]:
-    """What a reviewer reads: solutions by few or many authors, mostly without their opening word, as
-    candidates appear when a soft token stands in for it."""
-    pool = rng.sample(AUTHORS, rng.choice((1, 2, 3, 5, len(AUTHORS))))
-    solutions = [solve(problem, rng, rng.choice(pool)) for _ in range(count)]
-    bare = rng.random() < 0.8
-    return [OPENER.sub("", s.body) if bare else s.body for s in solutions], solutions
-
-
-def example(rng: random.Random, forbidden: set[str], progress: float) -> tuple[str, str, str]:
-    """(prompt, shown solutions, completion) of the training mix: first more arithmetic, easier problems
-    and fewer, shorter reviews; then the full mix."""
+def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
+    """A text of the training mix, in pieces of one weight: first more arithmetic and copying, easier
+    problems and fewer solutions to review; then the full mix."""
     early = progress < 0.4
-    if rng.random() < (0.1 if early else 0.04):
-        return "", "", drill(rng)
-    levels = list(LEVELS)[:2] if progress < 0.12 else list(LEVELS)
+    if rng.random() < (0.12 if early else 0.06):
+        return [("", "prompt"), (drill(rng), "own")]
+    levels = list(LEVELS)[: 3 if progress < 0.1 else 5]
     problem = draw(rng, rng.choice(levels))
     while problem.question in forbidden:
         problem = draw(rng, rng.choice(levels))
     kind = rng.random()
-    if kind < (0.58 if early else 0.48):
-        return solve_prompt(problem.question), "", solve(problem, rng).body + "\n"
-    if kind < (0.66 if early else 0.54):
+    if rng.random() < (0.12 if early else 0.06):
+        return lookup(problem, rng)
+    if kind < 0.38:
+        return [
+            (solve_prompt(problem.question), "prompt"),
+            (solve(problem, rng, draw_author(rng)).body + "\n", "own"),
+        ]
+    if kind < 0.44:
         return chain(problem, rng)
-    if kind < (0.69 if early else 0.57):
+    if kind < 0.48:
         return unfinished(problem, rng)
-    count = rng.choice((0, 1, 2, 3) if early else (0, 1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 5, 10))
-    judge = kind > 0.93
-    if kind > 0.96:
-        count = 1
-    shown, solutions = seen_solutions(problem, rng, count)
-    written = review(problem, solutions, rng)
-    completion = f"{written.body}\n"
-    if judge:
-        agreeing = [i for i, s in enumerate(solutions, start=1) if s.answer == written.answer]
-        completion += f"{verdict(agreeing)}\n"
-    prompt = review_prompt(problem.question, shown, "Judge:\n" if judge else "Analysis:\n")
+    if progress < 0.15:
+        counts = (0, 1, 1, 1, 1, 1)
+    else:
+        counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
+    count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
+    return reviewed(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
+
+
+def lookup(problem, rng: random.Random) -> list[Span]:
+    """Wrong solutions, and their answers asked for by number: nothing predicts these but reading them."""
+    shown = []
+    for _ in range(rng.choice((1, 2, 3, 5))):
+        author = rng.choice(AUTHORS)
+        steps = [replace(s, result=rng.randint(0, 99)) for s in solve(problem, rng, author).steps]
+        shown.append(OPENER.sub("", write(steps, author.layout, author.openers[0], problem.objects).body))
+    answers = [(f"{i}.", text.rsplit(" ", 1)[1]) for i, text in enumerate(shown, start=1)]
+    spans = [(review_prompt("", shown, "Answers:\n").split("\n", 2)[2], "prompt")]
+    for number, answer in rng.choices(answers, k=10):
+        spans += [(number, "prompt"), (f" {answer}", "copy"), ("\n", "prompt")]
+    return spans
+
+
+def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
+    """A review of ``count`` solutions, mostly without their opening word, as candidates appear when a soft
+    token stands in for it, and now and then without any step."""
+    shown = draw_shown(problem, rng, count)
+    if rng.random() < 0.02:
+        shown = [Solution(f"Answer: {s.answer}", s.answer, ()) for s in shown]
+    bare = rng.random() < 0.8
+    texts = [OPENER.sub("", s.body) if bare and s.steps else s.body for s in shown]
+    prompt = review_prompt(problem.question, texts, "")
     cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
-    return prompt[:cut], prompt[cut:], completion
+    spans: list[Span] = [(prompt[:cut], "prompt")]
+    for number, (solution, text) in enumerate(zip(shown, texts, strict=True), start=1):
+        spans += [
+            (f"{number}.", "number"),
+            *annotate(problem, solution, f" {flatten(text)}"),
+            ("\n", "shown"),
+        ]
+    task = "Judge:\n" if judge else "Analysis:\n"
+    return [*spans, (task if shown else f"\n{task}", "prompt"), *review(problem, shown, rng, judge=judge)]
 
 
-def chain(problem, rng: random.Random) -> tuple[str, str, str]:
+def chain(problem, rng: random.Random) -> list[Span]:
     """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    marked = decompose(problem, rng, draw_author(rng))
+    told = decompose(problem, rng, draw_author(rng))
     start = steps_prompt(problem.question, [])
     if rng.random() < 0.67:
-        return start, "", steps_prompt(problem.question, marked.steps)[len(start) :]
-    last = rng.randrange(len(marked.steps))
-    useless = [i for i, useful in enumerate(marked.useful) if not useful]
+        return [(start, "prompt"), (steps_prompt(problem.question, told.steps)[len(start) :], "own")]
+    last = rng.randrange(len(told.steps))
+    useless = [i for i, useful in enumerate(told.useful) if not useful]
     if useless and rng.random() < 0.7:
         last = rng.choice(useless)
-    before = steps_prompt(problem.question, marked.steps[:last])
-    asked = f"{before}Q: {marked.steps[last][0]}\nUseful:"
-    return asked, "", f" {'Yes' if marked.useful[last] else 'No'}\n"
+    before = steps_prompt(problem.question, told.steps[:last])
+    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
+    return [(asked, "prompt"), (" Yes" if told.useful[last] else " No", "mark"), ("\n", "own")]
 
 
-def unfinished(problem, rng: random.Random) -> tuple[str, str, str]:
+def unfinished(problem, rng: random.Random) -> list[Span]:
     """The beginning of a solution, and whether it is right so far."""
     author = rng.choice(AUTHORS)
     wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
-    right, marked = equations(problem, frozenset()), equations(problem, wrong)
-    until = rng.randint(1, len(marked))
-    body = write(marked[:until], author.layout, rng.choice(author.openers), problem.objects).body
+    right, told = equations(problem, frozenset()), equations(problem, wrong)
+    until = rng.randint(1, len(told))
+    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
     shown = body.split("\n")[0]
     if rng.random() < 0.5:
         shown = shown.split(" ", 1)[1]
-    good = marked[:until] == right[:until]
+    good = told[:until] == right[:until]
     prompt = review_prompt(problem.question, [shown], "Right so far:")
-    return prompt, "", f" {'Yes' if good else 'No'}\n"
+    return [(prompt, "prompt"), (" Yes" if good else " No", "mark"), ("\n", "own")]
+
+
+def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:
+    """(ids (t,), checks (t,), weights (t,)) of a text: ``checks[i]`` is what the model is trained to know
+    after ``ids[i]``, as a number of CHECKS counted from 1; 0 is nothing."""
+    ids, weights, checks = [tokenizer.bos_token_id], [0.0], [0]
+    for _, name in spans:
+        ids += (piece := next(pieces))
+        weights += [WEIGHTS.get(name, WEIGHTS["shown"])] * len(piece)
+        checks += [0] * len(piece)
+        checks[-1] = list(CHECKS).index(name) + 1 if name in CHECKS else checks[-1]
+    ids, weights, checks = [*ids, tokenizer.eos_token_id], [*weights, WEIGHTS["own"]], [*checks, 0]
+    return ids[:CONTEXT], checks[:CONTEXT], weights[:CONTEXT]
 
 
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
-    """Endless (ids (b, t), weights (b, t), noise (b, t)) batches of about BATCH_TOKENS tokens; ``weights``
-    is what each token counts in the loss: completions 1, solutions shown to a reviewer SHOWN_WEIGHT, the
-    rest 0; ``noise`` is the size, in units of the embedding table's RMS, of what is added to a token's
-    embedding: to the opening word of some solutions, so that what lies between words can be read too."""
+    """Endless (ids, checks, weights, noise) batches of about BATCH_TOKENS tokens, each (b, t); ``noise`` is
+    the size, in units of the embedding table's RMS, of what is added to a token's embedding: to the opening
+    word of some solutions, so that what lies between words can be read too."""
     thought = tokenizer.encode(solve_prompt(""), add_special_tokens=False)[-3:]
     while True:
         now = progress()
         examples = [example(rng, forbidden, now) for _ in range(POOL)]
-        prompts = tokenizer([e[0] for e in examples])["input_ids"]
-        shown = tokenizer([e[1] for e in examples], add_special_tokens=False)["input_ids"]
-        completions = tokenizer([e[2] for e in examples], add_special_tokens=False)["input_ids"]
+        pieces = [text for spans in examples for text, _ in spans]
+        encoded = iter(tokenizer(pieces, add_special_tokens=False)["input_ids"])
         rows = []
-        for p, s, c in zip(prompts, shown, completions, strict=True):
-            c = c + [tokenizer.eos_token_id]
-            weight = [0.0] * len(p) + [SHOWN_WEIGHT] * len(s) + [1.0] * len(c)
-            size = rng.uniform(0.5, 3) if p[-3:] == thought and rng.random() < 0.2 else 0.0
-            rows.append((p + s + c, weight, [0.0] * len(p) + [size] + [0.0] * (len(s) + len(c) - 1)))
+        for spans in examples:
+            ids, checks, weights = encode(tokenizer, spans, encoded)
+            noise = [0.0] * len(ids)
+            start = next(i for i, weight in enumerate(weights) if weight)
+            if ids[start - 3 : start] == thought and rng.random() < 0.2:
+                noise[start] = rng.uniform(0.5, 3)
+            rows.append((ids, checks, weights, noise))
         rows.sort(key=lambda row: len(row[0]))
         ready, batch = [], []
         for row in rows:
@@ -175,105 +227,205 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
             batch.append(row)
         ready.append(batch)
         rng.shuffle(ready)
+        padding = (tokenizer.pad_token_id, 0, 0.0, 0.0)
         for batch in ready:
-            width = max(len(row) for row, *_ in batch)
-            ids = torch.full((len(batch), width), tokenizer.pad_token_id)
-            weights, noise = torch.zeros(2, len(batch), width)
-            for i, (row, weight, sizes) in enumerate(batch):
-                ids[i, : len(row)] = torch.tensor(row)
-                weights[i, : len(row)] = torch.tensor(weight)
-                noise[i, : len(row)] = torch.tensor(sizes)
-            yield ids, weights, noise
+            yield tuple(
+                pad_sequence(
+                    [torch.tensor(row[i]) for row in batch], batch_first=True, padding_value=padding[i]
+                )
+                for i in range(4)
+            )
 
 
 def learning_rate(progress: float, step: int) -> float:
-    """Relative: 60 steps of warm-up, constant to 35% of the time, then linear to zero."""
-    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.65))
+    """Relative: 60 steps of warm-up, constant to 40% of the time, then linear to zero."""
+    return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.6))
 
 
-def weighted_loss(model, ids, weights, noise):
-    """(weighted mean cross-entropy, the completions' own mean)."""
+def weighted_loss(model, ids, checks, weights, noise, words):
+    """(weighted mean cross-entropy; mean over what the model writes of its own; shares {name: (count, hits)}
+    of decisions, checks and numbers to copy that it got right). ``words`` are the ids of " No", " Yes" and
+    "Answer"."""
     table = model.get_input_embeddings()
     embeddings = table(ids[:, :-1])
     rms = table.weight.detach().square().mean().sqrt()
     embeddings = embeddings + noise[:, :-1, None] * rms * torch.randn_like(embeddings)
-    hidden = model.model(inputs_embeds=embeddings).last_hidden_state
+    output = model.model(inputs_embeds=embeddings, output_hidden_states=True)
     weights, wanted = weights[:, 1:], weights[:, 1:] > 0
-    weights = weights[wanted]
-    losses = F.cross_entropy(model.lm_head(hidden[wanted]), ids[:, 1:][wanted], reduction="none")
-    return losses @ weights / weights.sum(), losses.detach()[weights == 1].mean()
+    weights, targets = weights[wanted], ids[:, 1:][wanted]
+    logits = model.lm_head(output.last_hidden_state[wanted])
+    losses = F.cross_entropy(logits, targets, reduction="none")
+    said, counts = logits.detach().argmax(-1), {}
+
+    def count(name: str, among: torch.Tensor, hits: torch.Tensor) -> None:
+        counts[name] = torch.stack([among.sum(), hits[among].sum()])
+
+    no, yes, answer = words
+    decided = weights == WEIGHTS["mark"]
+    count("found", decided & (targets == answer), said == targets)
+    count("none found", decided & (targets != answer), said != answer)
+    count("copy", weights == WEIGHTS["copy"], said == targets)
+    total, among = losses @ weights, weights.sum()
+    checks = checks[:, :-1]
+    early = model.lm_head(model.model.norm(output.hidden_states[-2][checks > 0]))
+    for number, (name, (word, kind)) in enumerate(CHECKS.items(), start=1):
+        known = early[checks[checks > 0] == number]
+        truth = torch.full((len(known),), yes if word == " Yes" else no)
+        total = total + WEIGHTS[kind] * F.cross_entropy(known, truth, reduction="sum")
+        among = among + WEIGHTS[kind] * len(known)
+        count(name, torch.ones(len(known), dtype=torch.bool), known.detach().argmax(-1) == truth)
+    return total / among, losses.detach()[weights == WEIGHTS["own"]].mean(), counts
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum made orthogonal (Jordan et al., 2024). torch.optim.Muon does it in bfloat16, which takes
+    longer than all else on CPUs without bfloat16 units; this one does it in float32, equal shapes at once."""
+
+    def __init__(self, matrices, lr: float, momentum: float = 0.95):
+        super().__init__(matrices, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            by_shape = defaultdict(list)
+            for matrix in group["params"]:
+                by_shape[matrix.shape].append(matrix)
+            for (rows, columns), matrices in by_shape.items():
+                for matrix in matrices:
+                    held = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+                    held.lerp_(matrix.grad, 1 - group["momentum"])
+                updates = [m.grad.lerp(self.state[m]["momentum"], group["momentum"]) for m in matrices]
+                scale = group["lr"] * max(1, rows / columns) ** 0.5
+                for matrix, update in zip(matrices, orthogonal(torch.stack(updates)), strict=True):
+                    matrix.sub_(update, alpha=scale)
+
+
+def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
+    """(n, r, c) -> (n, r, c), about the nearest orthogonal matrices, by five Newton-Schulz steps."""
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+PERIODS = (2, 5, 10, 20, 50, 100, 200)
+
+
+@torch.no_grad()
+def place_numbers(table: torch.Tensor, tokenizer) -> None:
+    """Add to the embeddings of numbers (in place; vocabulary, width) their sines and cosines, so that
+    neighbours are near each other and sums are turns, as large models have it (Kantamneni and Tegmark, 2025).
+    """
+    numbers = torch.arange(100)
+    angles = 2 * torch.pi * numbers[:, None] / torch.tensor(PERIODS)
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+    places = waves @ torch.randn(waves.shape[1], table.shape[1]) * table.std() / waves.shape[1] ** 0.5 * 2
+    for space in ("", " "):
+        table[tokenizer.convert_tokens_to_ids([f"{space}{n}" for n in numbers.tolist()])] += places
+
+
+def build(args, tokenizer):
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
+            num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
+            num_key_value_heads=args.width // 32, max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        )
+    )  # fmt: skip
+    place_numbers(model.get_input_embeddings().weight, tokenizer)
+    return model
 
 
 def train(args, tokenizer, forbidden: set[str]):
     torch.manual_seed(args.seed)
     torch.set_flush_denormal(True)  # gradients of well-known tokens become denormal, and slow without this
-    model = LlamaForCausalLM.from_pretrained(args.start) if args.start else LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=args.width, intermediate_size=3 * args.width,
-            num_hidden_layers=args.layers, num_attention_heads=args.width // 32,
-            num_key_value_heads=args.width // 32, max_position_embeddings=1024,
-            tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-        )
-    )  # fmt: skip
+    model = build(args, tokenizer)
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
     optimizers = [
-        torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0, momentum=0.95),
+        Muon(matrices, lr=0.02),
         torch.optim.AdamW(others, lr=3e-3, weight_decay=0.0, betas=(0.9, 0.98)),
     ]
     peaks = [0.02, 3e-3]
-    if args.compile:
-        model.model.compile(dynamic=True)
-    start = time.monotonic()
+    state = {"seconds": 0.0, "cpu": 0.0, "tokens": 0, "step": 0, "log": []}
+    checkpoint = args.out / "checkpoint.pt"
+    if args.resume:
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(held)
+        state = saved["state"]
+    start, cpu = time.monotonic() - state["seconds"], time.process_time() - state["cpu"]
+    last_saved = state["seconds"]
 
     def progress() -> float:
-        done = (time.monotonic() - start) / (60 * args.minutes)
-        return 0.5 + 0.5 * done if args.start else done
+        return (time.monotonic() - start) / (60 * args.minutes)
 
-    log, losses, tokens, step = [], [], 0, 0
-    bar = tqdm(total=round(60 * args.minutes), unit="s")
-    stream = batches(tokenizer, random.Random(SPLIT_SEEDS["train"] * 1000 + args.seed), forbidden, progress)
-    for ids, weights, noise in stream:
+    losses, shares = [], Counter()
+    words = tokenizer.convert_tokens_to_ids([" No", " Yes", "Answer"])
+    bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
+    seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
+    for ids, checks, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
         now = progress()
         if now >= 1:
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
-            optimizer.param_groups[0]["lr"] = peak * learning_rate(now, step)
-        loss, completion_loss = weighted_loss(model, ids, weights, noise)
+            optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
+        loss, own_loss, counts = weighted_loss(model, ids, checks, weights, noise, words)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        losses.append(completion_loss.item())
-        tokens += ids.numel()
-        step += 1
-        if not math.isfinite(losses[-1]):
-            raise SystemExit(f"loss became {losses[-1]} at step {step}: lower the learning rate")
-        if step % 50 == 0:
-            elapsed = time.monotonic() - start
-            log.append({"step": step, "minutes": round(elapsed / 60, 2), "tokens": tokens,
-                        "loss": round(sum(losses[-50:]) / 50, 4)})  # fmt: skip
-            bar.set_postfix(step=step, loss=log[-1]["loss"], tokens_per_s=round(tokens / elapsed))
-            if step % 300 == 0:
-                model.save_pretrained(args.out / "model")
-        bar.update(round(time.monotonic() - start) - bar.n)
+        losses.append(own_loss.item())
+        for name, count in counts.items():
+            shares[name] = shares[name] + count
+        state["tokens"] += ids.numel()
+        state["step"] += 1
+        state["seconds"], state["cpu"] = time.monotonic() - start, time.process_time() - cpu
+        if not math.isfinite(loss.item()):
+            raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
+        if state["step"] % 50 == 0:
+            right = {name: round((hits / count).item(), 3) for name, (count, hits) in shares.items()}
+            note = {"step": state["step"], "minutes": round(state["seconds"] / 60, 2),
+                    "cpu_minutes": round(state["cpu"] / 60, 2), "tokens": state["tokens"],
+                    "loss": round(sum(losses) / len(losses), 4),
+                    "right": right}  # fmt: skip
+            state["log"].append(note)
+            losses, shares = [], Counter()
+            bar.set_postfix(step=note["step"], loss=note["loss"], **right, refresh=False)
+            if state["seconds"] - last_saved > SAVE_EVERY:
+                last_saved = state["seconds"]
+                save(args, model, state)
+                held = [optimizer.state_dict() for optimizer in optimizers]
+                unfinished_run = checkpoint.with_suffix(".new")
+                torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, unfinished_run)
+                unfinished_run.replace(checkpoint)
+        bar.update(round(state["seconds"]) - bar.n)
     bar.close()
-    return model, log
+    save(args, model, state)
+    checkpoint.unlink(missing_ok=True)
+
+
+def save(args, model, state) -> None:
+    model.save_pretrained(args.out / "model")
+    notes = {"arguments": {k: str(v) for k, v in vars(args).items() if k != "out"}, "log": state["log"]}
+    (args.out / "model" / "training_log.json").write_text(json.dumps(notes))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=45)
+    parser.add_argument("--minutes", type=float, default=89)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--start", type=Path, help="go on from the model in this folder, in the second half of the schedule"
-    )
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=5)
-    parser.add_argument("--compile", action="store_true", help="compile; one long run slowed down tenfold")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "soft_reasoning" / "demo")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=Path("runs/demo_model"))
     args = parser.parse_args()
 
     forbidden: set[str] = set()
@@ -285,16 +437,14 @@ def main() -> None:
             for i, problem in enumerate(problems):
                 file.write(json.dumps(problem_row(problem, split, i)) + "\n")
 
-    rng = random.Random(0)
-    if args.start:
-        tokenizer = AutoTokenizer.from_pretrained(args.start)
+    if args.resume:
+        tokenizer = AutoTokenizer.from_pretrained(args.out / "model")
     else:
-        tokenizer = build_tokenizer("".join(example(rng, forbidden, 0.5)) for _ in range(5000))
-    tokenizer.save_pretrained(args.out / "model")
-    model, log = train(args, tokenizer, forbidden)
-    model.save_pretrained(args.out / "model")
-    log_file = args.out / "model" / "training_log.json"
-    log_file.write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(args).items()}, "log": log}))
+        rng = random.Random(0)
+        texts = (text for _ in range(3000) for text, _ in example(rng, forbidden, 0.5))
+        tokenizer = build_tokenizer(texts)
+        tokenizer.save_pretrained(args.out / "model")
+    train(args, tokenizer, forbidden)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def test_an_empty_question_is_refused(reasoner, bad):
 
 
 def test_a_question_longer_than_the_context_is_refused(reasoner):
-    with pytest.raises(UserError, match="the model takes 1024.*shorter question") as error:
-        reasoner.solve("Ada has 3 apples. " * 300)
+    with pytest.raises(UserError, match="the model takes 1536.*shorter question") as error:
+        reasoner.solve("Ada has 3 apples. " * 400)
     assert len(str(error.value)) < 250
 
 

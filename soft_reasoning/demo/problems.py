@@ -7,7 +7,7 @@ and :func:`make_split` refuses questions that an earlier split already holds.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -20,12 +20,26 @@ OBJECTS = ("apples", "books", "cards", "coins", "eggs", "marbles", "pens", "shel
 LARGEST = 99
 """No correct intermediate value exceeds this."""
 
-LEVELS = {"easy": (2, 2), "medium": (3, 3), "hard": (4, 4), "expert": (5, 5)}
-"""Difficulty: fewest and most events of a problem."""
+TRAPS = ("packs", "gifts", "other", "ask", "share", "times")
+"""What makes a problem hard: several packs or gifts, somebody else's objects, a last step that the question
+asks for, sharing, multiplying."""
+
+LEVELS = {
+    "easy": (2, (0, 1)),
+    "medium": (3, (1, 1)),
+    "hard": (3, (2, 2)),
+    "expert": (4, (3, 3)),
+    "extreme": (5, (4, 5)),
+}
+"""Difficulty: how many events concern the owner, and the fewest and most traps of different kinds."""
+
+SIZES = {
+    "gain": ((2, 15),), "loss": ((2, 15),), "packs": ((2, 4), (2, 6)), "gifts": ((2, 4), (2, 5)),
+    "times": ((2, 3),), "share": ((2, 4),), "other": ((2, 15),),
+}  # fmt: skip
+"""Smallest and largest ``a`` and ``b`` of each kind of event."""
 
 SPLIT_SEEDS = {"train": 1, "validation": 2, "test": 3}
-
-EVENT_WEIGHTS = {"gain": 25, "loss": 25, "packs": 14, "gifts": 14, "times": 11, "share": 11}
 
 
 @dataclass(frozen=True)
@@ -71,26 +85,15 @@ def apply(event: Event, value: int) -> int:
     }[event.kind]
 
 
-def _draw_event(rng: random.Random, value: int) -> Event:
-    """An event that keeps the stock a whole number in 1..LARGEST."""
-    while True:
-        kind = rng.choices(list(EVENT_WEIGHTS), weights=list(EVENT_WEIGHTS.values()))[0]
-        if kind == "gain":
-            event = Event(kind, rng.randint(2, 15))
-        elif kind == "loss":
-            event = Event(kind, rng.randint(2, 15))
-        elif kind == "packs":
-            event = Event(kind, rng.randint(2, 4), rng.randint(2, 6))
-        elif kind == "gifts":
-            event = Event(kind, rng.randint(2, 4), rng.randint(2, 5))
-        elif kind == "times":
-            event = Event(kind, rng.randint(2, 3))
-        else:
-            event = Event(kind, rng.randint(2, 4))
-            if value % event.a:
-                continue
+def _draw_event(rng: random.Random, kind: str, value: int) -> Event | None:
+    """An event of ``kind`` that keeps the stock a whole number in 1..LARGEST; None where no try gave one."""
+    for _ in range(20):
+        event = Event(kind, *(rng.randint(*limits) for limits in SIZES[kind]))
+        if kind == "share" and value % event.a:
+            continue
         if 1 <= apply(event, value) <= LARGEST:
             return event
+    return None
 
 
 def _sentence(rng: random.Random, event: Event, owner: str, third: str, objects: str) -> str:
@@ -116,20 +119,44 @@ def _sentence(rng: random.Random, event: Event, owner: str, third: str, objects:
 
 def draw(rng: random.Random, difficulty: str) -> WordProblem:
     """A problem of the given difficulty (a key of LEVELS)."""
-    owner, second, third = rng.sample(NAMES, 3)
+    while True:
+        problem = _try(rng, difficulty)
+        if problem is not None:
+            return problem
+
+
+def _draw_traps(rng: random.Random, count: int) -> set[str]:
+    """``count`` different kinds of TRAPS."""
+    traps: set[str] = set()
+    while len(traps) < count:
+        traps.add(rng.choices(TRAPS)[0])
+    return traps
+
+
+def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
+    """None where the numbers drawn leave 1..LARGEST."""
+    count, limits = LEVELS[difficulty]
+    traps = _draw_traps(rng, rng.randint(*limits))
+    kinds = sorted(traps - {"other", "ask"})
+    kinds += rng.choices(("gain", "loss"), k=count - len(kinds))
+    rng.shuffle(kinds)
+    if "other" in traps:
+        kinds.insert(rng.randint(0, len(kinds)), "other")
+    people = tuple(rng.sample(NAMES, 3))
     objects = rng.choice(OBJECTS)
     start = value = rng.randint(8, 30)
     events = []
-    for _ in range(rng.randint(*LEVELS[difficulty])):
-        events.append(_draw_event(rng, value))
-        value = apply(events[-1], value)
-    if rng.random() < 0.35:
-        events.insert(rng.randint(0, len(events)), Event("other", rng.randint(2, 15)))
-    ask = rng.choices(("now", "worth", "together"), weights=(50, 25, 25))[0]
+    for kind in kinds:
+        event = _draw_event(rng, kind, value)
+        if event is None:
+            return None
+        events.append(event)
+        value = apply(event, value)
+    ask = rng.choice(("worth", "together")) if "ask" in traps else "now"
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
-        ask = "now"
-    return tell(rng, (owner, second, third), objects, start, events, ask, extra, difficulty)
+        return None
+    return tell(rng, people, objects, start, events, ask, extra, difficulty)
 
 
 def tell(
@@ -165,17 +192,10 @@ def tell(
     return WordProblem(question, answer, start, tuple(events), ask, extra, objects, difficulty)
 
 
-def make_split(
-    split: str,
-    count: int,
-    *,
-    exclude: Collection[str] = (),
-    levels: Collection[str] = tuple(LEVELS),
-    draw: Callable[[random.Random, str], WordProblem] = draw,
-) -> list[WordProblem]:
+def make_split(split: str, count: int, *, exclude: Collection[str] = ()) -> list[WordProblem]:
     """``count`` problems of a split, the levels in turn, no question twice and none in ``exclude``."""
     rng = random.Random(SPLIT_SEEDS[split])
-    turns = cycle(levels)
+    turns = cycle(LEVELS)
     level = next(turns)
     seen = set(exclude)
     problems: list[WordProblem] = []

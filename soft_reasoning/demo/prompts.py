@@ -11,9 +11,13 @@ from soft_reasoning.demo.problems import NAMES, OBJECTS, WordProblem
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
-PIECES = r" ?[A-Za-z]+| ?[0-9]\)| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
-"""A token is a word, an event's number ("2)"), a digit or a sign, each with the space before it, or a line
-break. An event's number is one token, so that looking it up in the question is one step."""
+CONTEXT = 1536
+"""Tokens that a prompt and its completion may have together."""
+
+PIECES = r"^[0-9]{1,2}\.| ?[A-Za-z]+| ?[0-9]\)| ?[0-9]{1,2}(?![0-9])| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
+"""A token is a line's number ("2."), a word, an event's number ("2)"), a number up to 99 or a sign, each with
+the space before it, or a line break. Numbers are one token, so that looking one up or copying it is one step;
+of larger ones the last two digits are."""
 
 
 def solve_prompt(question: str) -> str:
@@ -24,8 +28,7 @@ def solve_prompt(question: str) -> str:
 def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis:\n") -> str:
     """Return the prompt for a review of ``solutions``, which are numbered, one line each.
 
-    ``task`` is "Analysis:" (write a fresh solution) or "Judge:" (a fresh solution, then the numbers of the
-    solutions that agree with it).
+    ``task`` is "Analysis:" (answer the question) or "Judge:" (name the solutions that are right).
     """
     listed = "\n".join(f"{i}. {flatten(s)}" for i, s in enumerate(solutions, start=1))
     return f"Question:\n{question}\nSolutions:\n{listed}\n{task}"
@@ -42,19 +45,19 @@ def flatten(text: str) -> str:
     return " ".join(text.split())
 
 
-def verdict(agreeing: Sequence[int]) -> str:
-    """The judge's last line: the numbers (from 1) of the solutions that it takes for right."""
-    return "Correct: " + (", ".join(map(str, agreeing)) if agreeing else "None")
+def verdict(right: Sequence[int]) -> str:
+    """What the judge writes: the numbers (from 1) of the solutions that it takes for right."""
+    return "Correct: " + (", ".join(map(str, right)) if right else "None")
 
 
-WORDS = (*NAMES, *OBJECTS, "True", "False", "None")
-ALWAYS = (*(f"{digit}{end}" for digit in range(10) for end in ("", ")")), *WORDS, *".,:;?!+-x/=()'$%")
+WORDS = (*NAMES, *OBJECTS, "True", "False", "Yes", "No", "None")
+NUMBERS = (*map(str, range(100)), *(f"{digit:02}" for digit in range(10)))
+LINES = tuple(f"{number}." for number in range(1, 21))
+ALWAYS = (*NUMBERS, *LINES, *(f"{digit})" for digit in range(10)), *WORDS, *".,:;?!+-x/=()'$%")
 """In the vocabulary whatever the texts, each with and without a space before it."""
 
 
-def build_tokenizer(
-    texts: Iterable[str], *, pieces: str = PIECES, always: Iterable[str] = ALWAYS, context: int = 1024
-):
+def build_tokenizer(texts: Iterable[str]):
     """Return a ``PreTrainedTokenizerFast`` with a closed word vocabulary over ``texts``.
 
     Unknown words become ``<unk>``. Encoding then decoding known text gives it back letter for letter.
@@ -62,9 +65,9 @@ def build_tokenizer(
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    splitter = pre_tokenizers.Split(Regex(pieces), behavior="isolated")
+    splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     found = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
-    found |= {f"{space}{piece}" for space in ("", " ") for piece in always}
+    found |= {f"{space}{piece}" for space in ("", " ") for piece in ALWAYS}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(found)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
     tokenizer.pre_tokenizer = splitter
@@ -76,7 +79,7 @@ def build_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         clean_up_tokenization_spaces=False,
-        model_max_length=context,
+        model_max_length=CONTEXT,
         **SPECIAL_TOKENS,
     )
 

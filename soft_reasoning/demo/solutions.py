@@ -1,11 +1,10 @@
 """The authors of the demo model's training text: how they write, and where they go wrong.
 
 A language model learns from many authors, good and bad, and an opening word says which of them is
-speaking. Here that is made small and plain. Nine authors write worked solutions; each has two opening
-words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. Some
-habits are rare, two are common, so on many problems most authors agree on a wrong answer while a few
-are right. A reviewer who reads several solutions recognises a right one when there is one, and
-otherwise goes along with most of them.
+speaking. Here that is made small and plain. Thirteen authors write worked solutions; each has two opening
+words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. The popular
+authors share two habits, so on many problems most of them agree on a wrong answer. Six rare authors have
+neither of the two, but others. So who is right differs from problem to problem.
 """
 
 from __future__ import annotations
@@ -22,11 +21,8 @@ HABITS = ("packs", "gifts", "other", "share", "times", "ask")
 """What can go wrong: counting one pack or one gift only, counting somebody else's objects, subtracting
 instead of sharing, adding instead of multiplying, stopping before the question's last step."""
 
-HABIT_RATE = 0.8
+HABIT_RATE = 0.84
 """How often an author with a habit falls into it."""
-
-REVIEWER_RATE = 0.95
-"""How often a reviewer who is shown a right solution follows it."""
 
 
 @dataclass(frozen=True)
@@ -65,31 +61,40 @@ LAYOUTS: dict[str, Layout] = {
     "plain": ("{opener} see that ", " and that ", "."),
     "marks": ("{opener}: ", "; ", "."),
     "and": ("{opener} ", " and ", "."),
-    "review": ("", ". ", "."),
+    "given": ("{opener} ", " we get ", "."),
+    "track": ("{opener} the {objects}: ", " then ", "."),
+    "well": ("{opener}, ", ", after that ", "."),
+    "note": ("{opener} down ", ". Next ", "."),
 }
 
 
 @dataclass(frozen=True)
 class Author:
-    """An author of solutions. ``rate`` is the chance of a habit's error where it applies."""
+    """An author of solutions, who is drawn with a ``weight``."""
 
     openers: tuple[str, str]
     layout: Layout
     habits: frozenset[str]
     weight: float
-    rate: float = HABIT_RATE
 
+
+_COMMON = frozenset({"packs", "gifts"})
+"""What nearly all popular authors get wrong."""
 
 AUTHORS = (
-    Author(("First", "Initially"), LAYOUTS["then"], frozenset({"packs", "gifts"}), 1.0),
-    Author(("So", "Thus"), LAYOUTS["commas"], frozenset({"packs", "gifts"}), 1.0),
-    Author(("Let", "Set"), LAYOUTS["variable"], frozenset({"packs", "gifts", "ask"}), 0.9),
-    Author(("Step", "Part"), LAYOUTS["numbered"], frozenset({"packs", "share"}), 1.0),
-    Author(("Start", "Begin"), LAYOUTS["words"], frozenset({"packs", "times"}), 1.0),
-    Author(("Now", "Here"), LAYOUTS["objects"], frozenset({"gifts", "other"}), 1.6),
-    Author(("We", "They"), LAYOUTS["plain"], frozenset({"gifts", "share"}), 1.0),
-    Author(("Check", "Look"), LAYOUTS["marks"], frozenset({"times", "ask"}), 1.0),
-    Author(("Count", "Take"), LAYOUTS["and"], frozenset({"other", "share"}), 1.0),
+    Author(("First", "Initially"), LAYOUTS["then"], _COMMON, 26),
+    Author(("So", "Thus"), LAYOUTS["commas"], _COMMON | {"other"}, 13),
+    Author(("Let", "Set"), LAYOUTS["variable"], _COMMON | {"ask"}, 13),
+    Author(("Step", "Part"), LAYOUTS["numbered"], _COMMON | {"share"}, 10),
+    Author(("Start", "Begin"), LAYOUTS["words"], _COMMON | {"times"}, 10),
+    Author(("Now", "Here"), LAYOUTS["objects"], frozenset({"packs", "other"}), 5),
+    Author(("We", "They"), LAYOUTS["plain"], frozenset({"gifts", "ask"}), 5),
+    Author(("Check", "Look"), LAYOUTS["marks"], frozenset({"other", "share"}), 3.5),
+    Author(("Count", "Take"), LAYOUTS["and"], frozenset({"other", "times"}), 3.5),
+    Author(("Given", "Since"), LAYOUTS["given"], frozenset({"ask", "share"}), 3.5),
+    Author(("Track", "Follow"), LAYOUTS["track"], frozenset({"ask", "times"}), 3.5),
+    Author(("Well", "Okay"), LAYOUTS["well"], frozenset({"share", "times"}), 3.5),
+    Author(("Write", "Note"), LAYOUTS["note"], frozenset({"other", "ask"}), 3.5),
 )
 
 COMPUTE = {
@@ -150,23 +155,6 @@ def solve(problem: WordProblem, rng: random.Random, author: Author | None = None
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
 
 
-def review(problem: WordProblem, shown: Sequence[Solution], rng: random.Random) -> Solution:
-    """Return a fresh solution by somebody who has read ``shown``.
-
-    It is the right one when an answer there is right, otherwise the steps of a solution that most agree with.
-    With nothing to read it is a random author's.
-    """
-    answers = [solution.answer for solution in shown]
-    if problem.answer in answers and rng.random() < REVIEWER_RATE:
-        steps = equations(problem, frozenset())
-    elif shown:
-        most = max(answers, key=answers.count)
-        steps = rng.choice([solution.steps for solution in shown if solution.answer == most])
-    else:
-        steps = equations(problem, _errors(draw_author(rng), rng))
-    return write(steps, LAYOUTS["review"], "", problem.objects)
-
-
 @dataclass(frozen=True)
 class Chain:
     """A problem taken apart: (sub-question, answer) ``steps``, and for each whether it was useful to ask."""
@@ -221,4 +209,4 @@ def _say(steps: Sequence[Equation], value: int) -> str:
 
 
 def _errors(author: Author, rng: random.Random) -> frozenset[str]:
-    return frozenset(h for h in sorted(author.habits) if rng.random() < author.rate)
+    return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)

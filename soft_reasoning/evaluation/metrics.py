@@ -24,7 +24,7 @@ FIRST = 5
 MEMORY = ("kv", "activations")
 """Kinds of an engine's memory beside the weights: keys and values, and everything else."""
 
-WORDS = ("easy", "medium", "hard", "expert")
+WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
 
 

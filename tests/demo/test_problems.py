@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from soft_reasoning.demo.problems import LARGEST, LEVELS, apply, draw, make_split
-from soft_reasoning.demo.prompts import build_tokenizer, review_prompt, solve_prompt
-from soft_reasoning.demo.solutions import AUTHORS, HABITS, LAYOUTS, Solution, equations, review, solve, write
+from soft_reasoning.demo.problems import LARGEST, LEVELS, TRAPS, apply, draw, make_split
+from soft_reasoning.demo.prompts import build_tokenizer, flatten, review_prompt, solve_prompt
+from soft_reasoning.demo.reviews import annotate, draw_shown, is_right, review, sound
+from soft_reasoning.demo.solutions import AUTHORS, HABITS, LAYOUTS, equations, solve, write
 
 PROBLEMS = make_split("train", 400)
 
@@ -39,8 +40,10 @@ def test_values_stay_in_range_and_the_answer_is_theirs(level):
             assert 1 <= value <= LARGEST
         final = {"now": value, "worth": value * problem.extra, "together": value + problem.extra}
         assert problem.answer == final[problem.ask]
-        count = sum(e.kind != "other" for e in problem.events)
-        assert LEVELS[level][0] <= count <= LEVELS[level][1]
+        events, (fewest, most) = LEVELS[level]
+        assert sum(e.kind != "other" for e in problem.events) == events
+        kinds = {e.kind for e in problem.events} | ({"ask"} if problem.ask != "now" else set())
+        assert fewest <= len(kinds & set(TRAPS)) <= most
 
 
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda a: a.openers[0])
@@ -62,16 +65,65 @@ def test_without_habits_every_solution_is_right_and_each_habit_harms():
         assert len(wrong) > 20, habit
 
 
-def test_reviewers_follow_a_right_solution_and_otherwise_most():
+def test_a_solution_is_right_if_every_step_is_sound_and_none_is_missing():
+    for problem in PROBLEMS:
+        for habit in (None, *HABITS):
+            steps = equations(problem, frozenset({habit} if habit else ()))
+            solution = write(steps, LAYOUTS["plain"], "We", problem.objects)
+            right = steps == equations(problem, frozenset())
+            assert is_right(problem, solution) == right
+            assert all(sound(problem, solution)) == right or habit == "ask"
+
+
+def test_a_mistake_makes_no_later_step_unsound():
+    problem = next(p for p in PROBLEMS if [e.kind for e in p.events][:2] == ["packs", "gain"])
+    steps = equations(problem, frozenset({"packs"}))
+    assert sound(problem, write(steps, LAYOUTS["plain"], "We", "pens"))[:2] == [False, True]
+
+
+@pytest.mark.parametrize("author", AUTHORS, ids=lambda a: a.openers[0])
+def test_annotated_pieces_make_up_the_text_and_end_where_a_check_can_be_made(author):
+    rng = random.Random(3)
+    for problem in PROBLEMS[:100]:
+        solution = solve(problem, rng, author)
+        text = flatten(solution.body)
+        spans = annotate(problem, solution, text)
+        assert "".join(piece for piece, _ in spans) == text
+        *checks, (answered, verdict), (rest, _) = spans
+        assert [name == "sound" for _, name in checks] == sound(problem, solution)
+        assert all(piece[-1].isdigit() for piece, _ in checks)
+        assert answered.endswith(f"Answer: {solution.answer}") and rest == ""
+        assert verdict == ("right" if is_right(problem, solution) else "wrong")
+
+
+def test_reviewers_take_a_right_answer_and_else_attempt_it_like_an_author():
     rng = random.Random(0)
-    right = wrong = alone = 0
+    found = 0
     for problem in PROBLEMS:
         good = write(equations(problem, frozenset()), LAYOUTS["plain"], "We", problem.objects)
-        bad = Solution("1) 1 + 1 = 2.\nAnswer: -1", -1, good.steps[:-1])
-        right += review(problem, [bad, bad, good], rng).answer == problem.answer
-        wrong += review(problem, [bad, bad], rng).steps == bad.steps
-        alone += review(problem, [], rng).answer == problem.answer
-    assert right > 0.9 * len(PROBLEMS) and wrong == len(PROBLEMS) and alone < 0.7 * len(PROBLEMS)
+        bad = [s for s in (solve(problem, rng) for _ in range(5)) if not is_right(problem, s)]
+        shown = [*bad, good, *bad]
+        text = "".join(piece for piece, _ in review(problem, shown, rng))
+        assert text == f"Answer: {problem.answer}\n"
+        text = "".join(piece for piece, _ in review(problem, shown, rng, judge=True))
+        assert text == f"Correct: {len(bad) + 1}\n"
+        text = "".join(piece for piece, _ in review(problem, bad, rng, judge=True))
+        assert text == "Correct: None\n"
+        text = "".join(piece for piece, _ in review(problem, bad, rng))
+        assert text.split(" ")[0].rstrip(",:") in {word for a in AUTHORS for word in a.openers}
+        found += f"Answer: {problem.answer}\n" in text
+    assert found < 0.5 * len(PROBLEMS)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_shown_solutions_are_right_or_not_in_known_shares(count):
+    rng = random.Random(4)
+    shares = []
+    for problem in PROBLEMS:
+        shown = draw_shown(problem, rng, count)
+        assert len(shown) == count
+        shares.append(any(is_right(problem, s) for s in shown))
+    assert (0.5 < sum(shares) / len(shares) < 0.75) if count else not any(shares)
 
 
 def test_tokenizer_gives_text_back_letter_for_letter(tmp_path):

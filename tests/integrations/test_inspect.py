@@ -112,7 +112,7 @@ def test_an_answer_counts_all_tokens(model, reasoner):
 
 class TestConfiguration:
     def test_max_tokens(self, model):
-        found = ask(model, max_tokens=4)
+        found = ask(model, max_tokens=2)
         assert found.stop_reason == "max_tokens" and len(model.api._tokenizer.encode(found.completion)) <= 6
 
     def test_temperature_and_seed(self, model, reasoner):

@@ -14,7 +14,7 @@ from soft_reasoning import SoftReasoner  # noqa: E402
 from tests.integrations.serving import chat, questions, served  # noqa: E402
 
 QUESTIONS = questions(6)
-Q = QUESTIONS[0]
+Q = QUESTIONS[4]  # one that takes several rounds
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages", "expected a question in words"),
-        ({"messages": chat("Ada has 3 apples. " * 300)}, None, "the model takes 1024"),
+        ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model takes 1536"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(client, sent, param, words):
@@ -132,8 +132,8 @@ def test_values_that_ask_for_nothing_are_accepted(client):
 
 def test_the_longest_answer_is_the_models_context(reasoner):
     with served(reasoner) as running, running.client() as client:
-        with pytest.raises(openai.BadRequestError, match="max_tokens: expected at most 1024"):
-            ask(client, max_tokens=1025)
+        with pytest.raises(openai.BadRequestError, match="max_tokens: expected at most 1536"):
+            ask(client, max_tokens=1537)
 
 
 def test_the_servers_tokens_hold_for_every_request(reasoner):

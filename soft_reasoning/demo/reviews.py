@@ -13,11 +13,10 @@ import random
 from collections.abc import Sequence
 from itertools import groupby
 
-from authors import AUTHORS
-
 from soft_reasoning.demo.problems import WordProblem
 from soft_reasoning.demo.prompts import verdict
 from soft_reasoning.demo.solutions import (
+    AUTHORS,
     HABITS,
     Author,
     Equation,
@@ -34,9 +33,11 @@ trained to say Yes or No, whatever follows in the text."""
 
 
 def sound(problem: WordProblem, solution: Solution) -> list[bool]:
-    """For each step of ``solution`` whether it is the one that belongs there: the event is the next that
-    concerns the owner, and is told with the right signs and numbers. What an earlier mistake left is no
-    mistake of a later step."""
+    """Return for each step of ``solution`` whether it is the one that belongs there.
+
+    It is if its event is the next that concerns the owner, and its signs and numbers are those of the event.
+    What an earlier mistake left is no mistake of a later step.
+    """
     wanted = _grouped(equations(problem, frozenset()))
     labels = [label for label, _ in wanted]
     last, found = -1, []
@@ -86,13 +87,15 @@ def review(
         return [("Correct:", "own"), (named, "mark"), ("\n", "own")]
     if right:
         return [("Answer", "mark"), (":", "own"), (f" {problem.answer}", "copy"), ("\n", "own")]
-    opener, rest = solve(problem, rng, draw_author(rng, AUTHORS)).body.split(" ", 1)
+    opener, rest = solve(problem, rng, draw_author(rng)).body.split(" ", 1)
     return [(opener, "mark" if shown else "own"), (f" {rest}\n", "own")]
 
 
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
-    """``count`` solutions to review, by few or many authors: in two of five cases none of them is right,
-    otherwise often one, at times more."""
+    """Return ``count`` solutions to review, by few or many authors.
+
+    In two of five cases none of them is right, otherwise often one, at times more.
+    """
     if not count:
         return []
     right = 0 if rng.random() < 0.4 else 1 if rng.random() < 0.5 else rng.randint(1, count)
@@ -103,8 +106,10 @@ def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Sol
 
 
 def _draw(problem: WordProblem, rng: random.Random, pool: Sequence[Author], right: bool) -> Solution:
-    """A solution that is right or not, as asked, by an author of ``pool`` where one writes such, and else by
-    any author with any mistakes. On a problem without traps all solutions are right."""
+    """Return a solution that is right or not, as asked, by an author of ``pool`` where one writes such.
+
+    Else it is by any author with any mistakes. On a problem without traps all solutions are right.
+    """
     for _ in range(10):
         solution = solve(problem, rng, draw_author(rng, pool))
         if is_right(problem, solution) == right:

@@ -1,7 +1,7 @@
 """What the bundled model knows as a solver and as a reviewer.
 
-    python experiments/next_demo_model/checking.py --problems 500
-    python experiments/next_demo_model/checking.py --out experiments/results/checking.md model=FOLDER
+    python experiments/checking.py --problems 500
+    python experiments/checking.py --out experiments/results/checking.md model=FOLDER
 
 A faithful stand-in for a large model checks better than it solves: with nothing right to read its reviewer
 should know no more than greedy decoding, and find a right solution where there is one. Every verifier reads
@@ -17,17 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from authors import AUTHORS
+from verifier_accuracy import mean, percent, share
 
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.config import compose_config
+from soft_reasoning.demo.solutions import AUTHORS
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from verifier_accuracy import mean, percent, share  # noqa: E402
 
 SHOWN, DRAWN = 5, 25
 READERS = ("multi_generate", "single_generate")
