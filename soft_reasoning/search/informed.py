@@ -44,7 +44,7 @@ class TokenSimplexEmbedding:
 
     needs_anchor = False
 
-    def __init__(self, dim: int = 10, tau: float = 3.0):
+    def __init__(self, dim: int = 25, tau: float = 6.0):
         self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
         self.tau: float = real("embedding.tau", tau, least=0.0, most=MAX_SIGMA)
         self.likely_tokens: int = self.dim
