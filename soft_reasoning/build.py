@@ -122,8 +122,7 @@ def build_adapter(config: DictConfig) -> Path:
     ]  # exemplars, whose solutions are in the prompt
     wording = plain(config.prompt)
     asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
-    model = plain(config.model)
-    del model["adapter"]
+    model = {key: value for key, value in plain(config.model).items() if key not in ("adapter", "sigma")}
     made_with = {
         "model": model,
         "weights": weights_mark(resolve(config.model.path), config.model.revision),

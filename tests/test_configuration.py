@@ -130,7 +130,7 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
         group, _, name = choice.partition("=")
         if group in DEFAULTS:
             needs = NEEDS.get(choice, []) if group in ("search", "finetuning") else []
-            for made, values in configured(compose_config([choice, *needs])[group]):
+            for made, values in configured(compose_config([choice, "model.sigma=2", *needs])[group]):
                 files.setdefault(made, {})[name] = values
     checked = 0
     for made, by_name in files.items():

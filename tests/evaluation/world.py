@@ -15,7 +15,13 @@ from soft_reasoning.types import Problem
 
 LEVELS = ("easy", "medium", "hard")
 # The fake engine never agrees with itself; under this rule its searches end after different rounds.
-OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei", "search.stopping.rule=improvement"]
+OPTIONS = [
+    "engine=fake",
+    "max_new_tokens=30",
+    "acquisition=ei",
+    "search.stopping.rule=improvement",
+    "model.sigma=2",
+]
 
 
 def problems(n):

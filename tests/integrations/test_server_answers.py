@@ -109,7 +109,7 @@ def test_a_method_by_the_models_name_or_by_a_field(client, reasoner):
         ({"temperature": 1.5}, {"temperature": 1.5}),
         ({"temperature": 1.5, "seed": 7}, {"temperature": 1.5, "seed": 7}),
         ({"seed": 3}, {"seed": 3}),
-        ({"max_tokens": 9}, {"max_new_tokens": 9}),
+        ({"max_tokens": 2}, {"max_new_tokens": 2}),
         ({"max_completion_tokens": 40}, {"max_tokens": 40}),
         ({"stop": "Answer"}, {"stop": ["Answer"]}),
         ({"stop": ["=", "Answer"]}, {"stop": ["=", "Answer"]}),
