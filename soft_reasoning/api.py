@@ -77,7 +77,9 @@ class SoftReasoner:
 
     Example:
         >>> with SoftReasoner.from_pretrained("demo") as reasoner:
-        ...     result = reasoner.solve("Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?")
+        ...     result = reasoner.solve(
+        ...         "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+        ...     )
         ...     print(result.answer)
     """
 

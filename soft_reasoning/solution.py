@@ -28,7 +28,9 @@ class Solution(Result):
         greedy_candidate: Decodes the question greedily when called; None without a model.
 
     Example:
-        >>> solution = reasoner.solve("Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?")
+        >>> solution = reasoner.solve(
+        ...     "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+        ... )
         >>> print(solution.text)
         >>> print(solution.explain())
     """

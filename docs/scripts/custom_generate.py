@@ -9,8 +9,8 @@ import soft_reasoning
 
 PACKAGE = Path(soft_reasoning.__file__).parent
 QUESTIONS = [
-    "Sam has 8 cards. 1) Sam gets 10. How many cards does Sam have now?",
-    "Ben has 40 books. 1) Ben gives 4 to each of 5 friends. How many books does Ben have now?",
+    "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?",
+    "Ben has 40 books. 1) Ben gives 4 to each of 5 friends. 2) Ben gets 6. How many books does Ben have now?",
 ]
 
 tokenizer = AutoTokenizer.from_pretrained(PACKAGE / "demo" / "model", padding_side="left")

@@ -6,7 +6,7 @@ from openai import OpenAI
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1"
 key = sys.argv[2] if len(sys.argv) > 2 else "none"
-question = "Sam has 8 cards. 1) Sam gives 2 to each of 3 friends. How many cards does Sam have now?"
+question = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 messages = [{"role": "user", "content": question}]
 client = OpenAI(base_url=url, api_key=key)
 
