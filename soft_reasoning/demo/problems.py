@@ -142,7 +142,7 @@ def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
     rng.shuffle(kinds)
     if "other" in traps:
         kinds.insert(rng.randint(0, len(kinds)), "other")
-    people = tuple(rng.sample(NAMES, 3))
+    owner, second, third = rng.sample(NAMES, 3)
     objects = rng.choice(OBJECTS)
     start = value = rng.randint(8, 30)
     events = []
@@ -156,7 +156,7 @@ def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         return None
-    return tell(rng, people, objects, start, events, ask, extra, difficulty)
+    return tell(rng, (owner, second, third), objects, start, events, ask, extra, difficulty)
 
 
 def tell(
