@@ -10,43 +10,23 @@ import argparse
 import json
 import math
 import random
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from demo_text import example
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from soft_reasoning.demo.problems import LEVELS, SPLIT_SEEDS, draw, make_split
-from soft_reasoning.demo.prompts import (
-    CONTEXT,
-    build_tokenizer,
-    flatten,
-    problem_row,
-    review_prompt,
-    solve_prompt,
-    steps_prompt,
-)
-from soft_reasoning.demo.reviews import Span, annotate, draw_shown, review
-from soft_reasoning.demo.solutions import (
-    AUTHORS,
-    Solution,
-    decompose,
-    draw_author,
-    equations,
-    solve,
-    write,
-)
+from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
+from soft_reasoning.demo.prompts import CONTEXT, build_tokenizer, problem_row, solve_prompt
+from soft_reasoning.demo.reviews import Span
 
 COUNTS = {"validation": 500, "test": 500}
-OPENER = re.compile(r"^[A-Za-z]+ ?")
-SOLUTIONS_LINE = "\nSolutions:\n"
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
@@ -63,128 +43,6 @@ CHECKS = {
 before the last layer, so that this layer can look it up."""
 SAVE_EVERY = 120
 """Seconds between two checkpoints."""
-
-
-def drill(rng: random.Random) -> str:
-    """A line of correct equations, to practise arithmetic."""
-    lines = []
-    for _ in range(8):
-        sign = rng.choice("+++---xx/")
-        if sign == "+":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            result = a + b
-        elif sign == "-":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            a, b = max(a, b), min(a, b)
-            result = a - b
-        else:
-            a, b = rng.choice(
-                (
-                    (rng.randint(2, 4), rng.randint(2, 6)),
-                    (rng.randint(1, 33), rng.randint(2, 3)),
-                    (rng.randint(1, 24), 4),
-                )
-            )
-            result = a * b
-            if sign == "/":
-                a, result = result, a
-        lines.append(f"{a} {sign} {b} = {result}.")
-    return " ".join(lines)
-
-
-def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
-    """A text of the training mix, in pieces of one weight: first more arithmetic and copying, easier
-    problems and fewer solutions to review; then the full mix."""
-    early = progress < 0.4
-    if rng.random() < (0.12 if early else 0.06):
-        return [("", "prompt"), (drill(rng), "own")]
-    levels = list(LEVELS)[: 3 if progress < 0.1 else 5]
-    problem = draw(rng, rng.choice(levels))
-    while problem.question in forbidden:
-        problem = draw(rng, rng.choice(levels))
-    kind = rng.random()
-    if rng.random() < (0.12 if early else 0.06):
-        return lookup(problem, rng)
-    if kind < 0.38:
-        return [
-            (solve_prompt(problem.question), "prompt"),
-            (solve(problem, rng, draw_author(rng)).body + "\n", "own"),
-        ]
-    if kind < 0.44:
-        return chain(problem, rng)
-    if kind < 0.48:
-        return unfinished(problem, rng)
-    if progress < 0.15:
-        counts = (0, 1, 1, 1, 1, 1)
-    else:
-        counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
-    count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
-    return reviewed(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
-
-
-def lookup(problem, rng: random.Random) -> list[Span]:
-    """Wrong solutions, and their answers asked for by number: nothing predicts these but reading them."""
-    shown = []
-    for _ in range(rng.choice((1, 2, 3, 5))):
-        author = rng.choice(AUTHORS)
-        steps = [replace(s, result=rng.randint(0, 99)) for s in solve(problem, rng, author).steps]
-        shown.append(OPENER.sub("", write(steps, author.layout, author.openers[0], problem.objects).body))
-    answers = [(f"{i}.", text.rsplit(" ", 1)[1]) for i, text in enumerate(shown, start=1)]
-    spans = [(review_prompt("", shown, "Answers:\n").split("\n", 2)[2], "prompt")]
-    for number, answer in rng.choices(answers, k=10):
-        spans += [(number, "prompt"), (f" {answer}", "copy"), ("\n", "prompt")]
-    return spans
-
-
-def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
-    """A review of ``count`` solutions, mostly without their opening word, as candidates appear when a soft
-    token stands in for it, and now and then without any step."""
-    shown = draw_shown(problem, rng, count)
-    if rng.random() < 0.02:
-        shown = [Solution(f"Answer: {s.answer}", s.answer, ()) for s in shown]
-    bare = rng.random() < 0.8
-    texts = [OPENER.sub("", s.body) if bare and s.steps else s.body for s in shown]
-    prompt = review_prompt(problem.question, texts, "")
-    cut = prompt.index(SOLUTIONS_LINE) + len(SOLUTIONS_LINE)
-    spans: list[Span] = [(prompt[:cut], "prompt")]
-    for number, (solution, text) in enumerate(zip(shown, texts, strict=True), start=1):
-        spans += [
-            (f"{number}.", "number"),
-            *annotate(problem, solution, f" {flatten(text)}"),
-            ("\n", "shown"),
-        ]
-    task = "Judge:\n" if judge else "Analysis:\n"
-    return [*spans, (task if shown else f"\n{task}", "prompt"), *review(problem, shown, rng, judge=judge)]
-
-
-def chain(problem, rng: random.Random) -> list[Span]:
-    """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    told = decompose(problem, rng, draw_author(rng))
-    start = steps_prompt(problem.question, [])
-    if rng.random() < 0.67:
-        return [(start, "prompt"), (steps_prompt(problem.question, told.steps)[len(start) :], "own")]
-    last = rng.randrange(len(told.steps))
-    useless = [i for i, useful in enumerate(told.useful) if not useful]
-    if useless and rng.random() < 0.7:
-        last = rng.choice(useless)
-    before = steps_prompt(problem.question, told.steps[:last])
-    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
-    return [(asked, "prompt"), (" Yes" if told.useful[last] else " No", "mark"), ("\n", "own")]
-
-
-def unfinished(problem, rng: random.Random) -> list[Span]:
-    """The beginning of a solution, and whether it is right so far."""
-    author = rng.choice(AUTHORS)
-    wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
-    right, told = equations(problem, frozenset()), equations(problem, wrong)
-    until = rng.randint(1, len(told))
-    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
-    shown = body.split("\n")[0]
-    if rng.random() < 0.5:
-        shown = shown.split(" ", 1)[1]
-    good = told[:until] == right[:until]
-    prompt = review_prompt(problem.question, [shown], "Right so far:")
-    return [(prompt, "prompt"), (" Yes" if good else " No", "mark"), ("\n", "own")]
 
 
 def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:

@@ -87,7 +87,7 @@ def review(
         return [("Correct:", "own"), (named, "mark"), ("\n", "own")]
     if right:
         return [("Answer", "mark"), (":", "own"), (f" {problem.answer}", "copy"), ("\n", "own")]
-    opener, rest = solve(problem, rng, draw_author(rng)).body.split(" ", 1)
+    opener, rest = solve(problem, rng).body.split(" ", 1)
     return [(opener, "mark" if shown else "own"), (f" {rest}\n", "own")]
 
 
