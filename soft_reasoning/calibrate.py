@@ -57,7 +57,7 @@ from soft_reasoning.types import Problem, UserError, generator_for
 
 SIGMA, EMBEDDING, TEMPERATURE = "embedding.sigma", "embedding", "temperature"
 PORTFOLIO, REPORT, PLOT, TRIES = "portfolio.json", "calibration.md", "calibration.png", "tries"
-LIVE = 16
+LIVE = 32
 """Questions tried together."""
 LATER = ("calibration.portfolio", "calibration.reference")
 """Settings that change what is made of the tries, not the tries."""
