@@ -74,7 +74,7 @@ def accuracy(solved):
 def test_greedy_leaves_room_and_the_reviewer_alone_knows_no_more(engine):
     greedy = accuracy(solve(engine, "method=cot", limit=200))
     alone = accuracy(solve(engine, "method=verifier_only", limit=200))
-    assert 0.25 < greedy < 0.55 and abs(alone - greedy) < 0.12
+    assert 0.3 < greedy < 0.5 and abs(alone - greedy) < 0.08
 
 
 def test_first_tokens_lead_to_different_answers(engine):
@@ -90,8 +90,8 @@ def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     ):
         found = any(grader.correct(c.answer, problem) for c in result.candidates)
         right[found].append(grader.correct(result.answer, problem))
-    assert sum(right[True]) / len(right[True]) > 0.75
-    assert sum(right[False]) / len(right[False]) < 0.35
+    assert sum(right[True]) / len(right[True]) > 0.85
+    assert sum(right[False]) / len(right[False]) < 0.25
 
 
 @pytest.mark.parametrize("verifier", ["multi_judge", "single_judge"])
@@ -102,4 +102,4 @@ def test_judges_tell_right_from_wrong(engine, verifier):
         for candidate in result.candidates:
             called[bool(grader.correct(candidate.answer, problem))].append(candidate.verified >= 0.5)
     right, wrong = (sum(called[ok]) / len(called[ok]) for ok in (True, False))
-    assert (right + 1 - wrong) / 2 > 0.7
+    assert (right + 1 - wrong) / 2 > 0.75
