@@ -26,30 +26,35 @@ WEIGHTS = (0.0, 1.0, 2.0, 5.0)
 def read(record) -> tuple[Problem, list[Candidate], list[Verdict]]:
     problem = Problem(record["doc_id"], record["question"], record["target"], record["answer_type"])
     candidates = [
-        Candidate(text="", answer=c["answer"], round=c["round"], reward=c["reward"], u=tuple(c["u"]))
+        Candidate(
+            text="", answer=c["answer"], round=c["round"], reward=c["reward"], u=tuple(c.get("u") or ())
+        )
         for c in record["candidates"]
     ]
     rounds = [t["verifier"] for t in record["trace"]]
     return problem, candidates, [Verdict((), r["answers"], (), r["weights"]) for r in rounds]
 
 
-def accuracies(folder: Path, rules: list[tuple[str, float]]) -> list[float]:
+def accuracies(folder: Path, rules: list[FinalAnswer]) -> list[float | None]:
+    """Accuracy (%) under each rule; None where it needs posterior means and the run had no surrogate."""
     config = read_manifest(folder)["config"]
-    optimiser = instantiate_stored(config["method"]["optimiser"], f"{folder}: method.optimiser")
+    stored = config["method"].get("optimiser")
+    optimiser = stored and instantiate_stored(stored, f"{folder}: method.optimiser")
     grader = grader_of(config, [])
-    right = [0] * len(rules)
+    usable = [rule for rule in rules if optimiser or not rule.needs_posterior]
+    right = {rule: 0 for rule in usable}
     records = list(read_records(folder))
     for record in records:
         problem, candidates, verdicts = read(record)
-        U = torch.tensor([c.u for c in candidates], dtype=torch.float64)
-        y = torch.tensor([c.reward for c in candidates], dtype=torch.float64)
-        mean = optimiser.posterior_mean(U[None], y[None])[0].tolist()
-        for i, (rule, weight) in enumerate(rules):
-            final = FinalAnswer(rule, verifier_weight=weight)
-            right[i] += grader.correct(
-                final.choose(candidates, verdicts, grader, problem.answer_type, mean), problem
-            )
-    return [100 * r / len(records) for r in right]
+        mean = None
+        if optimiser:
+            U = torch.tensor([c.u for c in candidates], dtype=torch.float64)
+            y = torch.tensor([c.reward for c in candidates], dtype=torch.float64)
+            mean = optimiser.posterior_mean(U[None], y[None])[0].tolist()
+        for rule in usable:
+            answer = rule.choose(candidates, verdicts, grader, problem.answer_type, mean)
+            right[rule] += bool(grader.correct(answer, problem))
+    return [100 * right[rule] / len(records) if rule in right else None for rule in rules]
 
 
 def main() -> None:
@@ -58,8 +63,10 @@ def main() -> None:
     runs = parser.parse_args().runs
     rules = [(r, w) for r in RULES for w in (WEIGHTS if r.endswith("vote") else (1.0,))]
     names = [f"{r}, verifier_weight={w:g}" if r.endswith("vote") else r for r, w in rules]
-    columns = [accuracies(run, rules) for run in runs]
-    rows = [(name, *(f"{c[i]:.1f}" for c in columns)) for i, name in enumerate(names)]
+    columns = [accuracies(run, [FinalAnswer(r, verifier_weight=w) for r, w in rules]) for run in runs]
+    rows = [
+        (name, *("-" if c[i] is None else f"{c[i]:.1f}" for c in columns)) for i, name in enumerate(names)
+    ]
     print(Table(("final rule", *(run.name for run in runs)), rows).markdown())
 
 
