@@ -32,6 +32,11 @@ class GradedCandidate:
     agreement: float | None
     length: float | None = None
 
+    @property
+    def approved(self) -> bool | None:
+        """Whether the verifier calls it right; None if it was not judged."""
+        return None if self.agreement is None else self.agreement >= 0.5
+
 
 @dataclass(frozen=True)
 class Extraction:

@@ -28,6 +28,11 @@ WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
 
 
+WHY = ("uncovered", "rejected", "outvoted")
+"""Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
+another answer was chosen."""
+
+
 class Tally:
     """The metrics of a run, counted problem by problem.
 
@@ -50,6 +55,8 @@ class Tally:
         self._rounds: dict[int, _Round] = {}
         self._levels: dict[str, tuple[Counter[bool], Counter[bool]]] = {}  # correct, covered
         self._verdicts: Counter[tuple[bool, bool | None]] = Counter()  # (judged right, is right)
+        self._wrong: Counter[str] = Counter()
+        self._hopeless: Counter[bool] = Counter()  # rounds without a right candidate: was one approved?
         self._usage: dict[str, Usage] = {}
         self._decided = _Mean()
 
@@ -82,8 +89,14 @@ class Tally:
             self._first_right[min(right)] += 1
         for candidate in row.candidates:
             self._candidates_correct[candidate.correct] += 1
-            if candidate.round == 0 and candidate.agreement is not None:
-                self._verdicts[candidate.agreement >= 0.5, candidate.correct] += 1
+            if candidate.round == 0 and candidate.approved is not None:
+                self._verdicts[candidate.approved, candidate.correct] += 1
+        if not correct:
+            self._wrong[_why(row)] += 1
+        for number in {c.round for c in row.candidates if c.approved is not None}:
+            shown = [c for c in row.candidates if c.round == number]
+            if not any(c.correct for c in shown):
+                self._hopeless[any(c.approved for c in shown)] += 1
         if row.difficulty is not None:
             level = self._levels.setdefault(row.difficulty, (Counter(), Counter()))
             level[0][correct] += 1
@@ -114,7 +127,7 @@ class Tally:
         seconds = dict(seconds or {})
         if "total" in seconds:
             seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
-        candidates = sum(self._candidates_parsed.values())
+        candidates, graded = sum(self._candidates_parsed.values()), self._correct.total()
         return {
             "problems": self.problems,
             **_share("exact_match", self._correct),
@@ -134,6 +147,7 @@ class Tally:
             "decided": self._decided.value,
             "by_difficulty": self._by_difficulty(),
             "verifier": self._verifier(),
+            "wrong": {why: self._wrong[why] / graded if graded else None for why in WHY},
             "tokens": _tokens(usage),
             "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
             "seconds": seconds,
@@ -191,7 +205,11 @@ class Tally:
         }
 
     def _verifier(self) -> dict[str, Any] | None:
-        """Compare the verifier with gold over the first round's candidates, which every problem has."""
+        """Compare the verifier with gold over the first round's candidates, which every problem has.
+
+        ``approved_where_none_is_right`` is over all rounds: how often the verifier calls a candidate right
+        in a round without a right one.
+        """
         if not self._verdicts:
             return None
         said: dict[bool, Counter[bool]] = {True: Counter(), False: Counter()}  # by truth
@@ -205,7 +223,16 @@ class Tally:
             "sensitivity": of_right,
             "specificity": of_wrong,
             "balanced_accuracy": None if of_right is None or of_wrong is None else (of_right + of_wrong) / 2,
+            "approved_where_none_is_right": _part(self._hopeless, True),
         }
+
+
+def _why(row: Graded) -> str:
+    """Say in a word of ``WHY`` why a final answer is wrong."""
+    right = [candidate.approved for candidate in row.candidates if candidate.correct]
+    if not right:
+        return "uncovered"
+    return "outvoted" if any(approved is not False for approved in right) else "rejected"
 
 
 class _Mean:

@@ -123,6 +123,7 @@ def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[s
         "rounds": _by_round(metrics) if metrics["by_round"] else None,
         "difficulty": _by_difficulty(metrics) if metrics["by_difficulty"] else None,
         "verifier": _verifier(metrics) if metrics["verifier"] else None,
+        "wrong": _wrong(metrics) if metrics["verifier"] else None,
         "tokens": _tokens(metrics),
         "time": _seconds(metrics),
         "made_with": made_with,
@@ -140,7 +141,12 @@ SECTIONS = {
         "coverage is that of all problems and all rounds so far.",
     ),
     "difficulty": ("By difficulty", ""),
-    "verifier": ("Verifier", "Its verdicts on the first round's candidates against the reference answers."),
+    "verifier": (
+        "Verifier",
+        "Its verdicts on the first round's candidates against the reference answers. The last row is over "
+        "all rounds without a right candidate.",
+    ),
+    "wrong": ("Wrong answers", ""),
     "tokens": ("Tokens", ""),
     "time": ("Cost", ""),
     "made_with": ("Made with", ""),
@@ -264,8 +270,16 @@ def _by_difficulty(metrics: Mapping[str, Any]) -> Table:
 
 def _verifier(metrics: Mapping[str, Any]) -> Table:
     shown = metrics["verifier"]
-    names = ("accuracy", "balanced_accuracy", "base_rate", "sensitivity", "specificity")
-    return Table(["", "%"], [[name.replace("_", " "), percent(shown[name])] for name in names])
+    return Table(["", "%"], [[name.replace("_", " "), percent(value)] for name, value in shown.items()])
+
+
+def _wrong(metrics: Mapping[str, Any]) -> Table:
+    words = {
+        "uncovered": "no candidate is right",
+        "rejected": "the verifier approved of no right candidate",
+        "outvoted": "it approved of a right one, another answer was chosen",
+    }
+    return Table(["", "% of the problems"], [[words[w], percent(v)] for w, v in metrics["wrong"].items()])
 
 
 def _seconds(metrics: Mapping[str, Any]) -> Table:

@@ -94,7 +94,7 @@ def test_the_verifier_against_gold():
     m = summarise([row("3", "3", [["3", "3", "4", "4", "4"]], verified=[[1.0, 0.0, 0.0, 0.0, 1.0]])])
     assert m["verifier"] == pytest.approx(
         {"accuracy": 3 / 5, "base_rate": 2 / 5, "sensitivity": 1 / 2, "specificity": 2 / 3,
-         "balanced_accuracy": 7 / 12}
+         "balanced_accuracy": 7 / 12, "approved_where_none_is_right": None}
     )  # fmt: skip
     assert m["by_round"][0]["reward"] == pytest.approx(0.9) and m["by_round"][0]["best_reward"] == 1.5
     assert summarise([row("3", "3", [["3"]])])["verifier"] is None
@@ -103,6 +103,20 @@ def test_the_verifier_against_gold():
 def test_the_verifier_is_judged_on_the_first_round_alone():
     searching = row("3", "4", [["3", "4"], ["4", "4"]], verified=[[1.0, 0.0], [1.0, 1.0]])
     assert summarise([searching])["verifier"]["accuracy"] == 1.0
+
+
+def test_why_final_answers_are_wrong():
+    m = summarise(
+        [
+            row("3", "4", [["4", "5"], ["5", "5"]], verified=[[1.0, 0.0], [0.0, 0.0]]),  # uncovered
+            row("3", "4", [["4", "3"]], verified=[[1.0, 0.0]]),  # rejected
+            row("3", "4", [["4", "3"], ["3", "4"]], verified=[[1.0, 0.0], [1.0, 0.0]]),  # outvoted
+            row("3", "4", [["4", "3"]]),  # outvoted: nobody judged it
+            row("3", "3", [["3", "4"]], verified=[[0.0, 1.0]]),  # right
+        ]
+    )
+    assert m["wrong"] == {"uncovered": 0.2, "rejected": 0.2, "outvoted": 0.4}
+    assert m["verifier"]["approved_where_none_is_right"] == 0.5
 
 
 def test_the_verifier_is_judged_before_its_confidence():
