@@ -215,9 +215,7 @@ def report(
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         lines += [one.text(), advice, ""]
         markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
-    chosen = (
-        "by labels" if labels else "without labels, by distinct answers weighted by the root of their share"
-    )
+    chosen = "by labels" if labels else "without labels, by distinct answers"
     words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
     if own.correct is not None:
         first = min(kept, ROUND)

@@ -1,8 +1,7 @@
 """Calibration: what one setting of the search gives, a recommended setting, and a portfolio of points.
 
-Without labels every distinct answer to a question counts as right, with a weight that grows with the square
-root of its share of the tries. Agreement with the most frequent answer would choose points that all give the
-same answers (experiments/results/search.md).
+Without labels every distinct answer to a question counts as right. Agreement with the most frequent answer
+would choose points that all give the same answers (experiments/results/search.md).
 """
 
 from __future__ import annotations
@@ -81,10 +80,7 @@ class Tried:
         ]
 
     def credit(self, labels: bool) -> list[dict[str, float]]:
-        """For each question the worth of finding an answer: 1 if it is right, else 0.
-
-        Without ``labels`` it is the square root of the answer's share of the tries.
-        """
+        """Return what finding each answer of a question is worth: 1; with ``labels`` only if it is right."""
         if labels:
             if self.correct is None:
                 raise ValueError("expected labels, got none")
@@ -92,8 +88,7 @@ class Tried:
                 {answer: 1.0 for answer, right in zip(*rows, strict=True) if right and answer is not None}
                 for rows in zip(self.answers, self.correct, strict=True)
             ]
-        counts = [Counter(answer for answer in row if answer is not None) for row in self.answers]
-        return [{a: math.sqrt(n / self.tries) for a, n in count.items()} for count in counts]
+        return [{answer: 1.0 for answer in row if answer is not None} for row in self.answers]
 
 
 def choose(tried: Tried, credit: Sequence[Mapping[str, float]], count: int) -> list[int]:
