@@ -181,10 +181,10 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     if groups[EMBEDDING]:
         groups[EMBEDDING] = {_choice(EMBEDDING): first.first(tries), **groups[EMBEDDING]}
 
-    credit = first.credit(labels)
-    portfolio = choose(first, credit, kept)
+    wanted = first.wanted(labels)
+    portfolio = choose(first, wanted, kept)
     prior_from(first, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
-    report(first, credit, kept, labels, {k: v for k, v in groups.items() if v}, folder)
+    report(first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, folder)
 
 
 def _choice(group: str) -> str:
@@ -198,7 +198,7 @@ def _points(count: int, method: SoftReasoning, config: DictConfig, *stream: str)
 
 def report(
     own: Tried,
-    credit: Sequence[Mapping[str, float]],
+    wanted: Sequence[set[str]],
     kept: int,
     labels: bool,
     groups: Mapping[str, Mapping[Any, Tried]],
@@ -219,7 +219,7 @@ def report(
     words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
     if own.correct is not None:
         first = min(kept, ROUND)
-        covered = held_out(own, credit, kept)[first - 1]
+        covered = held_out(own, wanted, kept)[first - 1]
         words += (
             f" Chosen on three quarters of the questions, its first {first} points solve "
             f"{percent(covered)} % of the rest; as many random points {percent(own.coverage(first))} %."

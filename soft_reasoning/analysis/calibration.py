@@ -79,40 +79,38 @@ class Tried:
             for row, count in zip(self.answers, counts, strict=True)
         ]
 
-    def credit(self, labels: bool) -> list[dict[str, float]]:
-        """Return what finding each answer of a question is worth: 1; with ``labels`` only if it is right."""
-        if labels:
-            if self.correct is None:
-                raise ValueError("expected labels, got none")
-            return [
-                {answer: 1.0 for answer, right in zip(*rows, strict=True) if right and answer is not None}
-                for rows in zip(self.answers, self.correct, strict=True)
-            ]
-        return [{answer: 1.0 for answer in row if answer is not None} for row in self.answers]
+    def wanted(self, labels: bool) -> list[set[str]]:
+        """Return each question's answers worth finding: all, or with ``labels`` the right ones."""
+        if not labels:
+            return [{answer for answer in row if answer is not None} for row in self.answers]
+        if self.correct is None:
+            raise ValueError("expected labels, got none")
+        return [
+            {answer for answer, right in zip(*rows, strict=True) if right and answer is not None}
+            for rows in zip(self.answers, self.correct, strict=True)
+        ]
 
 
-def choose(tried: Tried, credit: Sequence[Mapping[str, float]], count: int) -> list[int]:
-    """Choose tries one after another, each the one that adds most credit; the first of several.
+def choose(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[int]:
+    """Choose tries one after another, each the one that finds most wanted answers; the first of several.
 
-    Only answers that no earlier choice gave add to the credit.
+    Answers that an earlier choice found do not count again.
     """
-    found: list[set[str]] = [set() for _ in tried.answers]
+    left = [set(answers) for answers in wanted]
     chosen: list[int] = []
 
-    def gain(j: int) -> float:
-        rows = zip(tried.answers, credit, found, strict=True)
-        return sum(c.get(row[j] or "", 0.0) for row, c, seen in rows if row[j] not in seen)
+    def found(j: int) -> int:
+        return sum(row[j] in answers for row, answers in zip(tried.answers, left, strict=True))
 
     for _ in range(min(count, tried.tries)):
-        best = max((j for j in range(tried.tries) if j not in chosen), key=gain)
+        best = max((j for j in range(tried.tries) if j not in chosen), key=found)
         chosen.append(best)
-        for row, seen in zip(tried.answers, found, strict=True):
-            if row[best] is not None:
-                seen.add(str(row[best]))
+        for row, answers in zip(tried.answers, left, strict=True):
+            answers.discard(row[best] or "")
     return chosen
 
 
-def held_out(tried: Tried, credit: Sequence[Mapping[str, float]], count: int) -> list[float]:
+def held_out(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[float]:
     """Share of questions that the first 1, 2, ... points of a portfolio solve, on questions not used for it.
 
     The portfolio is chosen on three quarters of the questions and measured on the rest, four times.
@@ -121,9 +119,9 @@ def held_out(tried: Tried, credit: Sequence[Mapping[str, float]], count: int) ->
         raise ValueError("expected labels, got none")
     solved = [0] * min(count, tried.tries)
     for fold in range(FOLDS):
-        kept = [i for i in range(len(credit)) if i % FOLDS != fold]
+        kept = [i for i in range(len(wanted)) if i % FOLDS != fold]
         part = Tried([tried.answers[i] for i in kept], [tried.coherence[i] for i in kept], None)
-        chosen = choose(part, [credit[i] for i in kept], count)
+        chosen = choose(part, [wanted[i] for i in kept], count)
         for row in tried.correct[fold::FOLDS]:
             for k in range(len(chosen)):
                 solved[k] += any(row[j] for j in chosen[: k + 1])

@@ -27,7 +27,6 @@ MEMORY = ("kv", "activations")
 WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
 
-
 WHY = ("uncovered", "rejected", "outvoted")
 """Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
 another answer was chosen."""
@@ -93,10 +92,9 @@ class Tally:
                 self._verdicts[candidate.approved, candidate.correct] += 1
         if not correct:
             self._wrong[_why(row)] += 1
-        for number in {c.round for c in row.candidates if c.approved is not None}:
-            shown = [c for c in row.candidates if c.round == number]
-            if not any(c.correct for c in shown):
-                self._hopeless[any(c.approved for c in shown)] += 1
+        approved = {c.round for c in row.candidates if c.approved}
+        for number in {c.round for c in row.candidates if c.approved is not None}.difference(right):
+            self._hopeless[number in approved] += 1
         if row.difficulty is not None:
             level = self._levels.setdefault(row.difficulty, (Counter(), Counter()))
             level[0][correct] += 1

@@ -32,24 +32,24 @@ def test_shares_and_coverage():
 def test_each_point_solves_most_of_what_is_left():
     """The second best point solves nothing new beside the best."""
     one = tried(["xxo", "xxo", "xxo", "xoo", "oox"], "x")
-    assert choose(one, one.credit(labels=True), 2) == [0, 2]
+    assert choose(one, one.wanted(labels=True), 2) == [0, 2]
 
 
 def test_without_labels_every_new_answer_counts():
     one = tried(["aab", "ccd", "eef"], "none of them")
-    assert choose(one, one.credit(labels=False), 2) == [0, 2]
-    assert one.credit(labels=False)[0] == {"a": 1.0, "b": 1.0}
+    assert choose(one, one.wanted(labels=False), 2) == [0, 2]
+    assert one.wanted(labels=False)[0] == {"a", "b"}
     unread = Tried([[None, None, "a"]] * 2, [[1.0] * 3] * 2, None)
-    assert choose(unread, unread.credit(labels=False), 1) == [2]
+    assert choose(unread, unread.wanted(labels=False), 1) == [2]
 
 
 def test_held_out_coverage_is_measured_on_other_questions():
     """Every question is solved by a point of its own, which others say nothing about."""
     own = [["x" if i == j else "o" for j in range(8)] for i in range(8)]
     one = tried(own, "x")
-    assert held_out(one, one.credit(labels=True), 2) == [0.0, 0.0]
+    assert held_out(one, one.wanted(labels=True), 2) == [0.0, 0.0]
     same = tried(["ox"] * 8, "x")
-    assert held_out(same, same.credit(labels=True), 1) == [1.0]
+    assert held_out(same, same.wanted(labels=True), 1) == [1.0]
 
 
 def test_the_recommended_setting():
