@@ -28,7 +28,7 @@ import torch
 from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.evaluation.runner import run
 from soft_reasoning.launchers.local import LocalLauncher

@@ -29,8 +29,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.build import build_context, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.evaluation.runner import Local, run

@@ -27,8 +27,8 @@ import psutil
 from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.build import build_launcher
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_launcher
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.evaluation.files import read_records
 from soft_reasoning.evaluation.runner import run

@@ -23,8 +23,8 @@ import torch
 from vllm import LLM, SamplingParams
 
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine

@@ -25,8 +25,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch.quasirandom import SobolEngine
 
 from soft_reasoning import SoftReasoner, SoftReasoningObjective
-from soft_reasoning.build import build_dataset
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_dataset
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import BayesianOptimiser
 
 K, ROUNDS = 5, 4

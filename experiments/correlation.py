@@ -20,7 +20,7 @@ import numpy as np
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.correlation import correlation_matrices
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.config import run_name
+from soft_reasoning.configuration.compose import run_name
 from soft_reasoning.evaluation.files import read_records
 from soft_reasoning.types import UserError
 

@@ -33,8 +33,8 @@ from soft_reasoning.analysis.neurons import (
     random_neurons,
     record,
 )
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import NeuronActivations
 from soft_reasoning.engines.neurons import Neurons

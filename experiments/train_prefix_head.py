@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from soft_reasoning.build import build_context, build_dataset, build_engine
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.prefix_value import fit_head, head_values, save_head
 from soft_reasoning.types import Problem, Prompt, Request, Sampling, generator_for

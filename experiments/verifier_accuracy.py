@@ -17,8 +17,14 @@ from pathlib import Path
 
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.answers import Grader
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, check_lengths
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    check_lengths,
+)
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer

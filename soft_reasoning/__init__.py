@@ -3,12 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from soft_reasoning.starting import start
+from soft_reasoning.commands.starting import start
 
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
+    from soft_reasoning.data.questions import Message, Question
     from soft_reasoning.objective import SoftReasoningObjective
-    from soft_reasoning.questions import Message, Question
     from soft_reasoning.solution import Solution
     from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "Message": "questions", "Question": "questions", "SoftReasoner": "api",
+    "Message": "data.questions", "Question": "data.questions", "SoftReasoner": "api",
     "SoftReasoningObjective": "objective", "Solution": "solution",
 }  # fmt: skip
 

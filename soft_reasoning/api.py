@@ -19,7 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.build import (
+from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
+from soft_reasoning.checks import choice, real
+from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_engine,
@@ -27,16 +29,14 @@ from soft_reasoning.build import (
     check_wording,
     prior_of,
 )
-from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
-from soft_reasoning.checks import choice, real
-from soft_reasoning.config import check_prompt, is_bundled, one_line, override, prompt_for
+from soft_reasoning.configuration.compose import check_prompt, is_bundled, one_line, override, prompt_for
+from soft_reasoning.configuration.options import Changes, Options, check_overrides, configured, without_parts
+from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.context import Context, Limits
+from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
-from soft_reasoning.options import Changes, Options, check_overrides, configured, without_parts
-from soft_reasoning.prompt_files import PromptLike, is_file_name, prompt_settings
-from soft_reasoning.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, UserError

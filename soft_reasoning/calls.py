@@ -10,12 +10,12 @@ from weakref import ref
 
 from omegaconf import DictConfig
 
-from soft_reasoning.build import build_method, check_lengths, check_unseen, check_wording
+from soft_reasoning.configuration.build import build_method, check_lengths, check_unseen, check_wording
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.methods.base import Method
 from soft_reasoning.methods.cot import ChainOfThought
-from soft_reasoning.options import Options
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.solution import Solution

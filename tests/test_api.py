@@ -11,7 +11,7 @@ import pytest
 
 import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.paths import DEMO_FOLDER
 
 QUESTIONS = [

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.build import _prompts
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import _prompts
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.types import Problem, UserError
 from tests.chat_templates import FAMILIES, HEADERS, tokenizer_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning import cli
-from soft_reasoning.completion import SCRIPT, candidates
-from soft_reasoning.config import conf_dir
+from soft_reasoning.commands import entry as cli
+from soft_reasoning.commands.completion import SCRIPT, candidates
+from soft_reasoning.configuration.compose import conf_dir
 
 COMMANDS = [*cli.COMMANDS, "completion"]
 
@@ -31,10 +31,10 @@ def run(monkeypatch, *words):
 
 
 def test_commands_pass_their_options_on(monkeypatch):
-    assert run(monkeypatch, "run", "limit=3") == ["soft_reasoning.run", ["limit=3"]]
-    assert run(monkeypatch, "regrade", "runs/x") == ["soft_reasoning.regrade", ["runs/x"]]
+    assert run(monkeypatch, "run", "limit=3") == ["soft_reasoning.commands.run", ["limit=3"]]
+    assert run(monkeypatch, "regrade", "runs/x") == ["soft_reasoning.commands.regrade", ["runs/x"]]
     assert run(monkeypatch, "compare", "cot", "rap", "limit=3", "-m") == [
-        "soft_reasoning.run",
+        "soft_reasoning.commands.run",
         ["methods=[cot,rap]", "limit=3", "-m"],
     ]
 
@@ -81,16 +81,16 @@ def test_completion(line, expected):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash")
 def test_completion_in_bash(tmp_path):
     script = tmp_path / "soft-reasoning"
-    script.write_text(f"#!{sys.executable}\nfrom soft_reasoning.cli import main\nmain()\n")
+    script.write_text(f"#!{sys.executable}\nfrom soft_reasoning.commands.entry import main\nmain()\n")
     script.chmod(0o755)
     ask = f"""{SCRIPT}
 COMP_LINE="soft-reasoning run method=co" COMP_POINT=28 COMP_WORDS=(soft-reasoning run method = co)
 _soft_reasoning 2>/dev/null; echo "${{COMPREPLY[@]}}" """
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    package = str(Path(cli.__file__).parents[1])
+    package = str(Path(cli.__file__).parents[2])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": package}
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=60, env=environment)
     assert done.stdout.split() == ["constrained_finetuning", "cot", "cot_decoding", "cot_decoding_original"]
-    code = "import sys; from soft_reasoning.cli import main; sys.argv[1:] = ['completion', 'x r']; main()"
-    code += "; assert not {'torch', 'hydra'} & {*sys.modules}"  # a key press does not wait for them
+    code = "import sys; sys.argv[1:] = ['completion', 'x r']; from soft_reasoning.commands.entry import main"
+    code += "; main(); assert not {'torch', 'hydra'} & {*sys.modules}"  # a key press does not wait for them
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environment)

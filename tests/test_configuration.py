@@ -10,8 +10,14 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.build import build_context, build_dataset, build_engine, build_method, build_tracker
-from soft_reasoning.config import (
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    build_tracker,
+)
+from soft_reasoning.configuration.compose import (
     compose_config,
     conf_dir,
     methods_of,

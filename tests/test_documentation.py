@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.config import compose_config
-from soft_reasoning.serve import overrides_of
+from soft_reasoning.commands.serve import overrides_of
+from soft_reasoning.configuration.compose import compose_config
 
 ROOT = Path(__file__).parents[1]
 OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.settings import flatten
-from soft_reasoning.build import build_dataset, build_grader, build_method
-from soft_reasoning.config import check, compose_config, one_line, override, user_error
+from soft_reasoning.configuration.build import build_dataset, build_grader, build_method
+from soft_reasoning.configuration.compose import check, compose_config, one_line, override, user_error
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
 VALUES = st.one_of(

@@ -6,11 +6,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "starting", "checks", "display", "answers", "demo", "data", "prompts", "prompt_files", "engines",
-    "effects", "context", "finetuning", "search", "rewards", "methods", "scheduler", "worker", "tracking",
-    "evaluation", "analysis", "config", "stored", "build", "launchers", "options", "questions", "solution",
-    "calls", "api", "objective", "integrations", "sweep", "run", "regrade", "calibrate", "serve", "show",
-    "completion", "cli",
+    "types", "checks", "display", "answers", "demo", "data", "prompts", "engines", "effects", "context",
+    "finetuning", "search", "rewards", "methods", "scheduler", "worker", "tracking", "evaluation", "analysis",
+    "configuration", "launchers", "solution", "calls", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
 SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}

@@ -10,8 +10,8 @@ import pytest
 
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.api import _one_line_errors as one_line_errors
-from soft_reasoning.build import build_context
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.self_consistency import SelfConsistency
 from soft_reasoning.prompts import Wording

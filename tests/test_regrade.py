@@ -1,4 +1,4 @@
-"""python -m soft_reasoning.regrade: a finished run graded again, without a model."""
+"""soft-reasoning regrade: a finished run graded again, without a model."""
 
 import json
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning import regrade as program
 from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
+from soft_reasoning.commands import regrade as program
 from soft_reasoning.evaluation.grades import grade
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.evaluation.report import write_results
@@ -115,7 +115,7 @@ def rewrite_grader(folder, grader):
     [
         {"_target_": "pathlib.Path.write_text"},
         {"_target_": "numpy.load", "file": "x.npy", "allow_pickle": True},
-        {"_target_": "soft_reasoning.regrade.Path", "_args_": ["x"]},
+        {"_target_": "soft_reasoning.commands.regrade.Path", "_args_": ["x"]},
         {"_target_": "soft_reasoning.rewards.verifiers.Oracle"},
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"extraction": "${oc.env:HOME}"},

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning import run as program
+from soft_reasoning.commands import run as program
 from soft_reasoning.engines.paths import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]

@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from soft_reasoning import run, show
+from soft_reasoning.commands import run, show
 from soft_reasoning.evaluation.files import read_records
 
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from soft_reasoning import run as program
 from soft_reasoning.answers.algebra import Worker
+from soft_reasoning.commands import run as program
+from soft_reasoning.commands.run import one_line_errors
+from soft_reasoning.commands.starting import NAMES
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.run import one_line_errors
-from soft_reasoning.starting import NAMES
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.stored import instantiate_stored
+from soft_reasoning.configuration.stored import instantiate_stored
 from soft_reasoning.types import UserError
 
 GRADER = "soft_reasoning.answers.Grader"
@@ -18,7 +18,7 @@ def test_what_the_package_ships_is_built():
     [
         {"_target_": "os.system", "command": "true"},
         {"_target_": GRADER, "absolute": {"_target_": "builtins.eval", "_args_": ["1"]}},
-        {"_target_": GRADER, "absolute": [{"x": {"_target_": "soft_reasoning.stored.Path"}}]},
+        {"_target_": GRADER, "absolute": [{"x": {"_target_": "soft_reasoning.configuration.stored.Path"}}]},
         {"_target_": GRADER, "absolute": "${oc.env:HOME}"},
     ],
 )

@@ -8,10 +8,10 @@ import shutil
 import pytest
 from hydra.errors import MissingConfigException
 
-from soft_reasoning import run as program
-from soft_reasoning.config import one_line, user_error
+from soft_reasoning.commands import run as program
+from soft_reasoning.commands.sweep import NoteSweep, combine
+from soft_reasoning.configuration.compose import one_line, user_error
 from soft_reasoning.evaluation import report
-from soft_reasoning.sweep import NoteSweep, combine
 from soft_reasoning.types import UserError
 from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
 

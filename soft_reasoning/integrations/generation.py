@@ -12,10 +12,10 @@ from transformers import GenerationConfig
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from soft_reasoning.api import SoftReasoner
+from soft_reasoning.configuration.prompt_files import PromptLike
+from soft_reasoning.data.questions import Question
 from soft_reasoning.engines.text import decode
 from soft_reasoning.integrations.generation_settings import Settings, settings_of
-from soft_reasoning.prompt_files import PromptLike
-from soft_reasoning.questions import Question
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
 

@@ -23,8 +23,8 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.options import Changes
-from soft_reasoning.questions import Asked, Message
+from soft_reasoning.configuration.options import Changes
+from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, UserError
 

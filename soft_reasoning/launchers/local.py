@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from soft_reasoning.build import (
+from soft_reasoning.configuration.build import (
     build_context,
     build_engine,
     build_method,

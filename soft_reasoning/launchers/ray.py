@@ -14,8 +14,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from soft_reasoning.build import build_grader, plain
 from soft_reasoning.checks import real, whole
+from soft_reasoning.configuration.build import build_grader, plain
 from soft_reasoning.launchers.cluster import connect, places
 from soft_reasoning.launchers.queue import WorkQueue
 from soft_reasoning.launchers.worker import Finished, Worker

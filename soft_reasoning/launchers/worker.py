@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from soft_reasoning.build import check_lengths, check_unseen
+from soft_reasoning.configuration.build import check_lengths, check_unseen
 from soft_reasoning.launchers.local import LocalLauncher
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.types import Problem, Result

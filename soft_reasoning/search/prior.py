@@ -34,7 +34,7 @@ def question_mark(question: str) -> str:
 
 @dataclass(frozen=True)
 class Prior:
-    """Points tried on all calibration problems, with pooled estimates; made by ``soft_reasoning.calibrate``.
+    """Points tried on all calibration problems, with pooled estimates; made by ``soft-reasoning calibrate``.
 
     Attributes:
         points: (M, d) float64.
@@ -61,7 +61,7 @@ class Prior:
         Raises:
             UserError: If the file is missing or is not one of ours.
         """
-        wanted = "search.prior: expected a file that python -m soft_reasoning.calibrate wrote"
+        wanted = "search.prior: expected a file that soft-reasoning calibrate wrote"
         try:
             content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:

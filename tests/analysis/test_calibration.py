@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from soft_reasoning import calibrate
-from soft_reasoning import run as program
 from soft_reasoning.analysis.calibration import Tried, choose, held_out, recommend
+from soft_reasoning.commands import calibrate
+from soft_reasoning.commands import run as program
 from soft_reasoning.search.prior import Prior
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=20", "limit=4"]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from soft_reasoning.build import build_dataset
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_dataset
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.types import UserError
 

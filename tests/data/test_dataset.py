@@ -6,7 +6,7 @@ import types
 import pytest
 from hydra.utils import instantiate
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data import Dataset
 from soft_reasoning.data import dataset as dataset_module
 from soft_reasoning.data.custom import Columns, ExemplarColumns

@@ -10,8 +10,8 @@ import pytest
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}"} for n in range(3)]
 LOAD = """
 import json, sys
-from soft_reasoning.build import build_dataset
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_dataset
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.types import UserError
 for name in sys.argv[1:]:
     try:

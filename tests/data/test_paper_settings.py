@@ -2,8 +2,8 @@
 
 import pytest
 
-from soft_reasoning.build import build_context, build_dataset, build_engine
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.types import Problem
 
 MODELS = {

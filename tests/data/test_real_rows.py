@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.answers import Grader, extract
-from soft_reasoning.build import build_dataset
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_dataset
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data import gsm8k
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import soft_reasoning
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.demo.problems import make_split
 from soft_reasoning.demo.prompts import review_prompt, solve_prompt

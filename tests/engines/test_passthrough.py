@@ -6,7 +6,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from transformers import BitsAndBytesConfig
 
-from soft_reasoning.config import compose_config, user_error
+from soft_reasoning.configuration.compose import compose_config, user_error
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import loading
 from tests.engines.models import tiny

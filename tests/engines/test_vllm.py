@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config, user_error
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config, user_error
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.paths import DEMO_FOLDER

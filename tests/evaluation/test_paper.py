@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning import run as program
 from soft_reasoning.analysis import plots
-from soft_reasoning.config import compose_config, conf_dir
+from soft_reasoning.commands import run as program
+from soft_reasoning.configuration.compose import compose_config, conf_dir
 from soft_reasoning.evaluation.paper import FOLDERS, beside, figures
 from tests.evaluation.test_metrics import row
 from tests.evaluation.world import summarise

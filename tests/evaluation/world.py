@@ -6,8 +6,8 @@ import sys
 
 from omegaconf import OmegaConf
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.evaluation.metrics import Tally
 from soft_reasoning.evaluation.runner import Local, run

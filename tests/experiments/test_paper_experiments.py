@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.config import conf_dir
+from soft_reasoning.configuration.compose import conf_dir
 from soft_reasoning.evaluation import report
 from tests.test_run import run  # noqa: F401  (a fixture)
 
@@ -65,7 +65,7 @@ def test_every_file_is_listed():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_problems_are_drawn_by_the_seed_and_prompts_are_plain(path):
-    from soft_reasoning.config import compose_config
+    from soft_reasoning.configuration.compose import compose_config
 
     config = compose_config([f"+experiment={path.stem}"])
     assert (config.dataset.sample, config.prompt.layout, config.limit) == ("random", "completion", 200)

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from experiments import paper_page as script
-from soft_reasoning.config import conf_dir
+from soft_reasoning.configuration.compose import conf_dir
 
 ELSEWHERE = {
     "paper_setting", "paper_baselines",  # what the others start from

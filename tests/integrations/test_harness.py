@@ -375,7 +375,7 @@ def commands_of_the_page():
 def test_commands_of_the_page(tmp_path, words):
     words = [word.replace("runs/", f"{tmp_path}/") for word in words]
     words[words.index("--limit") + 1] = "2"
-    code = "from soft_reasoning.cli import main; main()"
+    code = "from soft_reasoning.commands.entry import main; main()"
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     done = subprocess.run(
@@ -393,7 +393,7 @@ def test_commands_of_the_page(tmp_path, words):
 @pytest.mark.slow
 def test_a_wrong_argument_on_the_command_line_is_one_line(tmp_path):
     words = ["eval", "--tasks", "demo", "--include_path", "experiments/lm_eval", "--model_args", "metod=cot"]
-    code = "from soft_reasoning.cli import main; main()"
+    code = "from soft_reasoning.commands.entry import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "LMEVAL_LOG_LEVEL": "ERROR"}
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, env=environment

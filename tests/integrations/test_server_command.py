@@ -21,7 +21,7 @@ Q = questions(1)[0]
 
 
 def command(*words):
-    return [sys.executable, "-c", "from soft_reasoning.cli import main; main()", "serve", *words]
+    return [sys.executable, "-c", "from soft_reasoning.commands.entry import main; main()", "serve", *words]
 
 
 def environment(**more):
@@ -106,7 +106,9 @@ def test_help(tmp_path):
 
 @pytest.mark.slow
 def test_without_the_extra_the_error_names_it(tmp_path):
-    hidden = "import sys; sys.modules['uvicorn'] = None\nfrom soft_reasoning.cli import main; main()"
+    hidden = (
+        "import sys; sys.modules['uvicorn'] = None\nfrom soft_reasoning.commands.entry import main; main()"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", hidden, "serve"],
         cwd=tmp_path,

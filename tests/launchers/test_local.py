@@ -1,6 +1,6 @@
 """One engine for several runs: whose memory is counted."""
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.launchers import local
 from tests.evaluation.world import OPTIONS

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.commands.run import run_one
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.evaluation.files import read_records
 from soft_reasoning.evaluation.runner import run
 from soft_reasoning.launchers.local import LocalLauncher
 from soft_reasoning.launchers.ray import RayLauncher
-from soft_reasoning.run import run_one
 from soft_reasoning.types import Problem, UserError
 from tests.evaluation.world import OPTIONS, problems
 

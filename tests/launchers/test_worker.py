@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.evaluation.records import record_of
 from soft_reasoning.launchers.local import LocalLauncher
 from soft_reasoning.launchers.worker import Worker

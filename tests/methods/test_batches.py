@@ -2,8 +2,8 @@
 
 import pytest
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.scheduler import drive

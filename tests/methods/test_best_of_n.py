@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.best_of_n import BestOfN
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import ModelVerifier, NoVerifier, Verdict

@@ -2,8 +2,8 @@
 
 import pytest
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Problem, Request, UserError

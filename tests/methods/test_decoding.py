@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Problem, Prompt, Request, Sampling
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hydra.errors import InstantiationException
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config, user_error
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config, user_error
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.scheduler import drive
 from soft_reasoning.search.embedding import gaussian_matrix

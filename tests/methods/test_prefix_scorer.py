@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.demo.prompts import review_prompt
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted

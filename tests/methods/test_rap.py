@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.demo.problems import make_split
 from soft_reasoning.demo.prompts import steps_prompt
 from soft_reasoning.demo.solutions import FINAL_CUE, final_question

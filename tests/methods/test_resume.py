@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.build import build_launcher
-from soft_reasoning.config import compose_config, conf_dir
-from soft_reasoning.run import run_one
+from soft_reasoning.commands.run import run_one
+from soft_reasoning.configuration.build import build_launcher
+from soft_reasoning.configuration.compose import compose_config, conf_dir
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("*.yaml"))
 

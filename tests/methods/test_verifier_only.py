@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from soft_reasoning.build import build_context, build_engine, build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.verifier_only import VerifierOnly
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
 from soft_reasoning.scheduler import drive

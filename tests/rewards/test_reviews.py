@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from soft_reasoning.answers import equal, extract
-from soft_reasoning.build import build_context
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_context
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.rewards.judgement import verdict_numbers
 from soft_reasoning.types import Problem, UserError

@@ -15,7 +15,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from hydra.utils import instantiate
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import ActiveSearch, NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,

@@ -10,8 +10,8 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 
-from soft_reasoning.build import build_method
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.build import build_method
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import ActiveSearch, BayesianOptimiser, BinarySurrogate, Surrogate
 from soft_reasoning.types import UserError, generator_for
 from tests.contracts import acquisition as contract

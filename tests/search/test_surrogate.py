@@ -13,7 +13,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior
 from hydra.utils import instantiate
 
-from soft_reasoning.config import compose_config
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.search import Surrogate
 from soft_reasoning.search.model import cholesky
 from soft_reasoning.types import UserError

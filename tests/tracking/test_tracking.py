@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning import run as program
+from soft_reasoning.commands import run as program
 from soft_reasoning.engines.fake import FakeEngine
 
 FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]

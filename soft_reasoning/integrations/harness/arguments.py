@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.config import known_keys, override
+from soft_reasoning.configuration.compose import known_keys, override
 from soft_reasoning.types import UserError
 
 REASONER = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from soft_reasoning.config import one_line, user_error
+from soft_reasoning.configuration.compose import one_line, user_error
 from soft_reasoning.types import UserError
 
 NAME = "soft_reasoning"

@@ -13,7 +13,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.questions import Question
+from soft_reasoning.data.questions import Question
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
 

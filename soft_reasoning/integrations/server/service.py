@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
+from soft_reasoning.configuration.options import Changes
+from soft_reasoning.data.questions import Message
 from soft_reasoning.integrations.server.errors import ApiError, of_user
 from soft_reasoning.integrations.server.names import Names, choices_of
 from soft_reasoning.integrations.server.requests import ChatRequest
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.integrations.server.translation import FIELDS, changes_of, messages_of
-from soft_reasoning.options import Changes
-from soft_reasoning.questions import Message
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError
 

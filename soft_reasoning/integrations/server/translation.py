@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from soft_reasoning.configuration.options import Changes
+from soft_reasoning.data.questions import Message
 from soft_reasoning.engines.text import earliest_stop
 from soft_reasoning.integrations.server.errors import ApiError, refused
 from soft_reasoning.integrations.server.names import Names
 from soft_reasoning.integrations.server.requests import ChatRequest
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.integrations.server.tokens import logprobs_of
-from soft_reasoning.options import Changes
-from soft_reasoning.questions import Message
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate
 

@@ -45,7 +45,7 @@ def _matching(word: str, keys: list[str]) -> list[str]:
 
 
 def _conf() -> Path:
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     return next(folder for folder in (package / "conf", package.parent / "conf") if folder.is_dir())
 
 

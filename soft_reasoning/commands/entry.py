@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from soft_reasoning.completion import SCRIPT, candidates
+from soft_reasoning.commands.completion import SCRIPT, candidates
 
 USAGE = """\
 soft-reasoning COMMAND [options]
@@ -29,9 +29,11 @@ soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and report.html.
 budget=equal gives each as many tokens as soft_reasoning."""  # noqa: E501
 
+HERE = "soft_reasoning.commands"
 COMMANDS = {
-    "run": "run", "compare": "run", "calibrate": "calibrate", "serve": "serve",
-    "regrade": "regrade", "show": "show", "eval": "integrations.harness.command",
+    "run": f"{HERE}.run", "compare": f"{HERE}.run", "calibrate": f"{HERE}.calibrate",
+    "serve": f"{HERE}.serve", "regrade": f"{HERE}.regrade", "show": f"{HERE}.show",
+    "eval": "soft_reasoning.integrations.harness.command",
 }  # fmt: skip
 """The module of each command."""
 
@@ -52,7 +54,7 @@ def main() -> None:
     if words[0] == "compare":
         rest = _compared(rest)
     sys.argv[1:] = rest
-    import_module(f"soft_reasoning.{COMMANDS[words[0]]}").main()
+    import_module(COMMANDS[words[0]]).main()
 
 
 def _compared(words: list[str]) -> list[str]:

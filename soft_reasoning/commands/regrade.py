@@ -1,4 +1,4 @@
-"""Grade finished runs again without a model: python -m soft_reasoning.regrade RUN [grader=NAME] ..."""
+"""Grade finished runs again without a model: soft-reasoning regrade RUN [grader=NAME] ..."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.config import conf_dir, one_line
+from soft_reasoning.commands.run import one_line_errors
+from soft_reasoning.configuration.compose import conf_dir, one_line
 from soft_reasoning.evaluation.files import MANIFEST, read_manifest
 from soft_reasoning.evaluation.report import regrade, summary_table
-from soft_reasoning.run import one_line_errors
 from soft_reasoning.types import UserError
 
 TARGET = "_target_"
@@ -98,7 +98,7 @@ def _own(stored: Any) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m soft_reasoning.regrade",
+        prog="soft-reasoning regrade",
         description=USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -127,7 +127,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metrics = regrade(given.run, grader_of(config, given.changes))
         print(summary_table(metrics, config))
         print(f"\n{folder / 'report.md'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The command line: python -m soft_reasoning.serve [group=choice] [key=value].
+"""The command line: soft-reasoning serve [group=choice] [key=value].
 
 It answers requests as OpenAI's chat completions do; the server itself is ``integrations.server``.
 """
@@ -18,11 +18,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.config import check, completed, conf_dir, register_resolvers
+from soft_reasoning.commands.run import one_line_errors
+from soft_reasoning.configuration.compose import check, completed, conf_dir, register_resolvers
+from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.integrations.server.names import Names, untrained_methods
 from soft_reasoning.integrations.server.settings import Settings
-from soft_reasoning.options import check_overrides
-from soft_reasoning.run import one_line_errors
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
@@ -110,7 +110,3 @@ def main() -> None:
     sys.argv[1:] = ["hydra.run.dir=.", *completed(overrides_of(sys.argv[1:]))]
     with one_line_errors():
         hydra_main()
-
-
-if __name__ == "__main__":
-    main()

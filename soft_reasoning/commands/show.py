@@ -1,4 +1,4 @@
-"""Show a run: python -m soft_reasoning.show FOLDER [PROBLEM]."""
+"""Show a run: soft-reasoning show FOLDER [PROBLEM]."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.viewer.run import final_of
+from soft_reasoning.commands.regrade import grader_of
+from soft_reasoning.commands.run import one_line_errors
 from soft_reasoning.evaluation.compare import COMPARISON
 from soft_reasoning.evaluation.files import PAGE, read_manifest, read_records, read_results
 from soft_reasoning.evaluation.report import summary_table
-from soft_reasoning.regrade import grader_of
 from soft_reasoning.rewards.votes import votes_of
-from soft_reasoning.run import one_line_errors
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Usage, UserError
 
@@ -80,7 +80,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"\n{page}")
             if not given.no_browser:
                 webbrowser.open(page.as_uri())
-
-
-if __name__ == "__main__":
-    main()

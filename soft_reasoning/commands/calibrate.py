@@ -1,4 +1,4 @@
-"""The command line: python -m soft_reasoning.calibrate [group=choice] [key=value].
+"""The command line: soft-reasoning calibrate [group=choice] [key=value].
 
 It tries shared points on all questions, and other embeddings and other values of sigma and of the sampling
 temperature. It writes ``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and
@@ -37,7 +37,9 @@ from soft_reasoning.analysis.calibration import (
 from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.analysis.tables import percent
 from soft_reasoning.analysis.trials import Trial, Try, at_points, by_sampling, tried
-from soft_reasoning.build import (
+from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.commands.run import one_line_errors, unless_empty
+from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_engine,
@@ -46,12 +48,16 @@ from soft_reasoning.build import (
     made_for_of,
     plain,
 )
-from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.config import check, completed, compose_config, conf_dir, register_resolvers
+from soft_reasoning.configuration.compose import (
+    check,
+    completed,
+    compose_config,
+    conf_dir,
+    register_resolvers,
+)
 from soft_reasoning.evaluation.files import write_text
 from soft_reasoning.evaluation.runner import Local, solve_into
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.run import one_line_errors, unless_empty
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
 
@@ -250,7 +256,3 @@ def main() -> None:
     sys.argv[1:] = ["+calibration=default", *completed(sys.argv[1:])]
     with one_line_errors():
         hydra_main()
-
-
-if __name__ == "__main__":
-    main()

@@ -23,9 +23,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
+from soft_reasoning.configuration.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.evaluation.budget import BUDGETS
-from soft_reasoning.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.types import UserError
 
 _COMPOSING = threading.Lock()
@@ -40,7 +40,7 @@ SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
 
 def conf_dir() -> str:
     """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return str(folder)

@@ -10,7 +10,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from soft_reasoning.config import conf_dir
+from soft_reasoning.configuration.compose import conf_dir
 from soft_reasoning.types import UserError
 
 TARGET = "_target_"

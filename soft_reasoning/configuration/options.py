@@ -9,7 +9,7 @@ from typing import Any, TypedDict, cast
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.config import compose_config, override
+from soft_reasoning.configuration.compose import compose_config, override
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.methods.base import Method
 from soft_reasoning.types import UserError

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not known everywhere
-STARTED_AS = f"{__package__}."
+STARTED_AS = "soft_reasoning."
 SCRIPT = "soft-reasoning"
 LEAST_MEMORY = 2 * 2**30
 """Bytes of address space. With less, compiled libraries crash during imports without a message."""

@@ -1,0 +1,1 @@
+"""The commands of the console script soft-reasoning; entry.py names them."""
