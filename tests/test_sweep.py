@@ -70,10 +70,7 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
         ("accuracy %", "0", "soft_reasoning"), ("accuracy %", "0", "cot"),
         ("accuracy %", "8", "soft_reasoning"), ("accuracy %", "8", "cot"),
     ]  # fmt: skip
-    assert list(rows[0])[3:6] == ["GSM8K", "GSM8K ±", "GSM8K paper"]
-    few = rows[3]
-    assert (few["GSM8K paper"], few["SVAMP paper"]) == ("77.4", "83.0")
-    assert float(few["GSM8K difference"]) == pytest.approx(float(few["GSM8K"]) - 77.4, abs=0.051)
+    assert list(rows[0])[3:] == ["gsm8k", "gsm8k ±", "svamp", "svamp ±"]
     assert len(list(folder.glob("comparisons/*/comparison.md"))) == 4
     assert "The fake engine wrote these answers" in (folder / "sweep.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from soft_reasoning.analysis.settings import NAMES, differing, flatten, is_draw
 from soft_reasoning.evaluation.files import read_manifest, read_results
-from soft_reasoning.evaluation.paper import DATASETS, MODELS, Figure, figures, model_of
 
 SHOTS = "dataset.shots"
 
@@ -62,10 +61,6 @@ class Cell:
             return statistics.stdev(values)
         return self.results[0].get(f"{name}_stderr")
 
-    def figure(self, metric: str) -> Figure | None:
-        """Return the paper's figure of ``metric`` for this cell."""
-        return next((one for one in figures(self.configs[0]) if one.metric == metric), None)
-
 
 def read_cells(folders: Sequence[Path]) -> list[Cell]:
     """Return the cells of finished runs in the order of a table: model, shots, data set, setting by value.
@@ -112,8 +107,8 @@ def row_label(setting: Mapping[str, Any]) -> str:
 
 
 def datasets_of(cells: Sequence[Cell]) -> list[str]:
-    """Return the data sets of ``cells``, the paper's first and in its order."""
-    return sorted({cell.dataset for cell in cells}, key=lambda name: (_place(name, DATASETS), name))
+    """Return the names of the data sets of ``cells``."""
+    return sorted({cell.dataset for cell in cells})
 
 
 def spreads(cells: Sequence[Cell]) -> bool:
@@ -164,15 +159,8 @@ def _position(config: Mapping[str, Any]) -> int:
 
 
 def _order(cell: Cell) -> tuple[Any, ...]:
-    model = _place(model_of(str(_at(cell.configs[0], "model.path"))), MODELS)
     values = tuple(_value_order(value) for value in cell.setting.values())
-    dataset = _place(cell.dataset, DATASETS)
-    return model, cell.model, cell.shots, dataset, cell.dataset, cell.position, values
-
-
-def _place(name: str | None, known: Mapping[str, Any]) -> int:
-    order = list(known)
-    return order.index(name) if name in order else len(order)
+    return cell.model, cell.shots, cell.dataset, cell.position, values
 
 
 def _value_order(value: Any) -> tuple[int, float, str]:

@@ -6,45 +6,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.analysis.cells import Cell, datasets_of
-from soft_reasoning.analysis.sweeps import shown_name
 from soft_reasoning.analysis.tables import MISSING, Table, count, duration, memory, percent
 from soft_reasoning.types import UserError
 
 ALL = "all"
-TIME_NOTE = (
-    "The paper gives two figures for the time of Soft Reasoning against RAP's: 12.30 % (Appendix "
-    '"Computational Efficiency", the ratio of the sums in its table of minutes) and 14.3 % (Section '
-    '"Efficiency and Performance Analysis").'
-)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One column: its path in results.json, its format, and the paper's name for it."""
+    """One column: its path in results.json and its format."""
 
     name: str
     path: tuple[str, ...]
     show: Callable[[float | None], str]
-    figure: str
 
 
 COSTS = (
-    Cost("prompt tokens", ("tokens", "total", "prompt"), count, "input_tokens"),
-    Cost("generated tokens", ("tokens", "total", "generated"), count, "output_tokens"),
-    Cost("sequences", ("tokens", "total", "sequences"), count, ""),
-    Cost("time", ("seconds", "total"), duration, "minutes"),
-    Cost("keys and values, mean", ("mean_bytes", "kv"), memory, "kv_mean_mb"),
-    Cost("keys and values, peak", ("peak_bytes", "kv"), memory, "kv_peak_mb"),
-    Cost("activations, mean", ("mean_bytes", "activations"), memory, "activations_mean_mb"),
-    Cost("activations, peak", ("peak_bytes", "activations"), memory, "activations_peak_mb"),
+    Cost("prompt tokens", ("tokens", "total", "prompt"), count),
+    Cost("generated tokens", ("tokens", "total", "generated"), count),
+    Cost("sequences", ("tokens", "total", "sequences"), count),
+    Cost("time", ("seconds", "total"), duration),
+    Cost("keys and values, mean", ("mean_bytes", "kv"), memory),
+    Cost("keys and values, peak", ("peak_bytes", "kv"), memory),
+    Cost("activations, mean", ("mean_bytes", "activations"), memory),
+    Cost("activations, peak", ("peak_bytes", "activations"), memory),
 )
 
 
 def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Table, str] | None:
     """Return the cost of every setting on each data set, the same relative to ``reference``, and its label.
 
-    The share over all data sets is that of their sums (memory: means), as in the paper. The paper's own
-    share is beside it if it gives both figures. None if all cells are of one setting.
+    The share over all data sets is that of their sums (memory: means), as in the paper. None if
+    all cells are of one setting.
 
     Args:
         cells: The cells.
@@ -74,22 +67,17 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
             head = [model, str(shots), label]
             for dataset in datasets_of(list(own.values())):
                 shown = [cost.show(own[dataset].mean(*cost.path)) for cost in known]
-                plain.append([*head, shown_name(dataset), *shown])
+                plain.append([*head, dataset, *shown])
             others = {cell.dataset: cell for cell in group if cell.label == base}
             if label != base and others:
                 shares += _shares(head, own, others, known)
     columns = ["model", "shots", "method", "data set"]
     names = [cost.name for cost in known]
-    paired = [name for cost in known for name in _pair(cost)]
     return (
         Table([*columns, *names], plain, labels=4),
-        _without_empty(Table([*columns, *paired], shares, labels=4)),
+        _without_empty(Table([*columns, *(f"{name} %" for name in names)], shares, labels=4)),
         base,
     )
-
-
-def _pair(cost: Cost) -> list[str]:
-    return [f"{cost.name} %", *([f"{cost.name} paper %"] if cost.figure else [])]
 
 
 def _shares(
@@ -100,12 +88,10 @@ def _shares(
     places = [[dataset] for dataset in common] + ([common] if len(common) > 1 else [])
     rows = []
     for datasets in places:
-        row = [*head, shown_name(datasets[0]) if len(datasets) == 1 else ALL]
+        row = [*head, datasets[0] if len(datasets) == 1 else ALL]
         for cost in known:
             pairs = [(own[d].mean(*cost.path), others[d].mean(*cost.path)) for d in datasets]
             row.append(_ratio(pairs))
-            if cost.figure:
-                row.append(_ratio([(_paper(own[d], cost), _paper(others[d], cost)) for d in datasets]))
         rows.append(row)
     return rows
 
@@ -116,11 +102,6 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> str:
     if len(ours) < len(pairs) or len(theirs) < len(pairs) or sum(theirs) == 0:
         return MISSING
     return percent(sum(ours) / sum(theirs), 2)
-
-
-def _paper(cell: Cell, cost: Cost) -> float | None:
-    figure = cell.figure(cost.figure)
-    return None if figure is None else float(figure.value)
 
 
 def _without_empty(table: Table) -> Table:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.cells import Cell, datasets_of, row_label, spreads
-from soft_reasoning.analysis.plots import BLUE, GREY, ORANGE, figure, panels, percent_axis, style_of
-from soft_reasoning.analysis.sweeps import ACCURACY, COVERAGE, SHARES, Metric, shown_name
+from soft_reasoning.analysis.plots import BLUE, ORANGE, figure, panels, percent_axis, style_of
+from soft_reasoning.analysis.sweeps import ACCURACY, COVERAGE, SHARES, Metric
 
 LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
 APART = 0.1
@@ -148,9 +148,8 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
                         shift = (k - (len(shots) - 1) / 2) * 0.5 / len(shots)
                         more = {"marker": marker, "shift": shift, "name": name, "names": j == 0}
                         _points(axes, some, labels, SHARES, **more)
-                        _paper_marks(axes, some, labels, shift)
                 percent_axis(axes, "y" if key else "x")
-                axes.set_title(shown_name(dataset) if len(models) == 1 else f"{shown_name(dataset)}, {model}")
+                axes.set_title(dataset if len(models) == 1 else f"{dataset}, {model}")
                 axes.title.set_fontsize(9)
         if key:
             axes_of[0][0].set_ylabel("%")
@@ -161,18 +160,6 @@ def _grid(cells: Sequence[Cell], path: Path) -> None:
         axes_of[0][0].figure.legend(
             found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9
         )
-
-
-def _paper_marks(axes: Any, cells: Sequence[Cell], labels: Sequence[str], shift: float) -> None:
-    """The paper's figures as vertical strokes."""
-    for metric in SHARES:
-        known = [(labels.index(cell.label) + shift, cell.figure(metric.figure)) for cell in cells]
-        at = [(place, float(one.value)) for place, one in known if one is not None]
-        if at:
-            axes.plot(
-                [value for _, value in at], [place for place, _ in at], "|", markersize=11, markeredgewidth=2,
-                color=GREY if metric is ACCURACY else "#e8b98c", label=f"{metric.name}, paper",
-            )  # fmt: skip
 
 
 def _mean_error(cell: Cell, metric: Metric) -> tuple[float, float]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.analysis.cells import Cell, datasets_of
 from soft_reasoning.analysis.tables import (
-    ERROR,
     MISSING,
     Table,
     best,
@@ -18,30 +16,24 @@ from soft_reasoning.analysis.tables import (
     over_seeds,
     percent,
 )
-from soft_reasoning.evaluation.paper import DATASETS, Figure
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A share in tables: its path in results.json, and the name of the paper's figures."""
+    """A share in tables, and its path in results.json."""
 
     name: str
     path: tuple[str, ...]
-    figure: str
 
 
-ACCURACY = Metric("accuracy", ("exact_match",), "accuracy")
-COVERAGE = Metric("coverage", ("coverage",), "coverage")
-VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"), "verifier_accuracy")
+ACCURACY = Metric("accuracy", ("exact_match",))
+COVERAGE = Metric("coverage", ("coverage",))
+VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"))
 SHARES = (ACCURACY, COVERAGE)
 MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
 
 NOTE = "Mean ± standard deviation over draws (seeds); for a single run, ± its standard error."
-PAPER_NOTE = (
-    "paper: its figure, mean ± standard deviation over five seeds on 200 problems. difference: ours less the "
-    "paper's, in points."
-)
 FAKE_NOTE = (
     "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
 )
@@ -72,14 +64,10 @@ def settings_table(cells: Sequence[Cell]) -> Table:
 
 
 def grid_table(cells: Sequence[Cell]) -> Table:
-    """Return the paper's layout: blocks by model, metric and shots, rows by setting, columns by data set.
-
-    If the paper has a figure for a cell, the figure and the difference have columns beside it.
-    """
+    """Return the paper's layout: blocks by model, metric and shots, rows by setting, columns by data set."""
     datasets = datasets_of(cells)
-    compared = {cell.dataset for cell in cells if any(cell.figure(m.figure) for m in metrics_of(cells))}
     head = _heads(cells, "metric", "method")
-    columns = [*head, *(name for dataset in datasets for name in _columns(dataset, dataset in compared))]
+    columns = [*head, *datasets]
     rows: list[list[str]] = []
     rules: list[int] = []
     bold: list[tuple[int, int]] = []
@@ -91,15 +79,13 @@ def grid_table(cells: Sequence[Cell]) -> Table:
         for label in labels:
             values = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
             rows.append([(values | {"method": label})[name] for name in head])
-        place = len(head)
-        for dataset in datasets:
+        for place, dataset in enumerate(datasets, len(head)):
             by_label = {cell.label: cell for cell in block if cell.dataset == dataset}
             column = [by_label.get(label) for label in labels]
             for i, cell in enumerate(column):
-                rows[first + i] += _entry(cell, metric, dataset in compared)
+                rows[first + i].append(MISSING if cell is None else _share(cell, metric))
             means = [None if cell is None else cell.mean(*metric.path) for cell in column]
             bold += [(first + i, place) for i in best(means)]
-            place += 3 if dataset in compared else 1
     return Table(columns, rows, labels=len(head), rules=rules, bold=bold)
 
 
@@ -113,9 +99,8 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
     if not searched:
         return None
     datasets = datasets_of(searched)
-    compared = {cell.dataset for cell in searched if cell.figure("ended_after_1")}
     head = _heads(searched, "method", "ended after")
-    columns = [*head, *(name for dataset in datasets for name in _columns(dataset, dataset in compared))]
+    columns = [*head, *datasets]
     rows: list[list[str]] = []
     rules: list[int] = []
     groups: dict[tuple[str, int, str], dict[str, Cell]] = {}
@@ -128,10 +113,9 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
         for n in range(most + 1):
             ended = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
             values = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
-            row = [values[name] for name in head]
-            for dataset in datasets:
-                row += _ended(by_dataset.get(dataset), n, dataset in compared)
-            rows.append(row)
+            rows.append(
+                [*(values[name] for name in head), *(_ended(by_dataset.get(name), n) for name in datasets)]
+            )
     return Table(columns, rows, labels=len(head), rules=rules)
 
 
@@ -141,16 +125,9 @@ def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
     return (*SHARES, VERDICTS) if len(verifiers) > 1 else SHARES
 
 
-def has_figures(cells: Sequence[Cell]) -> bool:
-    """Whether the paper has a figure for any cell."""
-    return any(cell.figure(metric.figure) for cell in cells for metric in metrics_of(cells))
-
-
 def notes_of(cells: Sequence[Cell]) -> list[str]:
     """Return the notes under the tables."""
     notes = [NOTE]
-    if has_figures(cells):
-        notes.append(PAPER_NOTE)
     if any(cell.engine == "FakeEngine" for cell in cells):
         notes.append(FAKE_NOTE)
     decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
@@ -158,23 +135,6 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
         shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())
         notes.append(f"Proposals that the acquisition function decided: {shares}.")
     return notes
-
-
-def shown_name(dataset: str) -> str:
-    """Return the paper's name of a data set, else its own."""
-    return DATASETS.get(dataset, dataset)
-
-
-def difference(ours: float | None, figure: Figure | None) -> str:
-    """Return a share minus the paper's percentage, in points."""
-    return MISSING if ours is None or figure is None else f"{100 * ours - float(figure.value):+.1f}"
-
-
-def paper_cell(figure: Figure | None) -> str:
-    """Format the paper's figure."""
-    if figure is None:
-        return MISSING
-    return f"{figure.value}{ERROR}{figure.std}" if figure.std else figure.value
 
 
 def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
@@ -187,11 +147,6 @@ def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
     return [name for name in order if several.get(name, True)]
 
 
-def _columns(dataset: str, compared: bool) -> list[str]:
-    name = shown_name(dataset)
-    return [name, f"{name} paper", f"{name} difference"] if compared else [name]
-
-
 def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
     """(metric, cells of one model and number of shots), without metrics that no run has."""
     for model in dict.fromkeys(cell.model for cell in cells):
@@ -202,15 +157,6 @@ def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
                     yield metric, sorted(block, key=lambda cell: cell.position)
 
 
-def _entry(cell: Cell | None, metric: Metric, compared: bool) -> list[str]:
-    ours = MISSING if cell is None else _share(cell, metric)
-    if not compared:
-        return [ours]
-    figure = None if cell is None else cell.figure(metric.figure)
-    mean = None if cell is None else cell.mean(*metric.path)
-    return [ours, paper_cell(figure), difference(mean, figure)]
-
-
 def _share(cell: Cell, metric: Metric) -> str:
     return over_seeds(cell.each(*metric.path), cell.results[0].get(f"{metric.path[-1]}_stderr"))
 
@@ -219,13 +165,9 @@ def _last_round(cell: Cell) -> int:
     return max(int(n) for run in cell.results for n in run["rounds"]["share_ended_after"])
 
 
-def _ended(cell: Cell | None, n: int, compared: bool) -> list[str]:
+def _ended(cell: Cell | None, n: int) -> str:
     """The share that ended after ``n`` rounds of proposals: after n + 1 rounds of candidates."""
     if cell is None:
-        return [MISSING] * (3 if compared else 1)
+        return MISSING
     shares = [run["rounds"]["share_ended_after"].get(str(n + 1), 0.0) for run in cell.results]
-    ours = over_seeds(shares) if len(shares) > 1 else percent(shares[0])
-    if not compared:
-        return [ours]
-    figure = cell.figure(f"ended_after_{n}")
-    return [ours, paper_cell(figure), difference(statistics.fmean(shares), figure)]
+    return over_seeds(shares) if len(shares) > 1 else percent(shares[0])

@@ -125,5 +125,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         config = read_manifest(given.run)["config"]
         metrics = regrade(given.run, grader_of(config, given.changes))
-        print(summary_table(metrics, config))
+        print(summary_table(metrics))
         print(f"\n{folder / 'report.md'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,7 @@ def _summary(folder: Path) -> str:
     comparison = folder / COMPARISON
     if comparison.is_file():
         return comparison.read_text(encoding="utf-8")
-    config: Mapping[str, Any] = read_manifest(folder)["config"]
-    return summary_table(read_results(folder), config)
+    return summary_table(read_results(folder))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

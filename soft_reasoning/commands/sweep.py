@@ -12,13 +12,12 @@ from omegaconf import DictConfig
 
 from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.cells import Cell, by_problems, read_cells, spreads
-from soft_reasoning.analysis.costs import TIME_NOTE, cost_tables
+from soft_reasoning.analysis.costs import cost_tables
 from soft_reasoning.analysis.settings import result_keys
 from soft_reasoning.analysis.sweep_plots import distribution_note, draw_sweep
 from soft_reasoning.analysis.sweeps import (
     ACCURACY,
     grid_table,
-    has_figures,
     notes_of,
     rounds_table,
     settings_table,
@@ -78,7 +77,7 @@ def combine(folder: Path) -> None:
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
     cells = read_cells(runs)
-    table = grid_table(cells) if spreads(cells) or has_figures(cells) else settings_table(cells)
+    table = grid_table(cells) if spreads(cells) else settings_table(cells)
     print(f"\n{table.text()}\n")
     parts = ["# Sweep", table.markdown(), *notes_of(cells), *_distribution(cells)]
     with writing(folder):
@@ -116,8 +115,6 @@ def _more_tables(cells: Sequence[Cell], folder: Path) -> list[str]:
         if relative.rows:
             save(relative, folder, "cost_relative")
             parts += [f"## Cost relative to {base}", "In percent.", relative.markdown()]
-        if any(cell.method == "rap" for cell in cells):
-            parts.append(TIME_NOTE)
     return parts
 
 

@@ -27,7 +27,6 @@ from soft_reasoning.evaluation.files import (
 )
 from soft_reasoning.evaluation.grades import Outcome, grade
 from soft_reasoning.evaluation.metrics import FIRST, Tally
-from soft_reasoning.evaluation.paper import NOTE, beside
 
 __all__ = ["compare", "regrade", "summary_table", "write_results"]
 
@@ -106,11 +105,9 @@ def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
     return drawn
 
 
-def summary_table(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """The final table of a run, for a terminal, with the paper's figures where ``config`` has any."""
-    paper = beside(metrics, config)
-    tables = [_headline(metrics), _tokens(metrics), *([paper] if paper else [])]
-    return "\n\n".join(table.text() for table in tables)
+def summary_table(metrics: Mapping[str, Any]) -> str:
+    """The final tables of a run, for a terminal."""
+    return "\n\n".join(table.text() for table in (_headline(metrics), _tokens(metrics)))
 
 
 def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Table]:
@@ -118,7 +115,6 @@ def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[s
     made_with = _made_with(manifest, metrics.get("grader") or manifest["config"].get("grader"))
     tables = {
         "headline": _headline(metrics),
-        "paper": beside(metrics, manifest["config"]),
         "extraction": _by_extraction(metrics),
         "rounds": _by_round(metrics) if metrics["by_round"] else None,
         "difficulty": _by_difficulty(metrics) if metrics["by_difficulty"] else None,
@@ -133,7 +129,6 @@ def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[s
 
 SECTIONS = {
     "headline": ("", ""),
-    "paper": ("Beside the paper", NOTE),
     "extraction": ("By extraction", EXTRACTION),
     "rounds": (
         "By round",

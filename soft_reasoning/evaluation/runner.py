@@ -164,7 +164,7 @@ def run(
         if all(problem.gold is None for problem in problems):
             print("\n".join(write_predictions(store.folder, tally.outcomes)), end="\n\n")
         followed.finish(store.folder, metrics)
-    print(summary_table(metrics, config))
+    print(summary_table(metrics))
     print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
 

@@ -77,7 +77,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
 
 def test_the_final_table_has_everything_a_reader_asks_for():
     row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
-    table = summary_table(summarise([row, row]), {})
+    table = summary_table(summarise([row, row]))
     for part in ("accuracy %", "100.0 ± 0.0", "coverage %", "rounds", "prompt", "cached", "generated"):
         assert part in table
 

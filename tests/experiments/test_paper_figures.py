@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.analysis import plots
-from soft_reasoning.commands import run as program
+from experiments.paper import beside as script
+from experiments.paper.beside import beside, figures
+from soft_reasoning.analysis.cells import read_cells
 from soft_reasoning.configuration.compose import compose_config, conf_dir
-from soft_reasoning.evaluation.paper import FOLDERS, beside, figures
-from tests.evaluation.test_metrics import row
-from tests.evaluation.world import summarise
+from tests.analysis.sweeps import finished
 
-FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))]
+FILES = sorted(script.HERE.glob("*.csv"))
 COLUMNS = ["model", "dataset", "shots", "method", "metric", "value", "std", "table"]
 
 
@@ -161,29 +160,35 @@ def test_local_folders_of_the_papers_models():
         assert value("accuracy", config(f"model.path={path}")) == ("79.4", "1.2")
 
 
-def test_the_table_beside():
-    metrics = summarise([row("3", "3", [["3"], ["3"]], verified=[[1.0], [1.0]]), row("3", "4", [["4"]])])
-    shown = {cells[0]: cells[1:] for cells in beside(metrics, config(shots=8)).rows}
-    assert shown["accuracy %"] == ["50.0 ± 50.0", "84.3 ± 1.4", "tab:acquisition and 7 more"]
-    assert shown["ended after 1 rounds of proposals %"][:2] == ["50.0", "76.8 ± 2.2"]
-    assert shown["verifier's accuracy, first round %"][:2] == ["100.0", "87.6"]
-    assert shown["prompt tokens a problem"][:2] == ["0", "7,286"]
-    assert beside(metrics, config(model="demo")) is None
+def paper_run(folder, seed, accuracy):
+    """A finished run of the paper's Soft Reasoning on GSM8K with eight exemplars."""
+    ended, verifier = {"1": 0.5, "2": 0.5}, ("multi_generate", 1.0)
+    finished(folder, accuracy, ended=ended, verifier=verifier)
+    manifest = {"config": config(f"seed={seed}", shots=8), "model": {"engine": "HuggingFaceEngine"}}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def test_five_seeds_of_an_experiment(tmp_path, monkeypatch, capsys):
-    asked = [{"question": f"What is {n} and {n}?", "answer": f"#### {2 * n}"} for n in range(2)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
-    monkeypatch.setattr(plots, "available", lambda: False)  # drawing takes longer than all the rest
-    command = ["+experiment=llama_zero", "dataset.path=rows.jsonl", "engine=fake", "method=cot"]
-    monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *command, "-m", "seed=0,1,2,3,4"])
-    program.main()
-    assert "53.0 ± 0.0" in capsys.readouterr().out
-    (sweep,) = tmp_path.glob("runs/sweep-*/sweep.md")
-    first = sweep.read_text(encoding="utf-8").splitlines()[4]
-    assert first.startswith("| accuracy % | cot | 0.0 ± 0.0 | 53.0 ± 0.0 |")
-    reports = [path.read_text(encoding="utf-8") for path in tmp_path.glob("runs/sweep-*/*/report.md")]
-    assert len(reports) == 5
-    assert all("## Beside the paper" in text and "53.0 ± 0.0" in text for text in reports)
+def test_ours_beside_the_papers_over_seeds(tmp_path):
+    for seed in (0, 1):
+        paper_run(tmp_path / str(seed), seed, 0.5 + seed / 10)
+    shown = {row[4]: row[5:] for row in beside(read_cells([tmp_path / "0", tmp_path / "1"])).rows}
+    assert shown["accuracy %"] == ["55.0 ± 7.1", "84.3 ± 1.4", "-29.3", "tab:acquisition and 7 more"]
+    assert shown["ended after 1 rounds %"][:3] == ["50.0 ± 0.0", "76.8 ± 2.2", "-26.8"]
+    assert shown["verifier's accuracy, first round %"][:3] == ["100.0 ± 0.0", "87.6", "+12.4"]
+    assert shown["prompt tokens"][:3] == ["500", "7,286", "-"]
+    assert shown["minutes"][0] == "1.02"
+
+
+def test_the_script_writes_the_table_and_refuses_runs_without_figures(tmp_path, monkeypatch, capsys):
+    paper_run(tmp_path / "sweep" / "0", 0, 0.5)
+    monkeypatch.setattr(sys, "argv", ["beside", str(tmp_path / "sweep")])
+    script.main()
+    assert "| 84.3 ± 1.4 |" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "sweep").glob("beside_paper.*")} == {
+        "beside_paper.csv", "beside_paper.tex", "beside_paper.md",
+    }  # fmt: skip
+    finished(tmp_path / "other", 0.5)
+    monkeypatch.setattr(sys, "argv", ["beside", str(tmp_path / "other")])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "expected runs of the paper's settings" in capsys.readouterr().err

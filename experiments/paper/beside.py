@@ -1,7 +1,13 @@
-"""The paper's figures beside a run's: rows of ``experiments/paper`` that match its configuration."""
+"""The paper's figures beside those of finished runs: python -m experiments.paper.beside FOLDER
+
+FOLDER is a run or a sweep. Prints a row for each figure of the paper whose model, data set, shots, method and
+settings are those of the runs: ours (mean ± standard deviation over seeds; ± the standard error of a single
+run), the paper's, and the difference. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
 from collections.abc import Mapping
@@ -10,12 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.analysis.cells import Cell, read_cells
 from soft_reasoning.analysis.settings import CLASS, flatten
-from soft_reasoning.analysis.tables import MISSING, Table, count, percent, share
+from soft_reasoning.analysis.tables import Table, count, number, over_seeds, save
+from soft_reasoning.evaluation.files import RESULTS, write_text
+from soft_reasoning.types import UserError
 
-PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = (PACKAGE / "paper", PACKAGE.parent / "experiments" / "paper")
-"""Folders of the tables: in an installed wheel, and in a clone."""
+HERE = Path(__file__).parent
 
 MODELS = {
     "llama3_8b": "llama-3-8b-instruct",
@@ -24,15 +31,6 @@ MODELS = {
     "mistral_7b": "mistral-7b-instruct",
 }
 """The ends of the names or folders of the paper's models, without versions."""
-
-DATASETS = {
-    "gsm8k": "GSM8K",
-    "gsm_hard": "GSM-Hard",
-    "svamp": "SVAMP",
-    "strategyqa": "StrategyQA",
-    "aime_2024": "AIME-2024",
-}
-"""The paper's names of its data sets, in the order of its columns."""
 
 EI = (
     "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
@@ -74,8 +72,23 @@ PROBLEMS = 200
 
 NOTE = (
     "The paper: mean ± standard deviation over five seeds, 200 test problems (AIME 2024: 30), prompts and "
-    "exemplars of its own. This run: ± the standard error over its problems."
+    "exemplars of its own. Rounds are rounds of proposals, and tokens are per problem."
 )
+SHARES = {
+    "accuracy": ("accuracy %", ("exact_match",)),
+    "coverage": ("coverage %", ("coverage",)),
+    "verifier_accuracy": ("verifier's accuracy, first round %", ("verifier", "accuracy")),
+}
+AMOUNTS = {
+    "input_tokens": ("prompt tokens", ("tokens", "total", "prompt"), 1.0),
+    "output_tokens": ("generated tokens", ("tokens", "total", "generated"), 1.0),
+    "minutes": ("minutes", ("seconds", "total"), 60.0),
+    "kv_mean_mb": ("keys and values, mean MiB", ("mean_bytes", "kv"), 2.0**20),
+    "kv_peak_mb": ("keys and values, peak MiB", ("peak_bytes", "kv"), 2.0**20),
+    "activations_mean_mb": ("activations, mean MiB", ("mean_bytes", "activations"), 2.0**20),
+    "activations_peak_mb": ("activations, peak MiB", ("peak_bytes", "activations"), 2.0**20),
+}
+"""By the paper's metric: its label, its path in results.json and, of an amount, its unit."""
 
 
 @dataclass(frozen=True)
@@ -105,21 +118,44 @@ def figures(config: Mapping[str, Any]) -> list[Figure]:
     return list(found.values())
 
 
-def beside(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> Table | None:
-    """Return a table of the run's metrics beside the paper's figures, if there are any."""
+def beside(cells: list[Cell]) -> Table:
+    """Return a row for each figure of the paper that fits one of the cells."""
     rows = []
-    for figure in figures(config):
-        shown = _shown(figure, metrics)
-        if shown is not None:
-            others = len(figure.tables) - 1
-            rows.append([*shown, figure.tables[0] + (f" and {others} more" if others else "")])
-    return Table(["", "this run", "paper", "table"], rows) if rows else None
+    for cell in cells:
+        for figure in figures(cell.configs[0]):
+            others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
+            head = [cell.model, cell.dataset, str(cell.shots), cell.label]
+            rows.append([*head, *compared(figure, cell), figure.tables[0] + others])
+    columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
+    return Table(columns, rows, labels=5)
+
+
+def compared(figure: Figure, cell: Cell) -> list[str]:
+    """A figure's label, the runs' value, the paper's, and the difference of shares in points."""
+    if figure.metric in AMOUNTS:
+        label, path, unit = AMOUNTS[figure.metric]
+        ours, paper = cell.mean(*path), float(figure.value)
+        if label.endswith("tokens"):
+            per_problem = ours and ours / cell.results[0]["problems"]
+            return [label, count(per_problem), count(paper / PROBLEMS), "-"]
+        return [label, number(ours and ours / unit), number(paper), "-"]
+    if figure.metric in SHARES:
+        label, path = SHARES[figure.metric]
+        values, error = cell.each(*path), cell.results[0].get(f"{path[0]}_stderr")
+    else:  # "ended_after_N"; the first round of candidates has no proposals
+        rounds = int(figure.metric.rpartition("_")[2])
+        label, error = f"ended after {rounds} rounds %", None
+        values = [run["rounds"]["share_ended_after"].get(str(rounds + 1), 0.0) for run in cell.results]
+    paper = f"{figure.value} ± {figure.std}" if figure.std else figure.value
+    mean = sum(values) / len(values) if values else None
+    difference = "-" if mean is None else f"{100 * mean - float(figure.value):+.1f}"
+    return [label, over_seeds(values, error), paper, difference]
 
 
 @cache
 def _rows() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
-    for path in (path for folder in FOLDERS for path in sorted(folder.glob("*.csv"))):
+    for path in sorted(HERE.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             rows += csv.DictReader(file)
     return rows
@@ -157,25 +193,21 @@ def _same(found: Any, wanted: Any) -> bool:
         return str(found).rpartition(".")[2].lower().replace("_", "") == name.replace("_", "")
 
 
-def _shown(figure: Figure, metrics: Mapping[str, Any]) -> list[str] | None:
-    """A figure's label, the run's value and the paper's; None if it depends on the machine."""
-    plain = f"{figure.value} ± {figure.std}" if figure.std else figure.value
-    if figure.metric == "accuracy":
-        return ["accuracy %", share(metrics, "exact_match"), plain]
-    if figure.metric == "coverage":
-        return ["coverage %", share(metrics, "coverage"), plain]
-    if figure.metric == "verifier_accuracy":
-        verifier = metrics["verifier"]
-        ours = percent(verifier["accuracy"]) if verifier else MISSING
-        return ["verifier's accuracy, first round %", ours, plain]
-    if figure.metric.startswith("ended_after_"):
-        number = int(figure.metric.rpartition("_")[2])
-        ended = metrics["rounds"]["share_ended_after"].get(
-            str(number + 1), 0.0
-        )  # the first round has no proposals
-        return [f"ended after {number} rounds of proposals %", percent(ended), plain]
-    tokens = {"input_tokens": "prompt", "output_tokens": "generated"}.get(figure.metric)
-    if tokens:
-        ours = metrics["tokens"]["total"][tokens] / metrics["problems"]
-        return [f"{tokens} tokens a problem", count(ours), count(float(figure.value) / PROBLEMS)]
-    return None
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run's or a sweep's folder")
+    folder = parser.parse_args().folder
+    try:
+        table = beside(read_cells(sorted(path.parent for path in folder.rglob(RESULTS))))
+        if not table.rows:
+            raise UserError(f"{folder}: expected runs of the paper's settings, found none; see docs/paper.md")
+    except UserError as error:
+        parser.error(str(error))
+    save(table, folder, "beside_paper")
+    text = f"{table.markdown()}\n\n{NOTE}\n"
+    write_text(folder / "beside_paper.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
