@@ -1,1 +1,1 @@
-"""Tables and plots of finished runs and sweeps, and the analysis of neurons."""
+"""Tables and plots of finished runs and sweeps."""

@@ -182,25 +182,3 @@ def log_axis(axes: Any, low: float, high: float) -> None:
         ticks = [t for t in MaxNLocator(6).tick_values(left, right) if left <= t <= right]
     axes.set_xticks(ticks, [f"{tick:,.10g}" for tick in ticks])
     axes.xaxis.set_minor_formatter(lambda value, _: "")
-
-
-def correlation(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:
-    """Plot the correlation of the points sampled up to each round, one panel per round.
-
-    ``matrices[r]`` is square over the points of rounds 0 to r, in order. A round has ``sizes[r]`` points,
-    and lines separate the rounds.
-    """
-    with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
-        image = None
-        for r, (axes, matrix) in enumerate(zip(axes_of[0], matrices, strict=True)):
-            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
-            for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):
-                axes.axhline(edge, color="black", linewidth=0.6)
-                axes.axvline(edge, color="black", linewidth=0.6)
-            axes.set_title("first round" if r == 0 else f"after round {r}")
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.grid(visible=False)
-        drawn = axes_of[0][0].figure
-        drawn.colorbar(image, ax=list(axes_of[0]), shrink=0.8, label="correlation")
-        drawn.suptitle("Correlation of the sampled points")

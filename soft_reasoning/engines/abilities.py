@@ -10,15 +10,11 @@ A method that cannot do without one lists it in ``needs``, and is refused on an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from soft_reasoning.types import Prompt, UserError
-
-if TYPE_CHECKING:
-    from soft_reasoning.engines.neurons import Neurons
 
 
 @runtime_checkable
@@ -45,18 +41,6 @@ class ShowsModel(Protocol):
 
     @property
     def device(self) -> Any: ...
-
-
-@runtime_checkable
-class NeuronActivations(Protocol):
-    """Its feed-forward neurons can be recorded and masked."""
-
-    def neurons(self) -> AbstractContextManager[Neurons]:
-        """The model's neurons, whose hooks are gone at the end.
-
-        Raises UserError for a model whose feed-forward layers have no gate.
-        """
-        ...
 
 
 @runtime_checkable

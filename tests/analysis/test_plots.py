@@ -36,7 +36,6 @@ METHODS = [
         lambda path: plots.accuracy_against_tokens(METHODS, path),
         lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
         lambda path: plots.accuracy_against_tokens([METHODS[1] | {"label": "costs $5 or $10_{"}], path),
-        lambda path: plots.correlation([[[1, -0.5], [-0.5, 1]], [[1.0] * 4] * 4], [2, 2], path),
     ],
 )
 def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):

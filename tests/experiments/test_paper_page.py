@@ -1,9 +1,9 @@
-"""experiments/paper_page.py: its items are the experiments that there are, and its commands can be typed."""
+"""experiments/paper/page.py: its items are the experiments that there are, and its commands can be typed."""
 
 import shlex
 from pathlib import Path
 
-from experiments import paper_page as script
+from experiments.paper import page as script
 from soft_reasoning.configuration.compose import conf_dir
 
 ELSEWHERE = {

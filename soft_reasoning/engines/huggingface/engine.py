@@ -22,7 +22,6 @@ from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.neurons import ShowsNeurons
 from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Prompt, Request, UserError
@@ -34,7 +33,7 @@ CPU_BYTES = 2**31
 of what is free."""
 
 
-class HuggingFaceEngine(BatchEngine, ShowsNeurons, ShowsHiddenStates):
+class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
     """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from soft_reasoning.analysis.correlation import correlation_matrices
+from experiments.paper.correlation import correlation_matrices
 
 
 def record(*rounds):

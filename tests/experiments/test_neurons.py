@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from soft_reasoning.analysis.neurons import (
+from experiments.neurons.activity import (
     TOKENS,
     Activity,
     Sample,
@@ -15,11 +15,9 @@ from soft_reasoning.analysis.neurons import (
     random_neurons,
     record,
 )
-from soft_reasoning.engines.abilities import NeuronActivations
-from soft_reasoning.engines.fake import FakeEngine
+from experiments.neurons.hooks import Neurons
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.neurons import ShowsNeurons
 from soft_reasoning.types import Request, UserError
 from tests.engines.models import tiny
 
@@ -59,17 +57,14 @@ def hand_made():
     return model
 
 
-class Engine(ShowsNeurons):
-    def __init__(self, model):
-        self.model = model
-
-    def embed(self, ids):
-        return self.model.get_input_embeddings().weight[torch.tensor(list(ids))].detach()
-
-
 @pytest.fixture(scope="module")
-def engine():
-    return Engine(hand_made())
+def neurons():
+    return Neurons(hand_made())
+
+
+def embedded(ids):
+    """One-hot, as the hand-made model's lookup."""
+    return torch.eye(16)[list(ids)]
 
 
 def samples(count=8):
@@ -80,9 +75,8 @@ def samples(count=8):
     ]
 
 
-def test_the_known_key_neuron_is_found(engine):
-    with engine.neurons() as neurons:
-        activity = record(samples(), neurons, engine.embed)
+def test_the_known_key_neuron_is_found(neurons):
+    activity = record(samples(), neurons, embedded)
     keys = key_neurons(activity)
     assert keys.nonzero().tolist() == [list(KEY)]
     assert activity.rate[:, BIASED[0], BIASED[1]].tolist() == [1.0] * 8
@@ -92,9 +86,8 @@ def test_the_known_key_neuron_is_found(engine):
     assert activity.value[1, BIASED[0], BIASED[1]] == pytest.approx(float(silu), rel=1e-3)
 
 
-def test_rates_by_layer_and_among_neurons(engine):
-    with engine.neurons() as neurons:
-        activity = record(samples(), neurons, engine.embed)
+def test_rates_by_layer_and_among_neurons(neurons):
+    activity = record(samples(), neurons, embedded)
     right = activity[activity.right]
     assert len(right) == 4 and mean_rate(right, key_neurons(activity)) == 1.0
     torch.testing.assert_close(layer_rates(right), torch.tensor([1 / WIDTH, 1 / WIDTH]))
@@ -103,68 +96,65 @@ def test_rates_by_layer_and_among_neurons(engine):
     assert among.isnan().tolist() == [True, False] and float(among[1]) == 0.5
 
 
-def test_only_the_first_five_answer_tokens_count(engine):
+def test_only_the_first_five_answer_tokens_count(neurons):
     long = Sample((WRONG,) * 4, (RIGHT,) * TOKENS + (WRONG,) * 20, right=True)
     short = Sample((WRONG,) * 4, (RIGHT,) * 2 + (WRONG,) * 2, right=False)
-    with engine.neurons() as neurons:
-        activity = record([long, short], neurons, engine.embed)
+    activity = record([long, short], neurons, embedded)
     assert activity.rate[:, KEY[0], KEY[1]].tolist() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize("position", [None, 0, 2])
-def test_a_soft_token_is_read_and_does_not_count(engine, position):
-    soft = engine.embed([WRONG])
+def test_a_soft_token_is_read_and_does_not_count(neurons, position):
+    soft = embedded([WRONG])
     sample = Sample((ALWAYS,) * 3, (RIGHT,) * TOKENS, right=True, soft=soft, position=position)
-    with engine.neurons() as neurons:
-        rate = record([sample], neurons, engine.embed).rate[0]
+    rate = record([sample], neurons, embedded).rate[0]
     assert rate[KEY] == 1.0 and rate[ANTI] == 0.0
 
 
+def lookup(model):
+    """Embeddings as the model's own lookup returns them."""
+    return lambda ids: model.get_input_embeddings()(torch.tensor([ids]))[0].detach()
+
+
 def test_batches_change_nothing():
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    neurons = Neurons(tiny("llama"))
     some = [Sample(tuple(range(3, 6 + i)), tuple(range(9, 12 + i)), right=i > 1) for i in range(5)]
-    with engine.neurons() as neurons:
-        alone, together = (record(some, neurons, engine.embed, batch=n) for n in (1, 5))
+    alone, together = (record(some, neurons, lookup(neurons.model), batch=n) for n in (1, 5))
     torch.testing.assert_close(alone.value, together.value, rtol=1e-4, atol=1e-5)
     assert torch.equal(alone.rate, together.rate)
 
 
-def test_masking_silences_generated_positions_alone(engine):
+def test_masking_silences_generated_positions_alone(neurons):
     prompt = torch.tensor([[ALWAYS, RIGHT]])
     silent = torch.zeros(2, WIDTH, dtype=torch.bool)
     silent[KEY] = True
-    with engine.neurons() as neurons:
-        read, step = engine.model(prompt), engine.model(prompt[:, 1:])
-        with neurons.masked(silent):
-            assert torch.equal(engine.model(prompt).logits, read.logits)  # a prompt is read as it is
-            masked = engine.model(prompt[:, 1:])
+    read, step = neurons.model(prompt), neurons.model(prompt[:, 1:])
+    with neurons.masked(silent):
+        assert torch.equal(neurons.model(prompt).logits, read.logits)  # a prompt is read as it is
+        masked = neurons.model(prompt[:, 1:])
     assert step.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
 
 
-def test_masks_act_on_the_engines_model_and_leave_its_own_passes_alone():
+def test_masks_leave_the_engines_own_passes_alone():
     """The Hugging Face engine runs a copy of the model that shares its weights."""
     engine = HuggingFaceEngine.from_loaded(hand_made(), FakeTokenizer())
-    request = Request((ALWAYS, RIGHT), max_new_tokens=3)
+    neurons, request = Neurons(engine.model), Request((ALWAYS, RIGHT), max_new_tokens=3)
     silent = torch.zeros(2, WIDTH, dtype=torch.bool)
     silent[KEY] = True
-    step = torch.tensor([[RIGHT]])
-    with engine.neurons() as neurons:
-        assert neurons.model is engine.model
-        plain, before = neurons.model(step), engine.generate([request])
-        with neurons.masked(silent):
-            masked, inside = neurons.model(step), engine.generate([request])
-    assert plain.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
-    assert before == inside
+    before = engine.generate([request])
+    with neurons.masked(silent):
+        masked, inside = neurons.model(torch.tensor([[RIGHT]])), engine.generate([request])
+    assert masked.logits.argmax() == RIGHT and before == inside
 
 
-def test_hooks_are_gone_at_the_end_also_after_an_error(engine):
-    gates = [layer.mlp.gate_proj for layer in engine.model.model.layers]
-    with pytest.raises(RuntimeError, match="ours"), engine.neurons() as neurons:
+def test_hooks_are_gone_at_the_end_also_after_an_error(neurons):
+    gates = [layer.mlp.gate_proj for layer in neurons.model.model.layers]
+    with pytest.raises(RuntimeError, match="ours"):
         with neurons.masked(torch.ones(2, WIDTH, dtype=torch.bool)):
             assert all(gate._forward_hooks for gate in gates)
             raise RuntimeError("ours")
     assert not any(gate._forward_hooks for gate in gates)
-    with engine.neurons() as neurons, pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError):
         neurons.record(torch.zeros(1, 1, 3), torch.ones(1, 1))  # a width that no layer takes
     assert not any(gate._forward_hooks for gate in gates)
 
@@ -189,32 +179,25 @@ def test_halves_part_right_and_wrong_equally():
     assert int(right[one].sum()) == int(right[two].sum()) == 3
 
 
-def test_answers_of_one_kind_and_empty_ones_are_refused(engine):
-    with engine.neurons() as neurons:
-        activity = record(samples(2)[1:], neurons, engine.embed)
-        with pytest.raises(UserError, match="expected right and wrong completions, got one kind"):
-            key_neurons(activity)
-        with pytest.raises(UserError, match="got an empty one"):
-            record([Sample((1,), (), True)], neurons, engine.embed)
+def test_answers_of_one_kind_and_empty_ones_are_refused(neurons):
+    activity = record(samples(2)[1:], neurons, embedded)
+    with pytest.raises(UserError, match="expected right and wrong completions, got one kind"):
+        key_neurons(activity)
+    with pytest.raises(UserError, match="got an empty one"):
+        record([Sample((1,), (), True)], neurons, embedded)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mixtral", "phi3"])
 def test_models_without_a_gate_of_their_own_are_refused_in_one_line(family):
-    with pytest.raises(UserError, match="expected a gate") as error, Engine(tiny(family)).neurons():
-        pass
+    with pytest.raises(UserError, match="expected a gate") as error:
+        Neurons(tiny(family))
     assert "\n" not in str(error.value)
-
-
-def test_the_ability_is_declared():
-    assert isinstance(Engine(hand_made()), NeuronActivations)
-    assert not isinstance(FakeEngine(), NeuronActivations)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
 def test_families_with_gates_are_analysed(family):
-    engine = HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer())
+    neurons = Neurons(tiny(family))
     some = [Sample((3, 4, 5 + i), (9 + i, 12, 14), right=bool(i % 2)) for i in range(4)]
-    with engine.neurons() as neurons:
-        activity = record(some, neurons, engine.embed)
+    activity = record(some, neurons, lookup(neurons.model))
     assert activity.rate.shape == (4, 2, 96) and 0.2 < mean_rate(activity) < 0.8
     assert int(key_neurons(activity).sum()) <= round(0.05 * 2 * 96)

@@ -1,7 +1,7 @@
-"""Neurons active in right answers: python experiments/neurons.py [--questions 12] [overrides]
+"""Neurons active in right answers: python -m experiments.neurons.run [--questions 12] [overrides]
 
-    python experiments/neurons.py --out runs/neurons
-    python experiments/neurons.py --preset paper +experiment=paper_neurons --out runs/neurons
+    python -m experiments.neurons.run --out runs/neurons
+    python -m experiments.neurons.run --preset paper +experiment=paper_neurons --out runs/neurons
 
 It generates completions of single questions by self-consistency, Soft Reasoning and its random control, and
 reports activation rates by layer, key neurons and their rate by round, and the effect of masking them. Key
@@ -22,8 +22,7 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.analysis.neuron_report import CONTROL, MASKS, SC, SR, write
-from soft_reasoning.analysis.neurons import (
+from experiments.neurons.activity import (
     Activity,
     Sample,
     halves,
@@ -33,11 +32,12 @@ from soft_reasoning.analysis.neurons import (
     random_neurons,
     record,
 )
+from experiments.neurons.hooks import Neurons
+from experiments.neurons.report import CONTROL, MASKS, SC, SR, write
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.context import Context
-from soft_reasoning.engines.abilities import NeuronActivations
-from soft_reasoning.engines.neurons import Neurons
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, UserError, seed_for
 
@@ -220,10 +220,9 @@ def run(args: argparse.Namespace) -> None:
     search = [*base, f"preset={args.preset}", "search.stopping.rule=none"]
     config = compose_config([*base, "method=self_consistency", f"method.samples={PILOT}"])
     engine, dataset = build_engine(config), build_dataset(config)
-    if not isinstance(engine, NeuronActivations):
-        raise UserError(f"expected an engine that shows neurons, got {type(engine).__name__}; use engine=hf")
-    with engine.neurons():  # a model without gates is refused before any work
-        pass
+    if not isinstance(engine, HuggingFaceEngine):
+        raise UserError(f"expected the engine hf, got {type(engine).__name__}; use engine=hf")
+    neurons = Neurons(engine.model)  # a model without gates is refused before any work
     context = build_context(config, engine, dataset.exemplars(config.seed))
     problems = dataset.problems(config.seed)
     chosen = choose(samples_of(problems, build_method(config), context), problems, args.questions)
@@ -242,18 +241,17 @@ def run(args: argparse.Namespace) -> None:
     }
     print(f"completions written ({time.perf_counter() - began:.0f} s)", flush=True)
     rows = []
-    with engine.neurons() as neurons:
-        for problem in chosen:
-            own = {source: found[problem.id] for source, found in by_source.items()}
-            if len({s.right for s in own[SC]}) < 2:
-                print(f"{problem.id}: left out, its completions are all right or all wrong", flush=True)
-                continue
-            rows.append(analyse(problem, own, neurons, context, args, config.max_new_tokens))
+    for problem in chosen:
+        samples = {source: by_problem[problem.id] for source, by_problem in by_source.items()}
+        if len({s.right for s in samples[SC]}) < 2:
+            print(f"{problem.id}: left out, its completions are all right or all wrong", flush=True)
+            continue
+        rows.append(analyse(problem, samples, neurons, context, args, config.max_new_tokens))
     if not rows:
         raise UserError("expected questions with right and wrong answers, found none; raise limit")
     words = ["--questions", str(args.questions), "--samples", str(args.samples), "--masked", str(args.masked)]
     more = ["--preset", args.preset] if args.preset != "default" else []
-    command = " ".join(["python experiments/neurons.py", *words, *more, *args.overrides])
+    command = " ".join(["python -m experiments.neurons.run", *words, *more, *args.overrides])
     print(write(rows, args.out, command))
     print(f"{args.out / 'neurons.md'}  ({time.perf_counter() - began:.0f} s)")
 

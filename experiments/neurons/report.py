@@ -1,6 +1,6 @@
 """Tables, figures and page of the neuron analysis over many questions.
 
-A row holds the figures of one question, as ``experiments/neurons.py`` measures them.
+A row holds the figures of one question, as ``run.py`` measures them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.analysis import neuron_plots, plots
+from experiments.neurons import plots as neuron_plots
+from soft_reasoning.analysis import plots
 from soft_reasoning.analysis.tables import Table, save
 from soft_reasoning.evaluation.files import write_text
 from soft_reasoning.evaluation.statistics import paired_bootstrap

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.neurons import Neurons
+from experiments.neurons.hooks import Neurons
 from soft_reasoning.types import UserError, generator_for
 
 TOKENS = 5

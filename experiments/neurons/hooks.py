@@ -19,35 +19,19 @@ GATE = "gate_proj"
 """What the families of Llama, Qwen, Mistral and Gemma call the gate's projection."""
 
 
-class ShowsNeurons:
-    """Makes an engine with a transformers ``model`` one of ``engines.abilities.NeuronActivations``.
-
-    Hooks record and mask passes of ``model`` itself. ``generate`` of the Hugging Face engine runs a copy of
-    the model that shares its weights, so it is not affected: generate with ``neurons.model``.
-    """
-
-    model: Any
-
-    @contextmanager
-    def neurons(self) -> Iterator[Neurons]:
-        """The model's neurons; their hooks are removed at the end, also after an error."""
-        neurons = Neurons(self.model)
-        try:
-            yield neurons
-        finally:
-            neurons.release()
-
-
 class Neurons:
     """The gated neurons of ``model``: (layers, width).
+
+    Hooks act on passes of ``model`` itself and are removed after each. The Hugging Face engine generates with
+    a copy that shares the weights, so it is not affected: generate with ``neurons.model``.
 
     Raises UserError for a model without a gate in each feed-forward layer, or of layers of several widths.
 
     Example:
-        >>> with engine.neurons() as neurons:
-        ...     gates = neurons.record(embeddings, attention_mask)  # (layers, batch, length, width)
-        ...     with neurons.masked(chosen):  # (layers, width), true where a neuron is silenced
-        ...         tokens = neurons.model.generate(prompt)
+        >>> neurons = Neurons(engine.model)
+        >>> gates = neurons.record(embeddings, attention_mask)  # (layers, batch, length, width)
+        >>> with neurons.masked(chosen):  # (layers, width), true where a neuron is silenced
+        ...     tokens = neurons.model.generate(prompt)
     """
 
     def __init__(self, model: Any) -> None:
@@ -66,7 +50,6 @@ class Neurons:
             )
         self.layers: int = layers
         self.width: int = widths.pop()
-        self._handles: list[Any] = []
 
     @torch.inference_mode()
     def record(self, embeddings: Tensor, attention_mask: Tensor) -> Tensor:
@@ -105,15 +88,8 @@ class Neurons:
     @contextmanager
     def _hooked(self, hooks: Sequence[Any]) -> Iterator[None]:
         added = [gate.register_forward_hook(hook) for gate, hook in zip(self._gates, hooks, strict=True)]
-        self._handles += added
         try:
             yield
         finally:
             for handle in added:
                 handle.remove()
-                self._handles.remove(handle)
-
-    def release(self) -> None:
-        """Remove every hook that is left."""
-        while self._handles:
-            self._handles.pop().remove()

@@ -1,4 +1,4 @@
-"""Writes results/paper.md by running the commands it lists: python experiments/paper_page.py --data FOLDER
+"""Writes results/paper.md by running the commands it lists: python -m experiments.paper.page --data FOLDER
 
 FOLDER holds gsm8k.jsonl, gsm_hard.jsonl, svamp.jsonl and strategyqa.jsonl in the original layout.
 Everything is small. Most items run on a few problems of the bundled model and show what a command makes,
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("model=demo", "dataset=demo", "dataset.shots=0", "limit=10")
 TWO, ONE = ("seed=0,1",), ("seed=0",)
 FORM = ("engine=fake", "limit=3", "max_new_tokens=30", "dataset.path=FOLDER/${.name}.jsonl")
@@ -65,7 +65,7 @@ CORRELATION = ("+experiment=paper_correlation", *SMALL)
 HEAD = """\
 # The paper's tables and figures
 
-Made by `python experiments/paper_page.py --data FOLDER`, which runs every command below on one core. Each
+Made by `python -m experiments.paper.page --data FOLDER`, which runs every command below on one core. Each
 command without its changes (from `model=` or `engine=` on) is the paper's own setting. **The bundled model**
 (`model=demo`) is tiny and solves generated word problems, ten here: its tables say what a command makes, and
 little about the paper's models. **The fake engine** (`engine=fake`) has no weights: its tables show the form
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="a folder of local benchmark files")
     parser.add_argument("--work", type=Path, default=Path("runs/paper_page"), help="where the runs go")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "paper.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "experiments" / "results" / "paper.md")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these; others are read from --work")
     args = parser.parse_args()
     pictures = args.out.parent / "paper"
@@ -123,9 +123,9 @@ def correlation(args: argparse.Namespace, pictures: Path) -> list[str]:
     if wanted("paper_correlation", args, folder / "report.md"):
         shutil.rmtree(folder, ignore_errors=True)
         run("-m", "soft_reasoning.run", *CORRELATION, "progress=false", f"hydra.run.dir={folder}")
-    shown = run(str(HERE / "correlation.py"), str(folder))
+    shown = run("-m", "experiments.paper.correlation", str(folder))
     shutil.copy(folder / "correlation.png", pictures / "correlation.png")
-    command = f"`python experiments/correlation.py {quoted(CORRELATION)}`"
+    command = f"`python -m experiments.paper.correlation {quoted(CORRELATION)}`"
     return ["## fig:low", command, shown.strip(), "![fig:low](paper/correlation.png)"]
 
 
@@ -133,7 +133,7 @@ def neurons(args: argparse.Namespace, pictures: Path) -> list[str]:
     """Both figures and the tables of the neuron analysis."""
     folder = args.work / "neurons"
     if wanted("paper_neurons", args, folder / "neurons.md"):
-        run(str(HERE / "neurons.py"), "--questions", "20", "--out", str(folder))
+        run("-m", "experiments.neurons.run", "--questions", "20", "--out", str(folder))
     text = (folder / "neurons.md").read_text(encoding="utf-8").removeprefix("# Neurons\n\n")
     for name in ("activation_rate", "activation_iterative"):
         shutil.copy(folder / f"{name}.png", pictures / f"{name}.png")
@@ -150,7 +150,7 @@ def wanted(name: str, args: argparse.Namespace, made: Path) -> bool:
 def run(*words: str) -> str:
     """Runs python with ``words``; its standard output. A fault ends the page."""
     print("python", *words, flush=True)
-    one = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
+    one = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *words], env=os.environ | one, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)

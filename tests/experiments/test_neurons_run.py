@@ -1,4 +1,4 @@
-"""experiments/neurons.py: a small run on the bundled model, its choice of questions, and what it refuses."""
+"""experiments/neurons/run.py: a small run on the bundled model, its questions, and what it refuses."""
 
 import csv
 import json
@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from experiments import neurons as script
-from soft_reasoning.analysis.neurons import Sample
+from experiments.neurons import run as script
+from experiments.neurons.activity import Sample
 from soft_reasoning.types import Problem, UserError
 
 
@@ -27,7 +27,7 @@ def test_questions_have_right_and_wrong_answers():
 @pytest.mark.slow
 def test_both_figures_and_the_masking_table(tmp_path, monkeypatch):
     words = ["--questions", "2", "--samples", "25", "--masked", "4", "limit=12", "max_new_tokens=60"]
-    monkeypatch.setattr(sys, "argv", ["neurons.py", *words, "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--out", str(tmp_path)])
     script.main()
     names = {path.name for path in tmp_path.iterdir()}
     for name in ("activation_rate", "activation_iterative"):
@@ -42,10 +42,10 @@ def test_both_figures_and_the_masking_table(tmp_path, monkeypatch):
         assert initial[0] == pytest.approx(initial[1])  # both begin with the same points
 
 
-def test_an_engine_without_neurons_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["neurons.py", "engine=fake", "--out", str(tmp_path)])
+def test_another_engine_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run.py", "engine=fake", "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as stop:
         script.main()
     assert stop.value.code == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "expected an engine that shows neurons, got FakeEngine; use engine=hf" in last
+    assert "expected the engine hf, got FakeEngine; use engine=hf" in last

@@ -1,0 +1,1 @@
+"""The tables and figures of the paper: its numbers, and small runs of every item."""

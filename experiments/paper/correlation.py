@@ -1,0 +1,119 @@
+"""The correlation matrix of a run's sampled points, by round.
+
+    python -m experiments.paper.correlation RUN [RUN ...]
+    python -m experiments.paper.correlation +experiment=paper_correlation
+
+Words with a = are a configuration, as on the command line of a run, which is run first.
+
+Mean over problems, points of a round ordered by reward, best first. Writes correlation.png into each run's
+folder, and prints the mean correlation of the best points of each round with those before them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from soft_reasoning.analysis.plots import panels
+from soft_reasoning.analysis.tables import Table
+from soft_reasoning.configuration.compose import run_name
+from soft_reasoning.evaluation.files import read_records
+from soft_reasoning.types import UserError
+
+
+def correlation_matrices(records: Sequence[Mapping[str, Any]]) -> tuple[list[np.ndarray], list[int]]:
+    """Return the correlation matrix of the points of rounds 0 to r for every r, and the points per round.
+
+    Each is the mean over the problems that reached round r. The points of a round are sorted by reward,
+    best first, so that the common part of good points shows. Candidates without a point, and points of one
+    coordinate, which have no correlation, are left out; a round without any is skipped.
+    """
+    problems = [_rounds(record) for record in records]
+    size = max((len(rounds[0]) for rounds in problems if rounds), default=0)
+    matrices: list[np.ndarray] = []
+    for r in range(max(map(len, problems), default=0)):
+        reached = [rounds[: r + 1] for rounds in problems if len(rounds) > r]
+        matrices.append(np.mean([np.corrcoef(np.concatenate(rounds)) for rounds in reached], axis=0))
+    return matrices, [size] * len(matrices)
+
+
+def _rounds(record: Mapping[str, Any]) -> list[np.ndarray]:
+    """The points (k, d) of each round, highest reward first."""
+    rounds: dict[int, list[Mapping[str, Any]]] = {}
+    for candidate in record["candidates"]:
+        if candidate["u"] is not None and len(candidate["u"]) > 1:
+            rounds.setdefault(candidate["round"], []).append(candidate)
+    ordered = [sorted(group, key=lambda c: -c["reward"]) for _, group in sorted(rounds.items())]
+    return [np.array([candidate["u"] for candidate in group]) for group in ordered]
+
+
+def plot(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], path: Path) -> None:
+    """Plot the correlation of the points sampled up to each round, one panel per round.
+
+    ``matrices[r]`` is square over the points of rounds 0 to r, in order. A round has ``sizes[r]`` points,
+    and lines separate the rounds.
+    """
+    with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
+        image = None
+        for r, (axes, matrix) in enumerate(zip(axes_of[0], matrices, strict=True)):
+            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+            for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):
+                axes.axhline(edge, color="black", linewidth=0.6)
+                axes.axvline(edge, color="black", linewidth=0.6)
+            axes.set_title("first round" if r == 0 else f"after round {r}")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.grid(visible=False)
+        drawn = axes_of[0][0].figure
+        drawn.colorbar(image, ax=list(axes_of[0]), shrink=0.8, label="correlation")
+        drawn.suptitle("Correlation of the sampled points")
+
+
+def rows(folder: Path) -> list[tuple[str, ...]]:
+    """Draws the plot; for each round the mean correlation within it and with the best point so far."""
+    matrices, sizes = correlation_matrices(list(read_records(folder)))
+    if not matrices:
+        raise UserError(f"{folder}: expected a run that searches in two dimensions or more, found none")
+    plot(matrices, sizes, folder / "correlation.png")
+    out = []
+    for r, matrix in enumerate(matrices):
+        new = slice(sum(sizes[:r]), sum(sizes[: r + 1]))
+        within = matrix[new, new][~np.eye(sizes[r], dtype=bool)].mean()
+        firsts = [sum(sizes[:i]) for i in range(r)]
+        before = f"{matrix[new, firsts].mean():+.3f}" if firsts else "-"
+        out.append((folder.name, str(r), f"{within:+.3f}", before))
+    return out
+
+
+def solve(overrides: list[str]) -> Path:
+    """Run the configuration; its folder."""
+    folder = Path("runs") / run_name("correlation", ",".join(overrides))
+    command = [sys.executable, "-m", "soft_reasoning.run", *overrides, f"hydra.run.dir={folder}"]
+    if subprocess.run(command, stdout=sys.stderr).returncode:
+        raise UserError(f"expected a run that ends well, got a fault of {' '.join(overrides)}; see above")
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or a configuration to run")
+    words = parser.parse_args().runs
+    overrides = [word for word in words if "=" in word and not Path(word).is_dir()]
+    folders = [Path(word) for word in words if word not in overrides]
+    try:
+        folders += [solve(overrides)] if overrides else []
+        table = [row for folder in folders for row in rows(folder)]
+    except UserError as error:
+        parser.error(str(error))
+    columns = ("run", "round", "within the round", "with the best points of earlier rounds")
+    print(Table(columns, table, labels=1).markdown())
+
+
+if __name__ == "__main__":
+    main()
