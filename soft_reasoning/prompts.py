@@ -23,8 +23,6 @@ PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 DATE = "2024-07-26"
 """The date that the templates of Llama 3.1 state when no date is given."""
-DIRECTIVES = (*(f"%{letter}" for letter in "aAbBcdeGHIjmMpSuUVwWxXyY"), "%-d", "%-m", "%-H", "%-I", "%-j")
-"""What a template may ask of a date."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
 """Two texts that differ in their first and last tokens, so what their prompts share is the template."""
 
@@ -156,8 +154,8 @@ class Prompts:
             message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
             template; the attribute ``layout`` holds the choice.
         system: A system message, with ``chat``.
-        date: What templates that state today's date (``strftime_now``) state, as YYYY-MM-DD, so that a
-            prompt is the same on any day.
+        date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this one as Llama's does
+            (26 Jul 2024), so that a prompt is the same on any day.
         chat_options: Passed to ``apply_chat_template`` (``enable_thinking`` and the like).
 
     Raises:
@@ -194,7 +192,8 @@ class Prompts:
         self.chat_options: dict[str, Any] = dict(chat_options or {})
         day = _day(date)
         if "strftime_now" in str(template := self.chat_options.get("chat_template", template)):
-            self.chat_options["chat_template"] = _with_day(tokenizer.get_chat_template(template), day)
+            fixed = f"{{%- macro strftime_now(format) -%}}{day:%d %b %Y}{{%- endmacro -%}}"
+            self.chat_options["chat_template"] = fixed + tokenizer.get_chat_template(template)
         shown = [
             wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
             for e in exemplars
@@ -343,14 +342,6 @@ class Prompts:
                 f"prompt.layout=chat: this chat template refuses the prompt ({error}); {fix}"
             ) from error
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
-
-
-def _with_day(template: str, day: datetime) -> str:
-    """``template`` with a ``strftime_now`` of its own that says ``day``."""
-    said = "format"
-    for sign in (*DIRECTIVES, "%%"):
-        said += f" | replace({sign!r}, {day.strftime(sign)!r})"
-    return f"{{%- macro strftime_now(format) -%}}{{{{ {said} }}}}{{%- endmacro -%}}{template}"
 
 
 def _day(date: str) -> datetime:

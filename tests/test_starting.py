@@ -93,18 +93,6 @@ def test_during_imports_it_ends_at_once_without_a_word(tmp_path, name):
     assert started.returncode == -getattr(signal, name) and said == ""
 
 
-def test_too_small_a_limit_of_memory_is_one_line():
-    resource = pytest.importorskip("resource")
-
-    def limited():
-        resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
-
-    command = [sys.executable, "-m", "soft_reasoning.run", "engine=fake"]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert "got a limit of 1024 MiB; raise it (ulimit -v)" in done.stderr
-
-
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
               RuntimeError("could not create a memory object")]

@@ -14,8 +14,6 @@ from typing import NoReturn
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not known everywhere
 STARTED_AS = "soft_reasoning."
 SCRIPT = "soft-reasoning"
-LEAST_MEMORY = 2 * 2**30
-"""Bytes of address space. With less, compiled libraries crash during imports without a message."""
 
 
 class Ended(KeyboardInterrupt):
@@ -29,31 +27,14 @@ class Ended(KeyboardInterrupt):
 def start() -> None:
     """Begin a command of this package, before its imports, which take seconds.
 
-    Too small a limit of memory is refused. Ctrl-C ends the command at once; an exception during imports would
-    be a traceback, or an abort in compiled code.
+    Ctrl-C ends the command at once; an exception during imports would be a traceback, or an abort in compiled
+    code.
     """
     module = sys.argv[:1] == ["-m"] and any(STARTED_AS in word for word in sys.orig_argv)
     if not module and Path(sys.argv[0]).name != SCRIPT:
         return
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if (given := _memory_limit()) is not None and given < LEAST_MEMORY:
-        print(
-            f"soft_reasoning: expected at least {LEAST_MEMORY // 2**20} MiB of memory to start with, got a "
-            f"limit of {given // 2**20} MiB; raise it (ulimit -v)",
-            file=sys.stderr,
-        )
-        sys.exit(2)
-
-
-def _memory_limit() -> int | None:
-    """Bytes of address space that the process may take; None where there is no bound."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 @contextmanager

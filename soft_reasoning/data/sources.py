@@ -90,7 +90,7 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
 
 def _loads(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         fault = f"a fault at character {error.pos} ({error.msg})"
         raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
@@ -99,22 +99,11 @@ def _loads(text: str, where: str) -> Any:
         raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
 
 
-def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
-    """``pairs`` as a mapping. Raises UserError for a name that is there twice, of which one would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{where}: expected each field once, got '{twice}' twice; rename or remove one")
-    return found
-
-
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines)
         line = 2
         try:
-            _once([(name, None) for name in reader.fieldnames or ()], f"{file} line 1")
             for doc in reader:
                 if None in doc or None in doc.values():
                     came = "more" if None in doc else "fewer"
@@ -136,7 +125,6 @@ def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow.parquet
 
     try:
-        _once([(name, None) for name in pyarrow.parquet.read_schema(file).names], str(file))
         docs = pyarrow.parquet.read_table(file).to_pylist()
     except pyarrow.ArrowInvalid as error:
         raise UserError(f"{file}: expected a Parquet file ({str(error).splitlines()[0]})") from error

@@ -1,7 +1,6 @@
 """Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
 
-from soft_reasoning.search.acquisition import ActiveSearch, NoiseAdaptiveExpectedImprovement
-from soft_reasoning.search.binary import BinarySurrogate
+from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.embedding import (
     Embedding,
     GaussianEmbedding,
@@ -9,7 +8,7 @@ from soft_reasoning.search.embedding import (
     OrthonormalEmbedding,
     Subspace,
 )
-from soft_reasoning.search.informed import TokenSimplexEmbedding, TokenSpanEmbedding
+from soft_reasoning.search.informed import TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import (
     BayesianOptimiser,
     Optimiser,
@@ -21,9 +20,7 @@ from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
 
 __all__ = [
-    "ActiveSearch",
     "BayesianOptimiser",
-    "BinarySurrogate",
     "Embedding",
     "GaussianEmbedding",
     "HeSBOEmbedding",
@@ -37,5 +34,4 @@ __all__ = [
     "Subspace",
     "Surrogate",
     "TokenSimplexEmbedding",
-    "TokenSpanEmbedding",
 ]

@@ -13,8 +13,8 @@ from botorch.utils.probability.utils import ndtr, phi
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from soft_reasoning.checks import real, whole
-from soft_reasoning.search.model import information_gain, observations
+from soft_reasoning.checks import real
+from soft_reasoning.search.model import information_gain
 
 Forward = TypeVar("Forward", bound=Callable[..., Tensor])
 
@@ -116,62 +116,6 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
         """Values (batch,) at ``X`` (batch x 1 x d); larger is better."""
         gain, sd = self._gain_and_sd(X)
         return expected_improvement(gain, self.omega * sd, torch.zeros_like(gain)).squeeze(-1)
-
-
-class ActiveSearch(_Improvement):
-    """Successes expected in the rest of a problem's budget, once a success is likely; before that, coverage.
-
-    The value (after Jiang et al., 2017, Efficient Nonmyopic Active Search) is
-
-        mean - best_f + m E[max(mean' - best_f, 0)],
-
-    the point's own chance of success, and what its outcome adds to each of the m evaluations after this round
-    if all of them go to the better of the point and the incumbent. mean' is the point's posterior mean after
-    its outcome, taken as normal with deviation sd^2 / sqrt(sd^2 + lambda). So marginals suffice, where
-    Jiang et al. compare every point with all others. In the last round m = 0: the chance of success alone.
-
-    Where ``best_f`` is below ``exploit_above``, the value is the deviation, which favours points far from all
-    others. The chance of at least one success grows only in the event that all earlier points failed. In that
-    event their labels tell nothing more, so distance is all that is left.
-
-    Args:
-        model: An exact GP with a Gaussian likelihood over chances of success (``BinarySurrogate``).
-        best_f: The incumbent's posterior mean, a number or (b, 1) for a model of b problems.
-        rounds: Rounds after the first, in all; 0 makes every round the last.
-        candidates: Evaluations of a round. The number of the model's points over it is the round in hand.
-        exploit_above: Chance of success of the incumbent below which points are chosen for coverage.
-        posterior_transform: As for BoTorch's analytic acquisition functions.
-
-    Raises:
-        UserError: For a value out of its range.
-    """
-
-    noise: Tensor
-
-    def __init__(
-        self,
-        model: Model,
-        best_f: float | Tensor,
-        rounds: int = 4,
-        candidates: int = 5,
-        exploit_above: float = 0.2,
-        posterior_transform: Any = None,
-    ):
-        super().__init__(model, best_f, posterior_transform)
-        rounds = whole("acquisition.rounds", rounds, least=0)
-        candidates = whole("acquisition.candidates", candidates, least=1)
-        self.exploit_above: float = real("acquisition.exploit_above", exploit_above)
-        observed, noise = observations(model)
-        self.later: int = candidates * max(0, rounds - observed.shape[-2] // candidates)
-        self.register_buffer("noise", noise.detach().mean(-1, keepdim=True))
-
-    @one_point
-    def forward(self, X: Tensor) -> Tensor:
-        """Values (batch,) at ``X`` (batch x 1 x d)."""
-        gain, sd = self._gain_and_sd(X)
-        step = sd.square() / (sd.square() + self.noise).sqrt()
-        successes = gain + self.later * expected_improvement(gain, step, torch.zeros_like(gain))
-        return torch.where(self.best_f < self.exploit_above, sd, successes).squeeze(-1)
 
 
 class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):

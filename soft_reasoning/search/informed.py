@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.search.embedding import MAX_DIM, MAX_SIGMA, LinearSubspace
+from soft_reasoning.search.embedding import MAX_DIM, MAX_SIGMA
 
 
 def _likeliest(tokens: Tensor | None, count: int, anchor: Tensor) -> Tensor:
@@ -51,38 +49,3 @@ class TokenSimplexEmbedding:
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:
         return SimplexSubspace(_likeliest(tokens, self.dim, anchor), len(anchor), self.dim, self.tau)
-
-
-class SpanSubspace(LinearSubspace):
-    """x = z + sum_i c_i (e_i - z) for c = factor u; ``others`` (d, D) are the e_i."""
-
-    def __init__(self, anchor: Tensor, others: Tensor, factor: float):
-        spans = others - anchor.double().unsqueeze(-2)  # (m, d, D)
-        super().__init__(
-            anchor, others.shape[-2], lambda u: (factor * u.unsqueeze(-2) @ spans).squeeze(-2), None
-        )
-        self._factor = factor
-
-    def weights(self, U: Tensor) -> Tensor:
-        """(n, m, d + 1): of the anchor, 1 - sum c, and of the other tokens, c; any may be negative."""
-        c = self._factor * U.double().reshape(len(U), -1, self._each)
-        return torch.cat([1 - c.sum(-1, keepdim=True), c], dim=-1)
-
-
-class TokenSpanEmbedding:
-    """x = z + sigma sum_i u_i (e_i - z) / sqrt(d), e_i the likeliest first tokens after the very first.
-
-    The likeliest token is the anchor itself, so its difference would be a dead dimension. ``sigma`` has
-    no unit: it scales the differences.
-    """
-
-    needs_anchor = True
-
-    def __init__(self, dim: int = 10, sigma: float = 2.0):
-        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float = real("embedding.sigma", sigma, least=0.0, most=MAX_SIGMA)
-        self.likely_tokens: int = self.dim + 1
-
-    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SpanSubspace:
-        others = _likeliest(tokens, self.dim + 1, anchor)[..., 1:, :]
-        return SpanSubspace(anchor, others, self.sigma / math.sqrt(self.dim))

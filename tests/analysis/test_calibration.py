@@ -112,11 +112,11 @@ def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tm
 
 
 def test_other_embeddings_are_compared_with_the_runs_own(call, tmp_path):
-    changes = [*SMALL[:-3], "calibration.embeddings=[token_span,gaussian]", *SMALL[-2:]]
+    changes = [*SMALL[:-3], "calibration.embeddings=[token_simplex,gaussian]", *SMALL[-2:]]
     code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
     assert code == 0, err
     report = (tmp_path / "cal" / "calibration.md").read_text()
-    assert "| gaussian |" in report and "| token_span |" in report and "Recommended: embedding=" in out
+    assert "| gaussian |" in report and "| token_simplex |" in report and "Recommended: embedding=" in out
 
 
 def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(call, tmp_path):

@@ -1,20 +1,15 @@
 """Methods on the fake engine: what every result holds, and what the search does with its rounds."""
 
-import math
-
 import pytest
 import torch
 from hydra.errors import InstantiationException
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config, user_error
-from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.scheduler import drive
 from soft_reasoning.search.embedding import gaussian_matrix
 from soft_reasoning.search.optimiser import BayesianOptimiser, RandomOptimiser
-from soft_reasoning.types import Problem, Prompt
-from tests.methods.scripted import END, ScriptedEngine, context_of
-from tests.methods.scripted import token as token_of
+from soft_reasoning.types import Problem
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
 
@@ -84,7 +79,7 @@ def test_problems_draw_from_streams_of_their_own(engine):
     assert len(set(first)) == len(first)
 
 
-@pytest.mark.parametrize("embedding", ["gaussian", "orthonormal", "hesbo", "token_simplex", "token_span"])
+@pytest.mark.parametrize("embedding", ["gaussian", "orthonormal", "hesbo", "token_simplex"])
 @pytest.mark.parametrize("scope", [1, 2])
 def test_the_trace_names_tokens(engine, embedding, scope):
     rounds = ["search.rounds=1", "search.stopping.rule=none"]
@@ -166,26 +161,6 @@ def test_every_method_keeps_within_its_budget(engine, method):
             assert written <= most and written <= sum(u.generated_tokens for u in free[name].usage.values())
     for result in solve(engine, f"method={method}", "max_seconds=0.0001").values():
         assert sum(usage.generated_tokens for usage in result.usage.values()) <= 12
-
-
-def test_a_special_first_token_is_the_anchor_of_a_span_and_no_direction_of_it():
-    """The likeliest token ends the text; the differences then go to the two likeliest ordinary tokens."""
-    engine = ScriptedEngine({"": {END: 0.7, "a": 0.2, "b": 0.1}})
-    chosen = SoftReasoning._subspace(
-        build_method(compose_config(["embedding=token_span", "embedding.dim=2"])), Prompt((5, 6)),
-        context_of(engine),
-    )  # fmt: skip
-    next(chosen)
-    logits, _ = engine.next_token_logits([Prompt((5, 6))])
-    with pytest.raises(StopIteration) as stop:
-        chosen.send(logits)
-    subspace, [likely], anchor = stop.value.value
-    assert likely == [END, "a", "b"]
-    rows = engine.embed([token_of(END), token_of("a"), token_of("b")]).double()
-    ends = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    x = subspace(ends).squeeze(1).double()
-    factor = 2.0 / math.sqrt(2)
-    torch.testing.assert_close(x[1:] - x[:1], factor * (rows[1:] - rows[:1]), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(

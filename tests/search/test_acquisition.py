@@ -16,7 +16,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from hydra.utils import instantiate
 
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.search import ActiveSearch, NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
+from soft_reasoning.search import NoiseAdaptiveExpectedImprovement, Surrogate, acquisition
 from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,
     ReleasedEI,
@@ -164,7 +164,7 @@ def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
     for name, kind in {
         "adaptive_ei": NoiseAdaptiveExpectedImprovement, "ei": analytic.ExpectedImprovement,
         "log_ei": analytic.LogExpectedImprovement, "pi": analytic.LogProbabilityOfImprovement,
-        "ucb": analytic.UpperConfidenceBound, "active_search": ActiveSearch,
+        "ucb": analytic.UpperConfidenceBound,
     }.items():  # fmt: skip
         made = instantiate(compose_config([f"acquisition={name}"]).acquisition)
         assert isinstance(made, partial) and made.func is kind

@@ -10,13 +10,12 @@ from soft_reasoning.search import (
     HeSBOEmbedding,
     OrthonormalEmbedding,
     TokenSimplexEmbedding,
-    TokenSpanEmbedding,
 )
 from soft_reasoning.types import UserError
 from tests.contracts import embedding as contract
 
 LINEAR = [GaussianEmbedding, HeSBOEmbedding, OrthonormalEmbedding]
-ALL = [*LINEAR, TokenSimplexEmbedding, TokenSpanEmbedding]
+ALL = [*LINEAR, TokenSimplexEmbedding]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -34,12 +33,11 @@ def test_contract(kind, check):
     check(kind(dim=6))
 
 
-@pytest.mark.parametrize("kind", [*LINEAR, TokenSpanEmbedding])
+@pytest.mark.parametrize("kind", LINEAR)
 def test_sigma_zero_is_the_anchor_exactly(kind):
     embedding = kind(dim=6, sigma=0.0)
     anchor = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)) * 1e-3
-    tokens = torch.randn(max(embedding.likely_tokens, 1), 64)
-    x = embedding.bind(anchor=anchor, rms=0.3, seed=1, tokens=tokens)(contract.points(3, 12))
+    x = embedding.bind(anchor=anchor, rms=0.3, seed=1)(contract.points(3, 12))
     assert torch.equal(x, anchor.expand(3, -1, -1))
 
 
@@ -93,23 +91,6 @@ def test_simplex_mixes_tokens_by_softmax():
     assert weights.shape == (7, 1, 4) and torch.allclose(weights.sum(-1), torch.ones(7, 1).double())
 
 
-def test_span_moves_along_the_differences_to_the_other_tokens():
-    tokens = torch.randn(4, 64)
-    span = TokenSpanEmbedding(3, sigma=3**0.5).bind(anchor=tokens[:1], rms=1.0, seed=0, tokens=tokens)
-    torch.testing.assert_close(span(torch.eye(3))[:, 0], tokens[1:], rtol=0, atol=1e-5)
-
-
-def test_span_weights_make_up_the_point():
-    tokens, anchor = contract.points(4, 12).float(), contract.points(2, 12).float()
-    span = TokenSpanEmbedding(3, sigma=0.7).bind(anchor=anchor, rms=1.0, seed=0, tokens=tokens)
-    U = contract.points(5, 6)
-    weights = span.weights(U)  # (5, 2, 4): the anchor's, then those of tokens 1 to 3
-    torch.testing.assert_close(weights.sum(-1), torch.ones(5, 2).double())
-    for j in range(2):
-        made = weights[:, j] @ torch.cat([anchor[j : j + 1], tokens[1:]]).double()
-        torch.testing.assert_close(span(U)[:, j].double(), made, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", [GaussianEmbedding, OrthonormalEmbedding])
 @pytest.mark.parametrize("d", [3, 10])
 def test_rembo_theorem(kind, d):
@@ -138,7 +119,7 @@ def test_bad_dimension(kind, dim):
         kind(dim=dim)
 
 
-@pytest.mark.parametrize("kind", [*LINEAR, TokenSpanEmbedding])
+@pytest.mark.parametrize("kind", LINEAR)
 @pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
 def test_bad_sigma(kind, sigma):
     with pytest.raises(UserError, match="embedding.sigma"):
