@@ -1,9 +1,10 @@
-"""Where a model is: the bundled one, a local folder, or a name on the hub."""
+"""Where a model is: the bundled one, a local folder, a GGUF file, or a name on the hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from soft_reasoning.engines.gguf import gguf_path, is_gguf
 from soft_reasoning.types import UserError
 
 DEMO = "demo"
@@ -12,11 +13,13 @@ ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you hav
 
 
 def resolve(path: str) -> str:
-    """Return the folder of the bundled model for ``demo``, else ``path`` itself: a folder or a hub name.
+    """Return the folder of the bundled model for ``demo``, else ``path``: a folder, GGUF file or hub name.
 
     Raises:
-        UserError: If the folder does not exist.
+        UserError: If the folder or file does not exist.
     """
+    if is_gguf(str(path)):
+        return gguf_path(str(path))
     if path != DEMO:
         name = str(path)
         if not name.startswith((".", "/", "~")):

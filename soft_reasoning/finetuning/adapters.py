@@ -25,14 +25,15 @@ PIECES, PIECE_BYTES = 64, 2**14
 def weights_mark(path: str, revision: str | None) -> str:
     """Return a fingerprint of a model's weights.
 
-    For a folder it hashes the sizes of its files and ``PIECES`` samples of each, for a model of the hub it
-    is name and revision.
+    For a folder or file it hashes the sizes of its files and ``PIECES`` samples of each, for a model of the
+    hub it is name and revision.
     """
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
+    place = Path(path).expanduser()
+    if not place.exists():
         return f"{path}@{revision or 'main'}"
+    files = [place] if place.is_file() else [file for pattern in WEIGHTS for file in place.glob(pattern)]
     digest = hashlib.sha256()
-    for file in sorted(file for pattern in WEIGHTS for file in folder.glob(pattern)):
+    for file in sorted(files):
         size = file.stat().st_size
         digest.update(f"{file.name} {size}".encode())
         with open(file, "rb") as content:

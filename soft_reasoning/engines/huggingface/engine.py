@@ -34,7 +34,7 @@ of what is free."""
 
 
 class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
-    """Runs ``path`` (a folder, a hub name, or ``demo``) with transformers.
+    """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.
 

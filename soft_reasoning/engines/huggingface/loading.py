@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines.adapter import merged
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
+from soft_reasoning.engines.gguf import gguf_arguments, is_gguf, log_memory, why_not_gguf
 from soft_reasoning.engines.paths import ADVICE, resolve
 from soft_reasoning.types import UserError
 
@@ -47,9 +48,14 @@ def load(
     Raises:
         UserError: If the model or the adapter cannot be loaded.
     """
-    name = resolve(path)
-    common = {"revision": revision, "trust_remote_code": trust_remote_code}
-    options: dict[str, Any] = {"dtype": dtype_of(dtype, device), **common}
+    name = path = resolve(path)
+    common: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"dtype": dtype_of(dtype, device)}
+    if is_gguf(path):
+        name, source, dequantised = gguf_arguments(path, quantization)
+        common |= source
+        options |= dequantised
+    options |= common
     if attn_implementation:
         options["attn_implementation"] = attn_implementation
     if device_map:
@@ -60,17 +66,21 @@ def load(
             options.setdefault("device_map", {"": str(device)})
         config = AutoConfig.from_pretrained(name, **common)
         refuse(config)
+        if is_gguf(path):
+            options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **common)
         tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **options)
         model, found = loaded
-        check_weights(name, found)
+        check_weights(path, found)
     except UserError:
         raise
     except Exception as error:  # any error of a foreign model is the reason to give
-        raise UserError(why(name, error)) from error
+        raise UserError(why(path, error)) from error
     if "device_map" not in options:
         model = model.to(device)
+    if is_gguf(path):
+        log_memory(path, model)
     if adapter:
         model = merged(model, adapter)
     return model.eval(), tokenizer
@@ -129,6 +139,8 @@ def why(name: str, error: Exception) -> str:
     """Explain an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
+    if is_gguf(name) and (unsupported := why_not_gguf(name, error)):
+        return unsupported
     text = " ".join(str(error).split())
     low = text.lower()
     if "unrecognized configuration class" in low:

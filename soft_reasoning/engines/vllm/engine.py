@@ -28,6 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines.base import PreparedRequest, prepare
 from soft_reasoning.engines.devices import keep_freed_memory
+from soft_reasoning.engines.gguf import is_gguf
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.sampling import draw, draws_of, settings
@@ -116,6 +117,10 @@ class VLLMEngine:
         check_model_options(device_map, attn_implementation)
         check_options(options, vllm.EngineArgs)
         name = resolve(path)
+        if is_gguf(name):
+            raise UserError(
+                f"model.path: expected a folder or hub name with engine=vllm, got {name}; use engine=hf"
+            )
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.device: torch.device = torch.device("cpu" if on_cpu else "cuda")
         wanted = loading.dtype_of(dtype, self.device)

@@ -1,0 +1,107 @@
+"""GGUF files: found, read and refused. The tests on a real model are in test_smollm2.py."""
+
+import logging
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from soft_reasoning.engines import gguf as ours
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import Request, UserError
+
+WORDS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", *(f"w{i}" for i in range(20))]
+HIDDEN, HEADS, INNER = 64, 2, 96
+
+
+def write(path, architecture="llama"):
+    """A random model of ``architecture`` with a tokenizer and a chat template, in Q8_0 but for its norms."""
+    rng = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_context_length(128)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(WORDS))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(WORDS)
+    writer.add_token_types([3, 3, 3] + [1] * (len(WORDS) - 3))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_chat_template("{{ messages[0]['content'] }}")
+    square = (HIDDEN, HIDDEN)
+    shapes = {
+        "token_embd": (len(WORDS), HIDDEN), "output": (len(WORDS), HIDDEN),
+        "blk.0.attn_q": square, "blk.0.attn_k": square, "blk.0.attn_v": square, "blk.0.attn_output": square,
+        "blk.0.ffn_gate": (INNER, HIDDEN), "blk.0.ffn_up": (INNER, HIDDEN), "blk.0.ffn_down": (HIDDEN, INNER),
+    }  # fmt: skip
+    stored = {}
+    for name, shape in shapes.items():
+        blocks = gguf.quantize(rng.normal(size=shape).astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
+        stored[name] = gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
+        writer.add_tensor(f"{name}.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(HIDDEN, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return stored
+
+
+def refusal(*arguments, **options):
+    with pytest.raises(UserError) as caught:
+        HuggingFaceEngine(*arguments, device="cpu", **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("dtype, memory", [("auto", "float32: 0.2 MB"), ("bfloat16", "bfloat16: 0.1 MB")])
+def test_a_file_is_dequantised_and_its_memory_told(tmp_path, caplog, dtype, memory):
+    stored = write(tmp_path / "tiny.gguf")
+    with caplog.at_level(logging.WARNING):
+        engine = HuggingFaceEngine(str(tmp_path / "tiny.gguf"), dtype=dtype, device="cpu")
+    expected = torch.from_numpy(stored["token_embd"][[5]]).to(engine.model.dtype).float()
+    assert torch.equal(engine.embed([5]), expected)
+    assert f"tiny.gguf is dequantised to {memory}" in caplog.text
+    assert engine.eos_ids == {2} and engine.context_length == 128
+    assert engine.tokenizer.chat_template == "{{ messages[0]['content'] }}"
+    assert engine.generate([Request((5, 6, 7), max_new_tokens=4)])[0].token_ids
+
+
+def test_another_architecture_is_refused(tmp_path):
+    write(tmp_path / "tiny.gguf", "rwkv7")
+    assert "an architecture that transformers can read" in refusal(str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a GGUF file"])
+def test_a_broken_file_is_refused(tmp_path, content):
+    (tmp_path / "tiny.gguf").write_bytes(content)
+    assert "tiny.gguf" in refusal(str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize("path", ["/nowhere/tiny.gguf", "tiny.gguf", "~/nowhere/tiny.gguf"])
+def test_a_missing_file_is_named(path):
+    message = refusal(path)
+    assert path in message and "OWNER/REPOSITORY/FILE.gguf" in message
+
+
+def test_quantisation_of_a_file_is_refused(tmp_path):
+    write(tmp_path / "tiny.gguf")
+    assert "model.quantization: expected null" in refusal(str(tmp_path / "tiny.gguf"), quantization="4bit")
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(ours, "PACKAGE", "no-such-package")
+    assert "expected the package no-such-package" in refusal("smollm2_135m")
+
+
+def test_a_file_on_the_hub_is_a_repository_and_a_name():
+    assert ours.gguf_path("owner/name/file.gguf") == "owner/name/file.gguf"
+    assert ours.gguf_arguments("owner/name/file.gguf", None)[:2] == ("owner/name", {"gguf_file": "file.gguf"})
