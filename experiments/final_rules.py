@@ -14,7 +14,7 @@ import torch
 
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.commands.regrade import grader_of
-from soft_reasoning.configuration.stored import instantiate_stored
+from soft_reasoning.configuration.stored import build_stored
 from soft_reasoning.evaluation.files import read_manifest, read_records
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
@@ -35,11 +35,14 @@ def read(record) -> tuple[Problem, list[Candidate], list[Verdict]]:
     return problem, candidates, [Verdict((), r["answers"], (), r["weights"]) for r in rounds]
 
 
+GROUPS = ("search", "surrogate", "acquisition", "candidate_points", "batch")
+
+
 def accuracies(folder: Path, rules: list[FinalAnswer]) -> list[float | None]:
     """Accuracy (%) under each rule; None where it needs posterior means and the run had no surrogate."""
     config = read_manifest(folder)["config"]
     stored = config["method"].get("optimiser")
-    optimiser = stored and instantiate_stored(stored, f"{folder}: method.optimiser")
+    optimiser = stored and build_stored(stored, f"{folder}: method.optimiser", *GROUPS)
     grader = grader_of(config, [])
     usable = [rule for rule in rules if optimiser or not rule.needs_posterior]
     right = {rule: 0 for rule in usable}

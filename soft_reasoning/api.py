@@ -29,7 +29,8 @@ from soft_reasoning.configuration.build import (
     check_wording,
     prior_of,
 )
-from soft_reasoning.configuration.compose import check_prompt, is_bundled, one_line, override, prompt_for
+from soft_reasoning.configuration.compose import check_prompt, is_bundled, override, prompt_for
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.options import Changes, Options, check_overrides, configured, without_parts
 from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.context import Context, Limits

@@ -1,4 +1,4 @@
-"""Checks of configured values; each raises UserError in one line."""
+"""Checks of configured values; each raises OptionError in one line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,31 @@ from typing import TypeGuard
 from soft_reasoning.types import UserError
 
 
+class OptionError(UserError, ValueError):
+    """A value that an argument cannot have.
+
+    Its text begins with the argument's own name, as its class calls it ("delta: expected ..."). ``line``
+    begins with the option's full name in the configuration ("acquisition.delta: expected ...").
+    """
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option.rpartition('.')[2]}: {message}")
+        self.line: str = str(UserError(f"{option}: {message}"))
+
+
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:
     """Return ``value`` if it is an int of at least ``least`` and at most ``most`` (64 bits by default)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name}: expected a whole number of at least {least}, got {value!r:.40}")
+        raise OptionError(name, f"expected a whole number of at least {least}, got {value!r:.40}")
     if value > most:
-        raise UserError(f"{name}: expected a whole number of at most {most}, got {value!r:.40}")
+        raise OptionError(name, f"expected a whole number of at most {most}, got {value!r:.40}")
     return value
 
 
 def switch(name: str, value: object) -> bool:
     """Return ``value`` if it is True or False, rather than a word such as "yes"."""
     if not isinstance(value, bool):
-        raise UserError(f"{name}: expected true or false, got {value!r}")
+        raise OptionError(name, f"expected true or false, got {value!r}")
     return value
 
 
@@ -58,14 +70,14 @@ def real(
         or (most is not None and value > most)
         or (below is not None and value >= below)
     ):
-        raise UserError(f"{name}: expected {wanted}, got {value!r:.40}{f'; {fix}' if fix else ''}")
+        raise OptionError(name, f"expected {wanted}, got {value!r:.40}{f'; {fix}' if fix else ''}")
     return float(value)
 
 
 def choice(name: str, value: object, known: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``known``."""
     if value not in known:
-        raise UserError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+        raise OptionError(name, f"expected one of {', '.join(known)}, got {value!r}")
     return str(value)
 
 
@@ -81,9 +93,10 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
     if not isinstance(value, str) or not _fills_in(value, fields, needed):
         perhaps = (f"perhaps {{{field}}}" for field in fields if field not in needed)
         wanted = ", ".join([*(f"{{{field}}}" for field in needed), *perhaps])
-        raise UserError(
-            f"{name}: expected a text with {wanted} and no other field (a brace itself is {{{{ or }}}}), "
-            f"got {value!r}"
+        raise OptionError(
+            name,
+            f"expected a text with {wanted} and no other field (a brace itself is {{{{ or }}}}), "
+            f"got {value!r}",
         )
     return value
 

@@ -1,4 +1,4 @@
-"""The command line: python -m soft_reasoning.run is soft-reasoning run."""
+"""``python -m soft_reasoning.run`` is ``soft-reasoning run``."""
 
 from soft_reasoning.commands.run import main
 

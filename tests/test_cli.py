@@ -8,89 +8,95 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands import entry as cli
-from soft_reasoning.commands.completion import SCRIPT, candidates
-from soft_reasoning.configuration.compose import conf_dir
+from soft_reasoning import __version__
+from soft_reasoning.commands import entry
+from soft_reasoning.configuration.folder import conf_dir
 
-COMMANDS = [*cli.COMMANDS, "completion"]
-
-
-def run(monkeypatch, *words):
-    """What the command's module gets, in place of running it."""
-    seen = []
-
-    class Module:
-        @staticmethod
-        def main():
-            seen.append(sys.argv[1:])
-
-    monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
-    monkeypatch.setattr(cli, "import_module", lambda name: seen.append(name) or Module)
-    cli.main()
-    return seen
+FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 
 
-def test_commands_pass_their_options_on(monkeypatch):
-    assert run(monkeypatch, "run", "limit=3") == ["soft_reasoning.commands.run", ["limit=3"]]
-    assert run(monkeypatch, "regrade", "runs/x") == ["soft_reasoning.commands.regrade", ["runs/x"]]
-    assert run(monkeypatch, "compare", "cot", "rap", "limit=3", "-m") == [
-        "soft_reasoning.commands.run",
-        ["methods=[cot,rap]", "limit=3", "-m"],
-    ]
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Runs the console script in this process, in an empty folder; (exit code, output, errors)."""
 
+    def run(*words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
+        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
+        capsys.readouterr()
+        try:
+            entry.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capsys.readouterr())
 
-@pytest.mark.parametrize("words", [["fly"], ["compare", "cot"], ["compare"]])
-def test_a_wrong_command_is_one_line(monkeypatch, capsys, words):
-    with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, *words)
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and len(said.splitlines()) == 1 and "expected" in said
-
-
-def test_help_is_short_and_names_every_command_and_group(monkeypatch, capsys):
-    run(monkeypatch, "--help")
-    said = capsys.readouterr().out
-    assert all(f"  {one} " in said for one in COMMANDS[:-1]) and len(said.splitlines()) < 16
-    config = Path(conf_dir(), "config.yaml").read_text(encoding="utf-8")
-    told = config.partition("template: |")[2].partition("hydra_logging")[0]
-    groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()}
-    assert not [one for one in groups if one not in told] and len(told.splitlines()) < 32
+    return run
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("words", "expected"),
     [
-        ("soft-reasoning r", ["run", "regrade"]),
-        ("soft-reasoning run acq", ["acquisition="]),
-        ("soft-reasoning run method=so", ["soft_reasoning"]),
-        ("soft-reasoning run limit=3 +exp", ["+experiment="]),
-        ("soft-reasoning run max_t", ["max_tokens="]),
-        ("soft-reasoning compare cot self", ["self_consistency"]),
-        ("soft-reasoning run nothing=", []),
-        ("soft-reasoning show ", []),
-        ("soft-reasoning s", ["serve", "show"]),
-        ("soft-reasoning serve po", ["port="]),
-        ("soft-reasoning serve server.max_w", ["server.max_waiting="]),
-        ("soft-reasoning run server.max_w", []),
+        (["fly"], "expected a command (run, compare,"),
+        (["compare", "cot"], "expected two methods or more, got cot"),
+        (["compare"], "expected two methods or more, got none"),
+        (["run", "--limit", "5"], "expected options without dashes, such as limit=VALUE"),
+        (["run", "--limit=5"], "expected options without dashes, such as limit=5"),
+        (["run", "--max-tokens=5"], "expected options without dashes, such as max_tokens=5"),
     ],
 )
-def test_completion(line, expected):
-    assert candidates(line) == expected
+def test_a_wrong_command_is_one_line(call, words, expected):
+    code, out, err = call(*words)
+    assert code == 2 and not out and len(err.splitlines()) == 1 and expected in err
+
+
+def test_methods_with_options_of_their_own_are_compared(call, tmp_path):
+    code, out, err = call("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
+    assert code == 0, err
+    folders = {path.parent.name for path in Path("out").glob("*/results.json")}
+    assert folders == {"cot", "self_consistency,method.samples=3"} and "cot" in out
+
+
+def test_a_sweep_runs_every_value(call):
+    code, _, err = call("sweep", *FAKE, "method=cot", "seed=0,1")
+    assert code == 0, err
+    assert len(list(Path().glob("runs/sweep-*/*/results.json"))) == 2
+
+
+def test_the_version_and_a_run_as_a_module(call, tmp_path):
+    assert call("--version") == (0, f"soft-reasoning {__version__}\n", "")
+    command = [sys.executable, "-m", "soft_reasoning.run", "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "soft-reasoning run [group=choice]" in done.stdout
+
+
+def test_help_is_short_and_names_every_command_and_group(call):
+    _, out, _ = call("--help")
+    assert all(f"  {name} " in out for name in entry.COMMANDS) and len(out.splitlines()) < 17
+    config = Path(conf_dir(), "config.yaml").read_text(encoding="utf-8")
+    text = config.partition("template: |")[2].partition("hydra_logging")[0]
+    groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()}
+    assert not [group for group in groups if group not in text] and len(text.splitlines()) < 32
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash")
 def test_completion_in_bash(tmp_path):
     script = tmp_path / "soft-reasoning"
-    script.write_text(f"#!{sys.executable}\nfrom soft_reasoning.commands.entry import main\nmain()\n")
+    code = "import sys; from soft_reasoning.commands.entry import main; main()"
+    loaded = "print(*{'torch'} & {*sys.modules}, file=sys.stderr)"  # a key press does not wait for it
+    script.write_text(f"#!{sys.executable}\n{code}\n{loaded}\n")
     script.chmod(0o755)
-    ask = f"""{SCRIPT}
-COMP_LINE="soft-reasoning run method=co" COMP_POINT=28 COMP_WORDS=(soft-reasoning run method = co)
-_soft_reasoning 2>/dev/null; echo "${{COMPREPLY[@]}}" """
+    lines = ["soft-reasoning ru", "soft-reasoning run acq", "soft-reasoning run method=cot_"]
+    ask = 'eval "$(soft-reasoning -sc install=bash)"\n'
+    for line in lines:
+        last = len(line.split()) - 1
+        ask += f"COMP_LINE='{line}' COMP_POINT={len(line)} COMP_CWORD={last}; hydra_bash_completion\n"
+        ask += 'echo "${COMPREPLY[@]}"\n'
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    package = str(Path(cli.__file__).parents[2])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": package}
-    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=60, env=environment)
-    assert done.stdout.split() == ["constrained_finetuning", "cot", "cot_decoding", "cot_decoding_original"]
-    code = "import sys; sys.argv[1:] = ['completion', 'x r']; from soft_reasoning.commands.entry import main"
-    code += "; main(); assert not {'torch', 'hydra'} & {*sys.modules}"  # a key press does not wait for them
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environment)
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(Path(entry.__file__).parents[2])}
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=100, env=environment)
+    assert [set(line.split()) for line in done.stdout.splitlines()] == [
+        {"run"},
+        {"acquisition=", "acquisition."},
+        {"method=cot_decoding", "method=cot_decoding_original"},
+    ] and not done.stderr.strip(), done.stderr  # fmt: skip

@@ -7,7 +7,8 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.settings import flatten
 from soft_reasoning.configuration.build import build_dataset, build_grader, build_method
-from soft_reasoning.configuration.compose import check, compose_config, one_line, override, user_error
+from soft_reasoning.configuration.compose import check, compose_config, override
+from soft_reasoning.configuration.errors import one_line
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
 VALUES = st.one_of(
@@ -35,7 +36,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
             check(config)
             build_method(config), build_grader(config), build_dataset(config)
         except Exception as error:
-            if user_error(error) is None:
+            if one_line(error) is None:
                 raise
             assert len(one_line(error).splitlines()) == 1 and len(one_line(error)) < 600
 
@@ -48,7 +49,7 @@ def test_any_word_of_a_command_is_one_line(value):
         try:
             compose_config([word])
         except Exception as error:
-            assert user_error(error) is not None and len(str(error).splitlines()) == 1
+            assert one_line(error) is not None and len(str(error).splitlines()) == 1
 
 
 def test_an_override_holds_what_yaml_could_read_as_something_else():

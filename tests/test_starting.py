@@ -10,7 +10,7 @@ import pytest
 
 from soft_reasoning.answers.algebra import Worker
 from soft_reasoning.commands import run as program
-from soft_reasoning.commands.run import one_line_errors
+from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.starting import NAMES
 from soft_reasoning.engines.fake import FakeEngine
 

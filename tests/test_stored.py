@@ -3,14 +3,14 @@
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.stored import instantiate_stored
+from soft_reasoning.configuration.stored import build_stored
 from soft_reasoning.types import UserError
 
 GRADER = "soft_reasoning.answers.Grader"
 
 
 def test_what_the_package_ships_is_built():
-    assert instantiate_stored({"_target_": GRADER, "absolute": 0.5}, "grader") == Grader(absolute=0.5)
+    assert build_stored({"_target_": GRADER, "absolute": 0.5}, "here", "grader") == Grader(absolute=0.5)
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ def test_what_the_package_ships_is_built():
     ],
 )
 def test_nothing_else_is(settings):
-    with pytest.raises(UserError, match="grader: expected"):
-        instantiate_stored(settings, "grader")
+    with pytest.raises(UserError, match="here: expected"):
+        build_stored(settings, "here", "grader")

@@ -10,7 +10,7 @@ from hydra.errors import MissingConfigException
 
 from soft_reasoning.commands import run as program
 from soft_reasoning.commands.sweep import NoteSweep, combine
-from soft_reasoning.configuration.compose import one_line, user_error
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.evaluation import report
 from soft_reasoning.types import UserError
 from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
@@ -159,7 +159,7 @@ def test_a_failed_job_gives_its_own_line():
     with pytest.raises(utils.UncompletedJobError) as error:
         exec(script, {"UncompletedJobError": utils.UncompletedJobError})
     assert one_line(error.value) == "embedding.dim: expected 1, got 0"
-    assert user_error(RuntimeError("ours")) is None
+    assert one_line(RuntimeError("ours")) is None
 
 
 def test_a_launcher_that_is_not_installed_says_how_to_install_it():

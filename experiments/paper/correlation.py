@@ -22,7 +22,7 @@ import numpy as np
 
 from soft_reasoning.analysis.plots import panels
 from soft_reasoning.analysis.tables import Table
-from soft_reasoning.configuration.compose import run_name
+from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.evaluation.files import read_records
 from soft_reasoning.types import UserError
 

@@ -7,7 +7,6 @@ temperature. It writes ``portfolio.json`` (for ``search.prior=FILE``), ``calibra
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
@@ -38,7 +36,7 @@ from soft_reasoning.analysis.settings import IGNORED
 from soft_reasoning.analysis.tables import percent
 from soft_reasoning.analysis.trials import Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.commands.run import one_line_errors, unless_empty
+from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -48,13 +46,8 @@ from soft_reasoning.configuration.build import (
     made_for_of,
     plain,
 )
-from soft_reasoning.configuration.compose import (
-    check,
-    completed,
-    compose_config,
-    conf_dir,
-    register_resolvers,
-)
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import choices
 from soft_reasoning.evaluation.files import write_text
 from soft_reasoning.evaluation.runner import Local, solve_into
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
@@ -120,8 +113,7 @@ def _embeddings(given: Any) -> dict[str, Any]:
     """Build the embeddings of the given choices, but for the run's own."""
     if not isinstance(given, ListConfig):
         raise UserError(f"calibration.embeddings: expected a list such as [orthonormal], got {given!r}")
-    known = sorted(path.stem for path in (Path(conf_dir()) / EMBEDDING).glob("[!_]*.yaml"))
-    names = [choice("calibration.embeddings", name, known) for name in given]
+    names = [choice("calibration.embeddings", name, choices(EMBEDDING)) for name in given]
     return {
         name: instantiate(compose_config([f"{EMBEDDING}={name}"]).embedding)
         for name in dict.fromkeys(names)
@@ -239,20 +231,6 @@ def report(
     print("\n".join([*lines, words, advice]))
 
 
-@hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
-def hydra_main(config: DictConfig) -> None:
-    """Calibrate what the composed configuration describes."""
-    with one_line_errors():
-        folder = Path(HydraConfig.get().runtime.output_dir)
-        with unless_empty(folder):
-            check(config)
-            calibrate(config, folder)
-
-
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    register_resolvers()
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
-    sys.argv[1:] = ["+calibration=default", *completed(sys.argv[1:])]
-    with one_line_errors():
-        hydra_main()
+    launch(calibrate, ["+calibration=default", *(sys.argv[1:] if words is None else words)])

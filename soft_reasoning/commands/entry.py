@@ -1,75 +1,74 @@
-"""The console script ``soft-reasoning``; each command is a module that ``python -m`` runs as well."""
+"""The console script ``soft-reasoning``: its commands by name."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from typing import NoReturn
 
-from soft_reasoning.commands.completion import SCRIPT, candidates
+import soft_reasoning
 
 USAGE = """\
 soft-reasoning COMMAND [options]
 
   run [group=choice] [key=value]       solve a data set; the same command continues an interrupted run
   compare METHOD METHOD ... [options]  run several methods on the same problems
+  sweep [key=a,b] [options]            run every combination of values (run -m), and combine the results
   calibrate [options]                  recommend sigma and points to begin with, for a model and data
   serve [options] [port=8000]          answer requests as OpenAI's API does
   regrade FOLDER [grader.key=value]    grade a finished run again, without a model
   show FOLDER [PROBLEM]                show a run's results, or explain one problem
   eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
-  completion                           print what makes bash complete options:
-                                       eval "$(soft-reasoning completion)"
 
-soft-reasoning COMMAND --help says more."""
-
-COMPARE = """\
-soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
-
-Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and report.html.
-budget=equal gives each as many tokens as soft_reasoning."""  # noqa: E501
+soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more, and
+eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
 
 HERE = "soft_reasoning.commands"
 COMMANDS = {
-    "run": f"{HERE}.run", "compare": f"{HERE}.run", "calibrate": f"{HERE}.calibrate",
-    "serve": f"{HERE}.serve", "regrade": f"{HERE}.regrade", "show": f"{HERE}.show",
-    "eval": "soft_reasoning.integrations.harness.command",
-}  # fmt: skip
-"""The module of each command."""
+    "run": f"{HERE}.run:main",
+    "compare": f"{HERE}.run:compare_main",
+    "sweep": f"{HERE}.run:sweep_main",
+    "calibrate": f"{HERE}.calibrate:main",
+    "serve": f"{HERE}.serve:main",
+    "regrade": f"{HERE}.regrade:main",
+    "show": f"{HERE}.show:main",
+    "eval": "soft_reasoning.integrations.harness.command:main",
+}
+"""The function of each command, which takes the words after it."""
+
+COMPLETION = ("-sc", "--shell-completion")
 
 
 def main() -> None:
     """Run a command."""
-    words = sys.argv[1:]
-    if words[:1] == ["completion"]:
-        # The shell asks with the line so far; a person asks for the script.
-        print("\n".join(candidates(words[1])) if len(words) > 1 else SCRIPT)
-        return
-    if not words or words[0] in ("-h", "--help"):
+    command, words = sys.argv[1] if len(sys.argv) > 1 else "--help", sys.argv[2:]
+    if command in ("-h", "--help"):
         print(USAGE)
+    elif command == "--version":
+        print(f"soft-reasoning {soft_reasoning.__version__}")
+    elif command in COMPLETION:
+        _complete(sys.argv[1:])
+    elif command in COMMANDS:
+        module, _, function = COMMANDS[command].partition(":")
+        getattr(import_module(module), function)(words)
+    else:
+        print(f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
+              file=sys.stderr)  # fmt: skip
+        sys.exit(2)
+
+
+def _complete(words: list[str]) -> None:
+    """Complete a command's name, or leave its options to Hydra."""
+    line = os.environ.get("COMP_LINE", "")
+    program, _, rest = line.lstrip().partition(" ")
+    command, space, options = rest.lstrip().partition(" ")
+    if "query" in words[-1] and not space:
+        print(" ".join(name for name in COMMANDS if name.startswith(command)))
         return
-    if words[0] not in COMMANDS:
-        _refuse(f"expected a command ({', '.join([*COMMANDS, 'completion'])}), got {words[0]}; see --help")
-    rest = words[1:]
-    if words[0] == "compare":
-        rest = _compared(rest)
-    sys.argv[1:] = rest
-    import_module(COMMANDS[words[0]]).main()
+    import hydra
 
+    from soft_reasoning.configuration.folder import conf_dir, register_resolvers
 
-def _compared(words: list[str]) -> list[str]:
-    """The options of a run that compares the methods named first."""
-    methods = [word for word in words if "=" not in word and not word.startswith(("-", "+", "~"))]
-    options = [word for word in words if word not in methods]
-    if not methods and {"-h", "--help"} & {*words}:
-        print(COMPARE)
-        sys.exit()
-    if len(methods) < 2:
-        named = " ".join(methods) or "none"
-        _refuse(f"compare: expected two methods or more, got {named}; name them: compare cot soft_reasoning")
-    return [f"methods=[{','.join(methods)}]", *options]
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"soft-reasoning: {message}", file=sys.stderr)
-    sys.exit(2)
+    register_resolvers()
+    os.environ["COMP_LINE"] = f"{program} {options}"
+    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(lambda config: None)()

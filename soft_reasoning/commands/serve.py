@@ -6,20 +6,17 @@ It answers requests as OpenAI's chat completions do; the server itself is ``inte
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.commands.run import one_line_errors
-from soft_reasoning.configuration.compose import check, completed, conf_dir, register_resolvers
+from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.integrations.server.names import Names, untrained_methods
 from soft_reasoning.integrations.server.settings import Settings
@@ -93,20 +90,13 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
         Server(service, listening).run(sockets=[listening])
 
 
-@hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")
-def hydra_main(config: DictConfig) -> None:
-    """Serve what the command line describes."""
-    with one_line_errors():
-        check(config)
-        found = HydraConfig.get()
-        serve(config, found.runtime.choices, found.overrides.task)
-
-
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    register_resolvers()
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
+    words = sys.argv[1:] if words is None else words
     # Nothing is written, so the folder of the run is one that exists.
-    sys.argv[1:] = ["hydra.run.dir=.", *completed(overrides_of(sys.argv[1:]))]
-    with one_line_errors():
-        hydra_main()
+    launch(_serve, ["hydra.run.dir=.", *overrides_of(words)])
+
+
+def _serve(config: DictConfig, folder: Path) -> None:
+    job = HydraConfig.get()
+    serve(config, job.runtime.choices, job.overrides.task)

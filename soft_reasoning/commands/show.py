@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import fields
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.analysis.viewer.run import final_of
+from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
-from soft_reasoning.commands.run import one_line_errors
 from soft_reasoning.evaluation.compare import COMPARISON
 from soft_reasoning.evaluation.files import PAGE, read_manifest, read_records, read_results
 from soft_reasoning.evaluation.report import summary_table
@@ -56,7 +57,7 @@ def _summary(folder: Path) -> str:
     return summary_table(read_results(folder))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning show",
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(sys.argv[1:] if words is None else words)
     with one_line_errors():
         if not given.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {given.folder}; check the path")

@@ -26,7 +26,8 @@ from soft_reasoning.analysis.tables import save
 from soft_reasoning.analysis.viewer.files import shown
 from soft_reasoning.analysis.viewer.overview import Column, Group, write_overview
 from soft_reasoning.configuration.build import plain
-from soft_reasoning.configuration.compose import compose_config, run_name
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.evaluation.compare import compare
 from soft_reasoning.evaluation.files import (
     PROBES,

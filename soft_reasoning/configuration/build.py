@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
@@ -35,10 +37,30 @@ from soft_reasoning.types import Problem, UserError
 
 
 def _built(config: DictConfig, key: str, **options: Any) -> Any:
-    """Build what ``config`` names at ``key``, after a check of the classes that it and its parts name."""
+    """Build what ``config`` names at ``key``, after a check of the classes that it and its parts name.
+
+    Raises:
+        UserError: In one line with the option's full name, for what a class refuses with a ValueError.
+    """
     part = OmegaConf.select(config, key)
     _check_targets(part, key)
-    return instantiate(part, **options)
+    try:
+        return instantiate(part, **options)
+    except Exception as error:
+        line = one_line(error) or _refused_value(config, error)
+        if line is None:
+            raise
+        raise UserError(line) from error
+
+
+def _refused_value(config: DictConfig, error: Exception) -> str | None:
+    """The line for a ValueError("name: expected ...") of a class that knows no option's full name."""
+    said = re.match(r"\w+: expected .*", str(error.__cause__), flags=re.DOTALL)
+    key = re.search(r"full_key: (\S+)", str(error))
+    if not isinstance(error.__cause__, ValueError) or said is None or key is None:
+        return None
+    part = OmegaConf.select(config, key[1])  # where an interpolation leads
+    return f"{part._get_full_key('')}.{said[0]}"
 
 
 def _check_targets(part: Any, key: str) -> None:

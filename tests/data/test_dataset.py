@@ -64,12 +64,12 @@ def test_rows_that_hold_a_value(jsonl):
         ({"limit": 1.5}, "limit: expected"),
         ({"limit": float("nan")}, "limit: expected"),
         ({"limit": True}, "limit: expected"),
-        ({"offset": -1}, "dataset.offset: expected a whole number"),
-        ({"shots": 1.5}, "dataset.shots: expected a whole number"),
-        ({"sample": "last"}, "dataset.sample: expected one of first, random, got 'last'"),
-        ({"exemplar_source": "test"}, "dataset.exemplar_source: expected one of file, train"),
-        ({"answer_type": "integer"}, "dataset.answer_type: expected one of number"),
-        ({"row": "soft_reasoning.data.nothing.problem"}, "dataset.row: expected the dotted name"),
+        ({"offset": -1}, "offset: expected a whole number"),
+        ({"shots": 1.5}, "shots: expected a whole number"),
+        ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
+        ({"exemplar_source": "test"}, "exemplar_source: expected one of file, train"),
+        ({"answer_type": "integer"}, "answer_type: expected one of number"),
+        ({"row": "soft_reasoning.data.nothing.problem"}, "row: expected the dotted name"),
     ],
 )
 def test_bad_settings_are_refused_before_any_reading(options, message):
@@ -80,7 +80,7 @@ def test_bad_settings_are_refused_before_any_reading(options, message):
 def test_too_far_an_offset_and_too_many_shots(jsonl):
     with pytest.raises(UserError, match="expected rows beyond offset=20, got 20 in all"):
         Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems(0)
-    with pytest.raises(UserError, match="dataset.shots=2: expected as many exemplars, got 0"):
+    with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 0"):
         Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars(0)
     with pytest.raises(UserError, match="has no training rows"):
         Dataset(name="x", row=ADAPTER, path=jsonl, shots=2, exemplar_source="train").exemplars(0)
@@ -96,7 +96,7 @@ def test_training_exemplars_are_never_problems(jsonl, tmp_path):
     for seed in range(5):
         (only,) = Dataset(**options, shots=1).exemplars(seed)
         assert (only.thought, only.answer) == ("50 + 50 is 100.", "100")
-    with pytest.raises(UserError, match="dataset.shots=2: expected as many exemplars, got 1"):
+    with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 1"):
         Dataset(**options, shots=2).exemplars(0)
 
 

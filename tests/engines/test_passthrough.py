@@ -6,7 +6,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from transformers import BitsAndBytesConfig
 
-from soft_reasoning.configuration.compose import compose_config, user_error
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import loading
 from tests.engines.models import tiny
@@ -88,6 +88,6 @@ def test_a_missing_package_is_named_with_the_settings_that_want_it(asked, monkey
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(InstantiationException) as caught:
         asked("model=qwen2_7b")
-    message = str(user_error(caught.value))
+    message = str(caught.value.__cause__)
     assert "soft-reasoning[large]" in message and "model.device_map" in message and "\n" not in message
     assert ("accelerate" if "accelerate" in str(error) else "4-bit") in message

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config, user_error
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.paths import DEMO_FOLDER
@@ -267,10 +267,7 @@ def test_vllm_itself_says_the_same_of_where_it_runs():
 
 
 def build(*overrides):
-    try:
-        return build_engine(compose_config(["engine=vllm", *overrides]))
-    except Exception as error:  # Hydra wraps them
-        raise user_error(error) or error from error
+    return build_engine(compose_config(["engine=vllm", *overrides]))
 
 
 @vllm

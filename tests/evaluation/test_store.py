@@ -11,7 +11,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.analysis.settings import differing
-from soft_reasoning.configuration.compose import compose_config, conf_dir
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.evaluation.files import read_manifest, read_means, read_peaks, read_records, read_seconds
 from soft_reasoning.evaluation.store import Store
 from soft_reasoning.types import UserError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.compose import conf_dir
+from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.evaluation import report
 from tests.test_run import run  # noqa: F401  (a fixture)
 

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from experiments.paper import page as script
-from soft_reasoning.configuration.compose import conf_dir
+from soft_reasoning.configuration.folder import conf_dir
 
 ELSEWHERE = {
     "paper_setting", "paper_baselines",  # what the others start from

@@ -14,7 +14,8 @@ import soft_reasoning
 from soft_reasoning.commands import run
 from soft_reasoning.configuration import build
 from soft_reasoning.configuration.build import build_adapter, build_engine
-from soft_reasoning.configuration.compose import compose_config, one_line
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.finetuning import training
 from soft_reasoning.finetuning.examples import Example, examples_of, parts

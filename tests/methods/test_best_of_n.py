@@ -112,10 +112,10 @@ def test_its_candidates_are_those_of_self_consistency(select):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"samples": 0}, "method.samples: expected a whole number of at least 1"),
-        ({"together": 0}, "method.together: expected a whole number of at least 1"),
-        ({"temperature": 0.0}, "method.temperature: expected a finite number above 0"),
-        ({"select": "luck"}, "method.select: expected one of verifier, coherence"),
+        ({"samples": 0}, "samples: expected a whole number of at least 1"),
+        ({"together": 0}, "together: expected a whole number of at least 1"),
+        ({"temperature": 0.0}, "temperature: expected a finite number above 0"),
+        ({"select": "luck"}, "select: expected one of verifier, coherence"),
         ({"verifier": NoVerifier()}, "use method.select=coherence"),
     ],
 )

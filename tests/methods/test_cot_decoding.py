@@ -156,10 +156,10 @@ def test_tokens_of_a_span():
     ],
 )
 def test_bad_values_are_one_line(bad, message):
-    with pytest.raises(UserError, match=f"method.{next(iter(bad))}: .*{message}"):
+    with pytest.raises(UserError, match=f"{next(iter(bad))}: .*{message}"):
         CotDecoding(**bad)
 
 
 def test_more_paths_than_tokens_are_refused():
-    with pytest.raises(UserError, match="method.paths: expected at most"):
+    with pytest.raises(UserError, match="paths: expected at most"):
         solve(CotDecoding(paths=10**6), ScriptedEngine({"": {" 7": 1.0}}))

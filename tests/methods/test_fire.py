@@ -58,5 +58,5 @@ def test_a_majority_answers():
 
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"temperature": 0.0}, {"first_temperature": 0.0}])
 def test_bad_values_are_one_line(bad):
-    with pytest.raises(UserError, match=f"method.{next(iter(bad))}: expected"):
+    with pytest.raises(UserError, match=f"{next(iter(bad))}: expected"):
         Fire(**bad)

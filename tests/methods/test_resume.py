@@ -9,7 +9,8 @@ import pytest
 
 from soft_reasoning.commands.run import run_one
 from soft_reasoning.configuration.build import build_launcher
-from soft_reasoning.configuration.compose import compose_config, conf_dir
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import conf_dir
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("*.yaml"))
 

@@ -77,5 +77,5 @@ def test_nothing_parsed_is_none(rule):
 def test_bad_values_say_what_was_expected():
     with pytest.raises(UserError, match="expected one of vote"):
         FinalAnswer("plurality")
-    with pytest.raises(UserError, match="final.verifier_weight: expected a finite number at least 0"):
+    with pytest.raises(UserError, match="verifier_weight: expected a finite number at least 0"):
         FinalAnswer("vote", verifier_weight=-1)

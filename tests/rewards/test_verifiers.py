@@ -237,5 +237,5 @@ def test_oracle_reads_the_gold_answer_and_wants_one():
 def test_bad_values_are_one_line():
     for bad in ({"samples": 0}, {"samples": 3}, {"show": "pictures"}, {"shots": -1}, {"confidence": "high"},
                 {"max_new_tokens": 0}, {"max_new_tokens": "abc"}):  # fmt: skip
-        with pytest.raises(UserError, match="verifier."):
+        with pytest.raises(UserError, match="expected"):
             MultiGenerate(**bad)

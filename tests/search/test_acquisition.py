@@ -173,5 +173,5 @@ def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
 def test_bad_values():
     model, best = contract.model_and_best()
     for delta in (0, 1, -0.1, 1.5, float("nan"), "0.1"):
-        with pytest.raises(UserError, match="acquisition.delta: expected a finite number above 0 below 1"):
+        with pytest.raises(UserError, match="delta: expected a finite number above 0 below 1"):
             NoiseAdaptiveExpectedImprovement(model, best, delta)

@@ -50,7 +50,7 @@ def test_agreement_is_more_than_half_of_the_round():
 
 def test_bad_values():
     for kwargs, word in (
-        ({"rounds": -1}, "search.rounds"),
+        ({"rounds": -1}, "rounds: expected"),
         ({"threshold": -0.1}, "threshold"),
         ({"rule": "never"}, "agreement, improvement, difference, none"),
     ):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.compose import known_keys, override
+from soft_reasoning.configuration.compose import override
+from soft_reasoning.configuration.folder import known_keys
 from soft_reasoning.types import UserError
 
 REASONER = tuple(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 
-from soft_reasoning.configuration.compose import one_line, user_error
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.types import UserError
 
 NAME = "soft_reasoning"
@@ -47,9 +48,9 @@ def register() -> None:
         model_registry.register(NAME, target=TARGET)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Run the harness's command line."""
-    words = sys.argv[1:]
+    words = list(sys.argv[1:] if words is None else words)
     if not words or words[0] in HELP:
         print(USAGE, flush=True)
         words = ["run", "--help"]
@@ -63,9 +64,9 @@ def main() -> None:
         sys.argv = ["lm-eval", *words]
         cli_evaluate()
     except Exception as error:
-        if user_error(error) is None:
+        if (line := one_line(error)) is None:
             raise
-        print(f"soft_reasoning: {one_line(error)}", file=sys.stderr)
+        print(f"soft_reasoning: {line}", file=sys.stderr)
         sys.exit(2)
 
 

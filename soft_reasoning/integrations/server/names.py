@@ -10,7 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.compose import conf_dir
+from soft_reasoning.configuration.folder import conf_dir
 
 
 def choices_of(group: str) -> list[str]:

@@ -1,0 +1,77 @@
+"""The folder conf/: where it is, its keys, and the resolvers that its files use."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
+"""Environment variable with the name of a sweep's folder, shared by all jobs of a launcher."""
+
+
+def conf_dir() -> str:
+    """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return str(folder)
+    from soft_reasoning.types import UserError  # imports torch, which shell completion does without
+
+    raise UserError(
+        f"expected the configuration in {package / 'conf'}, found none; install the package again"
+    )
+
+
+def choices(group: str) -> list[str]:
+    """Return the names of a group's files, without those that others start from."""
+    return sorted(path.stem for path in Path(conf_dir(), group).glob("[!_]*.yaml"))
+
+
+def known_keys() -> frozenset[str]:
+    """Return the keys allowed at the top of a configuration: ours, and the groups of every --config-dir."""
+    if not GlobalHydra.instance().is_initialized():
+        return _shipped_keys()
+    return _shipped_keys() | set(GlobalHydra.instance().config_loader().list_groups(""))
+
+
+@cache
+def _shipped_keys() -> frozenset[str]:
+    """The groups of conf/, and the top-level keys of its files."""
+    conf = Path(conf_dir())
+    keys = {path.relative_to(conf).parts[0] for path in conf.glob("*/*.yaml")}
+    for path in conf.rglob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if path.parent == conf or "@package _global_" in text:
+            keys |= set(re.findall(r"^(\w+):", text, flags=re.MULTILINE))
+    return frozenset(keys - {"defaults", "hydra"})
+
+
+def run_name(*parts: str) -> str:
+    """Return a folder name for ``parts`` that is always the same; long or unusual ones are hashed."""
+    name = "-".join(str(part) for part in parts if part)
+    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name)
+    if plain == name and len(plain) <= 120:
+        return plain
+    return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def register_resolvers() -> None:
+    """Register the resolvers of conf/ with OmegaConf: ``run_name``, ``prompt_file`` and the others."""
+    OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
+    OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
+    OmegaConf.register_new_resolver("prompt_file", _of_prompt_file, replace=True)
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+    OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
+
+
+def _of_prompt_file(path: str, key: str) -> object:
+    from soft_reasoning.configuration.prompt_files import prompt_settings  # imports torch
+
+    return prompt_settings(path)[key]
