@@ -31,8 +31,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.batch_engine import BatchEngine
+from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Completion, Problem, Request
 
@@ -87,7 +88,7 @@ def problems_of(count: int, vocabulary: int) -> list[Problem]:
     return [Problem(str(i), " ".join(question), "1") for i, question in enumerate(words)]
 
 
-class Metered(BatchEngine):
+class Metered(QueueEngine):
     """``engine``, adding up the bytes that its decoding steps must read at least."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:
@@ -103,7 +104,11 @@ class Metered(BatchEngine):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def generate(self, requests: list[Request]) -> list[Completion]:
+    def check(self, request: Request) -> PreparedRequest:
+        return self._engine.check(request)
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        requests = [prepared.request for prepared in self.queued.values()]
         done = self._engine.generate(requests)
         steps: dict[tuple[int, ...], int] = {}
         for request, completion in zip(requests, done, strict=True):
@@ -112,7 +117,7 @@ class Metered(BatchEngine):
             self.bytes += self.position * made * (made + 1) // 2
         self.bytes += self.weights * max(steps.values())
         self.bytes += self.position * sum(len(prompt) * count for prompt, count in steps.items())
-        return done
+        return list(zip(self.queued, done, strict=True))
 
 
 def bandwidth(device: str) -> float:

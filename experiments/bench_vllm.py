@@ -51,17 +51,13 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def next_token_logits(self, prompts: Sequence[Prompt], *args: Any, **kwargs: Any) -> Any:
-        self.prompts += [prompt.ids for prompt in prompts]
-        return self._engine.next_token_logits(prompts, *args, **kwargs)
-
-    def submit(self, requests: Sequence[Request]) -> list[int]:
-        tickets = self._engine.submit(requests)
+    def add(self, requests: Sequence[Request]) -> list[int]:
+        tickets = self._engine.add(requests)
         self.asked.update(zip(tickets, requests, strict=True))
         return tickets
 
-    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
-        done = self._engine.collect(tickets)
+    def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Completion]]:
+        done = self._engine.step(tickets)
         self.answers.update(done)
         return done
 

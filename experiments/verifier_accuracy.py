@@ -25,7 +25,8 @@ from soft_reasoning.configuration.build import (
     check_lengths,
 )
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.batch_engine import BatchEngine
+from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
@@ -64,7 +65,7 @@ right. "Vote" is the final answer that one round gives: a vote over candidates a
 ± one standard error over problems. "fresh" does not see the candidates, "none" judges by coherence alone."""
 
 
-class Remembering(BatchEngine):
+class Remembering(QueueEngine):
     """Generates a request once: verifiers that differ in how they weigh what was written share it."""
 
     def __init__(self, engine):
@@ -72,11 +73,20 @@ class Remembering(BatchEngine):
         self._engine = engine
         self._known: dict[tuple, Completion] = {}
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        keys = [(r.prompt_ids, r.sampling, r.seed if r.sampling.temperature else 0) for r in requests]
-        new = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._known}
+    def check(self, request: Request) -> PreparedRequest:
+        return self._engine.check(request)
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        requests = {ticket: prepared.request for ticket, prepared in self.queued.items()}
+        keys = {ticket: _key(request) for ticket, request in requests.items()}
+        new = {keys[ticket]: request for ticket, request in requests.items() if keys[ticket] not in self._known}
         self._known.update(zip(new, self._engine.generate(list(new.values())), strict=True))
-        return [self._known[key] for key in keys]
+        return [(ticket, self._known[key]) for ticket, key in keys.items()]
+
+
+def _key(request: Request) -> tuple:
+    seed = request.seed if request.sampling.temperature else 0
+    return request.prompt_ids, request.sampling, seed, request.next_logits
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
-from soft_reasoning.checks import choice, real
+from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -297,16 +297,6 @@ class SoftReasoner:
             while not found.complete:
                 found.take(await updates.get())
         return found.solutions(problems)[0] if alone else found.solutions(problems)
-
-    def gather(self, seconds: float) -> None:
-        """Let calls wait up to ``seconds`` for as many more as ended last, for larger batches.
-
-        A server's clients send their next questions one after the other.
-
-        Raises:
-            UserError: If it is no finite number of at least 0.
-        """
-        self._worker.gather_seconds = real("gather", seconds, least=0.0)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """The question as methods see it, with its reference answer where there is one.

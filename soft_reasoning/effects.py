@@ -7,13 +7,13 @@ A new effect is a class and a function, in any module; the scheduler does not ch
         ids: tuple[int, ...]
 
     @answers(Embed)
-    def _(asked, engine):
-        return [engine.embed(one.effect.ids) for one in asked]
+    def _(jobs, engine):
+        return [engine.embed(job.effect.ids) for job in jobs]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,8 +26,8 @@ from soft_reasoning.types import (
     Completion,
     Effect,
     Generate,
-    NextLogits,
     Problem,
+    Prompt,
     Propose,
     Request,
     Round,
@@ -38,8 +38,19 @@ T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
 
 
-class Asked(Protocol[E_co]):
-    """An effect that a problem waits for."""
+class BudgetSpent(Exception):
+    """A problem's budget allows no more work. A method that has an answer by then catches it.
+
+    For any other the scheduler ends the problem without an answer.
+    """
+
+
+NOTHING = Completion((), (), "", "budget", 0)
+"""What a request gets whose problem has spent its budget."""
+
+
+class Waiting(Protocol[E_co]):
+    """A problem that waits for the answer to its effect."""
 
     @property
     def effect(self) -> E_co: ...
@@ -69,7 +80,7 @@ class Submitted:
     """A placeholder for an answer that the engine has not completed.
 
     Args:
-        tickets: Of ``engine.submit``.
+        tickets: Of ``engine.add``.
         read: Called with the results in the order of ``tickets`` when all are complete; returns the answer.
     """
 
@@ -77,7 +88,7 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Asked[Any]], Engine], Sequence[Any]]
+Answer = Callable[[Sequence[Waiting[Any]], Engine], Sequence[Any]]
 """For every effect asked its answer, or a :class:`Submitted`."""
 
 
@@ -121,13 +132,13 @@ def handler_of(effect: Any) -> Handler:
     Raises:
         TypeError: If its type has none.
     """
-    found = _HANDLERS.get(type(effect))
-    if found is None:
-        known = ", ".join(one.__name__ for one in _HANDLERS)
+    handler = _HANDLERS.get(type(effect))
+    if handler is None:
+        known = ", ".join(kind.__name__ for kind in _HANDLERS)
         raise TypeError(
             f"expected an effect registered with effects.answers ({known}), got {type(effect).__name__}"
         )
-    return found
+    return handler
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -139,69 +150,80 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 @answers(Generate)
-def generate(asked: Sequence[Asked[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
-    """Send all requests to the engine together; each problem continues when its own are complete.
+def generate(jobs: Sequence[Waiting[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
+    """Queue all requests; each problem continues when its own are complete.
 
     A problem whose budget is spent gets empty completions.
     """
-    granted = [one.bounded(one.effect.requests) for one in asked]
-    tickets = iter(engine.submit([request for some in granted for request in some or ()]))
+    granted = [job.bounded(job.effect.requests) for job in jobs]
+    tickets = iter(engine.add([request for requests in granted for request in requests or ()]))
     return [
-        [Completion((), (), "", "budget", 0)] * len(one.effect.requests)
-        if some is None
-        else Submitted(list(islice(tickets, len(some))), partial(_completed, one))
-        for one, some in zip(asked, granted, strict=True)
+        [NOTHING] * len(job.effect.requests)
+        if requests is None
+        else Submitted(list(islice(tickets, len(requests))), partial(_counted, job))
+        for job, requests in zip(jobs, granted, strict=True)
     ]
 
 
-def _completed(one: Asked[Generate], completions: list[Completion]) -> list[Completion]:
-    for request, done in zip(one.effect.requests, completions, strict=True):
+def _counted(job: Waiting[Generate], completions: list[Completion]) -> list[Completion]:
+    for request, done in zip(job.effect.requests, completions, strict=True):
         counts = done.prompt_tokens, done.cached_tokens, done.generated_tokens, done.recomputed_tokens
-        one.count(request.role, Usage.of(*counts))
+        job.count(request.role, Usage.of(*counts))
     return completions
 
 
-@answers(NextLogits)
-def next_logits(asked: Sequence[Asked[NextLogits]], engine: Engine) -> list[torch.Tensor]:
-    """Ask the engine once for all problems that need the logits of the same token ids."""
-    found: dict[int, torch.Tensor] = {}
-    for group in grouped(asked, lambda one: (one.effect.ids, one.effect.top)):
-        prompts, effect = [prompt for one in group for prompt in one.effect.prompts], group[0].effect
-        logits, cached = engine.next_token_logits(prompts, effect.ids, top=effect.top)
-        rest = iter(cached)
-        for one, part in zip(group, logits.split([len(one.effect.prompts) for one in group]), strict=True):
-            for prompt, count in zip(one.effect.prompts, islice(rest, len(part)), strict=True):
-                one.count(one.effect.role, Usage.of(len(prompt.ids), count))
-            found[id(one)] = part
-    return [found[id(one)] for one in asked]
+def next_logits(
+    prompts: Sequence[Prompt], ids: tuple[int, ...] | None = None, *, role: str
+) -> Generator[Effect, Any, torch.Tensor]:
+    """Read the logits of the token after each prompt, up to a constant per prompt.
+
+    Args:
+        prompts: The prompts.
+        ids: Tokens whose logits are read; None reads all.
+        role: What the tokens of the prompts count as.
+
+    Returns:
+        (len(prompts), len(ids) or vocabulary) float32.
+
+    Raises:
+        BudgetSpent: If the problem's budget allows no more work.
+    """
+    wanted = True if ids is None else ids
+    completions = yield Generate(
+        [Request(prompt.ids, max_new_tokens=0, next_logits=wanted, role=role) for prompt in prompts]
+    )
+    rows = [completion.next_logits for completion in completions if completion.next_logits is not None]
+    if len(rows) < len(prompts):
+        raise BudgetSpent
+    return torch.stack(rows) if rows else torch.empty(0, len(ids or ()))
 
 
 @answers(Propose, time="optimiser")
-def propose(asked: Sequence[Asked[Propose]], engine: Engine) -> list[Any]:
+def propose(jobs: Sequence[Waiting[Propose]], engine: Engine) -> list[Any]:
     """Call ``optimiser.propose`` once for all problems whose data have the same shape and stream."""
 
-    def stream(one: Asked[Propose]) -> Hashable:
-        effect = one.effect
+    def stream(job: Waiting[Propose]) -> Hashable:
+        effect = job.effect
         return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed)
 
-    found: dict[int, Any] = {}
-    for group in grouped(asked, stream):
+    proposals: dict[int, Any] = {}
+    for group in grouped(jobs, stream):
         effect = group[0].effect
-        proposals = effect.optimiser.propose(
-            torch.stack([one.effect.U for one in group]),  # (b, n, d)
-            torch.stack([one.effect.y for one in group]),  # (b, n)
+        batch = effect.optimiser.propose(
+            torch.stack([job.effect.U for job in group]),  # (b, n, d)
+            torch.stack([job.effect.y for job in group]),  # (b, n)
             effect.k,
             seed=effect.seed,
             round=effect.round,
-            keys=[one.problem.id for one in group],
+            keys=[job.problem.id for job in group],
         )
-        found.update(zip(map(id, group), proposals, strict=True))
-    return [found[id(one)] for one in asked]
+        proposals.update(zip(map(id, group), batch, strict=True))
+    return [proposals[id(job)] for job in jobs]
 
 
 @answers(Round, time="method")
-def watch(asked: Sequence[Asked[Round]], engine: Engine) -> list[str | None]:
+def watch(jobs: Sequence[Waiting[Round]], engine: Engine) -> list[str | None]:
     """Pass the rounds on, and say whether the budget ends them: a next one needs a token per candidate."""
-    for one in asked:
-        one.watch(one.effect)
-    return [one.spent(len(one.effect.candidates)) for one in asked]
+    for job in jobs:
+        job.watch(job.effect)
+    return [job.spent(len(job.effect.candidates)) for job in jobs]

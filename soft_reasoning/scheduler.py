@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.checks import whole
 from soft_reasoning.context import Context, Limits
-from soft_reasoning.effects import Submitted, grouped, handler_of
+from soft_reasoning.effects import BudgetSpent, Submitted, grouped, handler_of
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
@@ -83,6 +83,8 @@ class Job:
         self.begun = True
         try:
             self.effect = self._steps.send(answer)
+        except BudgetSpent:
+            return Result(None, (), usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         except StopIteration as stop:
             return replace(stop.value, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         handler_of(self.effect)
@@ -121,14 +123,16 @@ class Job:
         """Return ``requests`` within what is left of the budget, shared equally; None if nothing is."""
         if self._limits == Limits() or not requests:
             return list(requests)
-        if self.spent(len(requests)) is not None:
+        writing = sum(request.max_new_tokens > 0 for request in requests)
+        if self.spent(max(writing, 1)) is not None:
             return None
         most, deadline = self._limits.max_tokens, self._deadline
-        share = max(one.max_new_tokens for one in requests)
-        if most is not None:
-            share = (most - self._generated) // len(requests)
+        share = max(request.max_new_tokens for request in requests)
+        if most is not None and writing:
+            share = (most - self._generated) // writing
         return [
-            replace(one, max_new_tokens=min(one.max_new_tokens, share), deadline=deadline) for one in requests
+            replace(request, max_new_tokens=min(request.max_new_tokens, share), deadline=deadline)
+            for request in requests
         ]
 
     def failed(self, error: Exception) -> Exception:
@@ -173,7 +177,7 @@ class Scheduler:
         return job
 
     def step(self) -> list[tuple[Job, Outcome]]:
-        """Begin the new jobs, or else work until some effects are answered; return the jobs that ended.
+        """Begin the new jobs, or else answer effects, or else let the engine work once; the jobs that ended.
 
         A job that fails ends with its error; the others go on.
 
@@ -267,85 +271,75 @@ class _Failure:
 
 
 class _Waiting:
-    """Answers effects: at once, or when the engine has completed what was submitted."""
+    """Answers effects: at once, or when the engine has completed what was queued for them."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self._submitted: dict[Job, Submitted] = {}
-        self._owners: dict[int, Job] = {}  # of uncollected tickets
-        self._found: dict[int, Any] = {}  # by ticket
+        self._owners: dict[int, Job] = {}  # of tickets in work
+        self._outcomes: dict[int, Any] = {}  # by ticket, until all of an effect's are there
 
     def answers(self, live: Sequence[Job]) -> list[tuple[Job, Any]]:
-        """Return the next answers, for at least one job."""
+        """Return the next answers: those that need no engine, or else what its next step completes."""
         new = [job for job in live if job not in self._submitted]
-        found: list[tuple[Job, Any]] = []
-        for asked in grouped(new, lambda job: type(job.effect)):
-            found += self._ask(asked)
-        found += self._complete(new)  # effects without requests
-        while not found:
-            found = self._collect()
-        return found
+        answers: list[tuple[Job, Any]] = []
+        for jobs in grouped(new, lambda job: type(job.effect)):
+            answers += self._ask(jobs)
+        answers += self._complete(new)  # effects without requests
+        return answers or self._step()
 
     def cancel(self, jobs: Collection[Job]) -> None:
         """Cancel what the engine has not completed for ``jobs``."""
         dropped = [ticket for ticket, owner in self._owners.items() if owner in jobs]
         for ticket in dropped:
             del self._owners[ticket]
-        for work in (self._submitted.pop(job, None) for job in jobs):
-            for ticket in work.tickets if work else ():
-                self._found.pop(ticket, None)
+        for submitted in (self._submitted.pop(job, None) for job in jobs):
+            for ticket in submitted.tickets if submitted else ():
+                self._outcomes.pop(ticket, None)
         if dropped:
             self._engine.cancel(dropped)
 
-    def _ask(self, asked: Sequence[Job]) -> list[tuple[Job, Any]]:
+    def _ask(self, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
         """The answers given at once. What cannot be answered together is answered one by one."""
-        handler = handler_of(asked[0].effect)
+        handler = handler_of(jobs[0].effect)
         try:
             with self._clock.measure(handler.time):
-                given = handler.answer(asked, self._engine)
+                given = handler.answer(jobs, self._engine)
         except (UserError, ValueError) as error:
-            if len(asked) == 1:
-                return [(asked[0], _Failure(error))]
-            return [one for job in asked for one in self._ask([job])]
-        found: list[tuple[Job, Any]] = []
-        for job, answer in zip(asked, given, strict=True):
+            if len(jobs) == 1:
+                return [(jobs[0], _Failure(error))]
+            return [answer for job in jobs for answer in self._ask([job])]
+        answers: list[tuple[Job, Any]] = []
+        for job, answer in zip(jobs, given, strict=True):
             if isinstance(answer, Submitted):
                 self._submitted[job] = answer
                 self._owners.update((ticket, job) for ticket in answer.tickets)
             else:
-                found.append((job, answer))
-        return found
+                answers.append((job, answer))
+        return answers
 
-    def _collect(self) -> list[tuple[Job, Any]]:
-        try:
-            with self._clock.measure("engine"):
-                collected = self._engine.collect(list(self._owners))
-        except UserError as error:
-            return self._alone(list(self._submitted), error)
-        if not collected:
-            raise RuntimeError(f"engine: expected {len(self._owners)} more completions, got none")
-        self._found.update(collected)
-        return self._complete({self._owners.pop(ticket): None for ticket, _ in collected})
+    def _step(self) -> list[tuple[Job, Any]]:
+        """Let the engine work once; the answers of the jobs whose last request that completes."""
+        with self._clock.measure("engine"):
+            outcomes = self._engine.step(self._owners)
+        self._outcomes.update(outcomes)
+        return self._complete({self._owners.pop(ticket): None for ticket, _ in outcomes})
 
-    def _alone(self, jobs: Sequence[Job], error: UserError) -> list[tuple[Job, Any]]:
-        """Answer each of ``jobs`` by itself after their batch raised ``error``."""
-        self.cancel(jobs)
-        if len(jobs) == 1:
-            return [(jobs[0], _Failure(error))]
-        found: list[tuple[Job, Any]] = []
+    def _complete(self, jobs: Iterable[Job]) -> list[tuple[Job, Any]]:
+        """Answers of those of ``jobs`` whose requests are all complete, or of which one has failed."""
+        answers: list[tuple[Job, Any]] = []
         for job in jobs:
-            given = self._ask([job])
-            while not given:
-                given = self._collect()
-            found += given
-        return found
-
-    def _complete(self, candidates: Iterable[Job]) -> list[tuple[Job, Any]]:
-        """Answers of those jobs in ``candidates`` whose submitted requests are all collected."""
-        found = []
-        for job in candidates:
-            work = self._submitted.get(job)
-            if work is not None and all(ticket in self._found for ticket in work.tickets):
+            submitted = self._submitted.get(job)
+            if submitted is None:
+                continue
+            outcomes = [self._outcomes[ticket] for ticket in submitted.tickets if ticket in self._outcomes]
+            failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+            if failure is not None:
+                self.cancel([job])
+                answers.append((job, _Failure(failure)))
+            elif len(outcomes) == len(submitted.tickets):
                 del self._submitted[job]
-                found.append((job, work.read([self._found.pop(ticket) for ticket in work.tickets])))
-        return found
+                for ticket in submitted.tickets:
+                    del self._outcomes[ticket]
+                answers.append((job, submitted.read(outcomes)))
+        return answers

@@ -1,15 +1,15 @@
 """The values that flow between the layers: frozen, typed, without behaviour.
 
-Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
-:class:`Propose` hold tensors. Everything that is stored is plain Python.
+Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens),
+:class:`Completion` (what was read) and :class:`Propose` hold tensors. Everything that is stored is plain Python.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -133,7 +133,9 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One completion to generate.
+    """One completion to generate, and what to read on the way.
+
+    A request with ``max_new_tokens=0`` looks at a prompt: it costs one pass and generates nothing.
 
     Attributes:
         prompt_ids: Token ids of the prompt.
@@ -146,6 +148,13 @@ class Request:
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
+        next_logits: Whether to read the logits of the token after the prompt: all, or those of some ids.
+        top_logprobs: Number of likeliest tokens to read at every generated token, or at the next one where
+            none is generated.
+        hidden_state: Whether to read the last hidden state at the end of the prompt
+            (``engines.abilities.HiddenStates``).
+        feed: Maps the logits (V,) of a generated token to the embedding (D,) that is fed in its place
+            (``engines.abilities.FeedsEmbeddings``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -158,6 +167,22 @@ class Request:
     seed: int = 0
     role: str = "candidate"
     deadline: float | None = None
+    next_logits: bool | tuple[int, ...] = False
+    top_logprobs: int = 0
+    hidden_state: bool = False
+    feed: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether it asks for more than text."""
+        return self.next_logits is not False or self.top_logprobs > 0 or self.hidden_state
+
+
+class TopLogprobs(NamedTuple):
+    """The likeliest tokens at one position, best first, and their raw log-probabilities."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -172,10 +197,13 @@ class Completion:
         logprobs: Their raw log-probabilities, from the log-softmax of the unscaled logits.
         text: The decoded text.
         finish_reason: ``stop`` (a stop string), ``eos`` or ``length``; ``budget`` if the problem's budget was
-            spent before its first token.
+            spent before any work.
         prompt_tokens: Length of the prompt, soft tokens included.
         cached_tokens: Prompt tokens whose keys and values were reused.
         recomputed_tokens: Positions that an engine which generates in several passes computed again.
+        next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
+        top_logprobs: One for each token, or one where the request generates none.
+        hidden_state: (D,) float32 on the CPU, after the last layer and norm, as the LM head reads it.
     """
 
     token_ids: tuple[int, ...]
@@ -185,6 +213,9 @@ class Completion:
     prompt_tokens: int
     cached_tokens: int = 0
     recomputed_tokens: int = 0
+    next_logits: Tensor | None = field(default=None, repr=False, compare=False)
+    top_logprobs: tuple[TopLogprobs, ...] = field(default=(), repr=False, compare=False)
+    hidden_state: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def generated_tokens(self) -> int:
@@ -200,20 +231,6 @@ class Generate(Effect):
     """Complete requests; the answer is a list of :class:`Completion`."""
 
     requests: Sequence[Request]
-
-
-@dataclass(frozen=True)
-class NextLogits(Effect):
-    """Next-token logits after each prompt, for the token ids in ``ids`` (None: all).
-
-    The answer is a float32 tensor (len(prompts), len(ids) or vocabulary). With ``top`` only the differences
-    between that many of the likeliest tokens are exact; the others may be minus infinity.
-    """
-
-    prompts: Sequence[Prompt]
-    ids: tuple[int, ...] | None = None
-    role: str = "candidate"
-    top: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

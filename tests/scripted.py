@@ -4,9 +4,10 @@ import torch
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.context import Limits
-from soft_reasoning.engines.batch_engine import BatchEngine
+from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.types import (
     Completion,
     Generate,
@@ -16,28 +17,29 @@ from soft_reasoning.types import (
 )
 
 
-class Engine(BatchEngine):
-    """Answers with the sum of the prompt's ids; refuses prompts that hold a 13."""
+class Engine(QueueEngine):
+    """Answers with the sum of the prompt's ids, all requests in one step; refuses prompts that hold a 13."""
 
     tokenizer = FakeTokenizer()
 
     def __init__(self):
         super().__init__()
-        self.generated, self.read = [], []
+        self.generated = []
 
     def check(self, request):
         if 13 in request.prompt_ids:
             raise ValueError("a 13")
+        return PreparedRequest(request, request.prompt_ids, None, (), request.max_new_tokens)
 
-    def generate(self, requests):
-        self.generated.append(len(requests))
-        prompts = [r.prompt_ids for r in requests]
-        return [Completion((1, 2), (0.0, 0.0), str(sum(ids)), "eos", len(ids), 1) for ids in prompts]
+    def advance(self):
+        self.generated.append(len(self.queued))
+        return [(ticket, self.completion(prepared.request)) for ticket, prepared in self.queued.items()]
 
-    def next_token_logits(self, prompts, ids=None, *, top=None):
-        self.read.append((len(prompts), ids))
-        logits = torch.tensor([[float(sum(p.ids))] * len(ids) for p in prompts])
-        return logits, [len(p.ids) - 1 for p in prompts]
+    def completion(self, request):
+        total, length, ids = sum(request.prompt_ids), len(request.prompt_ids), request.next_logits
+        if ids is not False:
+            return Completion((), (), "", "length", length, length - 1, next_logits=torch.full((len(ids),), float(total)))
+        return Completion((1, 2), (0.0, 0.0), str(total), "eos", length, 1)
 
 
 class Streaming:
@@ -45,23 +47,25 @@ class Streaming:
 
     def __init__(self):
         super().__init__()
-        self.log, self.in_work, self.cancelled = [], {}, 0
+        self.log, self.cancelled = [], 0
 
-    def submit(self, requests):
-        tickets = super().submit(requests)
-        self.in_work.update(zip(tickets, requests, strict=True))
-        self.log += [("in", sum(r.prompt_ids)) for r in requests]
-        return tickets
+    def begin(self, requests):
+        super().begin(requests)
+        self.log += [("in", sum(prepared.request.prompt_ids)) for prepared in requests.values()]
 
-    def collect(self, tickets):
-        ticket = min(tickets, key=lambda t: sum(self.in_work[t].prompt_ids))
-        self.log.append(("out", sum(self.in_work.pop(ticket).prompt_ids)))
-        return super().collect([ticket])
+    def advance(self):
+        order = {ticket: sum(prepared.request.prompt_ids) for ticket, prepared in self.queued.items()}
+        ticket = min(order, key=order.get)
+        rest = {other: self.queued.pop(other) for other in list(self.queued) if other != ticket}
+        outcome = dict(super().advance())
+        while not outcome:  # it may take several steps
+            outcome = dict(super().advance())
+        self.queued.update(rest)
+        self.log.append(("out", order[ticket]))
+        return outcome.items()
 
     def cancel(self, tickets):
         super().cancel(tickets)
-        for ticket in tickets:
-            del self.in_work[ticket]
         self.cancelled += 1
 
 

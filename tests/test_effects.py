@@ -42,7 +42,7 @@ def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
 
     @answers(Doubled)
     def doubled(asked, engine):
-        tickets = engine.submit([one.effect.request for one in asked])
+        tickets = engine.add([one.effect.request for one in asked])
         return [Submitted([ticket], lambda done: 2 * int(done[0].text)) for ticket in tickets]
 
     def steps(problem):

@@ -8,12 +8,13 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.context import Limits
+from soft_reasoning.effects import next_logits
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
     Generate,
-    NextLogits,
     Problem,
     Prompt,
     Propose,
@@ -64,31 +65,33 @@ def test_no_more_than_max_live_problems_are_read_ahead():
     assert len(list(driven)) == 6 and context.engine.generated == [3, 3, 1]
 
 
-def test_logits_are_grouped_by_ids():
+def test_a_read_of_logits_is_a_request_like_any_other():
     context = Context()
 
     def steps(problem):
-        ids = (int(problem.id) % 2,) * 2
-        logits = yield NextLogits([Prompt((number(problem),)), Prompt((1, 1))], ids=ids, role="anchor")
+        prompts = [Prompt((number(problem),)), Prompt((1, 1))]
+        logits = yield from next_logits(prompts, (int(problem.id) % 2,) * 2, role="anchor")
         assert logits.shape == (2, 2)
         return Result(str(int(logits[0, 0])), ())
 
     results = {p.id: r for p, r in drive(problems(4), Script(steps), context)}
-    assert sorted(context.engine.read) == [(4, (0, 0)), (4, (1, 1))]
+    assert context.engine.generated == [8]
     assert [results[str(i)].answer for i in range(4)] == ["100", "101", "102", "103"]
     assert results["0"].usage == {"anchor": Usage.of(1) + Usage.of(2, 1)}
 
 
-def test_logits_come_first_and_their_problems_join_the_batch():
-    context = Context()
-
+@pytest.mark.parametrize("limits", [Limits(max_tokens=2), Limits(max_seconds=1e-9)])
+def test_reads_end_with_the_budget_and_so_does_a_method_that_has_no_answer_by_then(limits):
     def steps(problem):
-        if problem.id == "1":
-            yield NextLogits([Prompt((5,))], ids=(1,), role="anchor")
-        return answer((yield ask(problem)))
+        if problem.id == "0":
+            yield ask(problem)
+        yield from next_logits([Prompt((5,))], (1,), role="anchor")
+        return Result("a read", ())
 
-    assert len(list(drive(problems(3), Script(steps), context))) == 3
-    assert context.engine.read == [(1, (1,))] and context.engine.generated == [3]
+    context = Context()
+    context.limits = limits
+    answers = {p.id: r.answer for p, r in drive(problems(2), Script(steps), context)}
+    assert answers == {"0": None, "1": None if limits.max_seconds else "a read"}
 
 
 def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch():
@@ -179,7 +182,7 @@ def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
 
-    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, NextLogits, Propose.*\), got str"):
+    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, Propose.*\), got str"):
         list(drive(problems(1), Script(steps), Context()))
     with pytest.raises(UserError, match="max_live"):
         list(drive(problems(1), Script(steps), Context(), max_live=0))
@@ -231,7 +234,7 @@ def test_piece_by_piece_and_in_batches_results_and_counts_are_the_same():
         total = 0
         for step in range(1 + int(problem.id) % 3):
             assert (yield Generate([])) == []
-            logits = yield NextLogits([Prompt((number(problem), step))], ids=(1,), role="anchor")
+            logits = yield from next_logits([Prompt((number(problem), step))], (1,), role="anchor")
             total += yield Propose(optimiser, logits, torch.zeros(1), k=1, round=step, seed=0)
             completions = yield ask(problem, count=1 + step, role="verifier")
             total += sum(int(c.text) for c in completions)
@@ -264,19 +267,12 @@ def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
     with pytest.raises(ProblemError, match=f"problem 1: {fault}"):
         for problem, _ in drive(problems(4), Script(steps), Context(engine)):
             finished.append(problem.id)
-    assert finished == ["0"] and engine.cancelled == 1 and not engine.in_work
+    assert finished == ["0"] and engine.cancelled == 1 and not engine.queued
 
     driven = drive(problems(4), Script(steps), Context(engine))
     next(driven)
     driven.close()
-    assert engine.cancelled == 2 and not engine.in_work
-
-
-def test_an_engine_that_loses_a_request_is_found_out():
-    engine = Engine()
-    engine.collect = lambda tickets: []
-    with pytest.raises(RuntimeError, match="expected 1 more completions, got none"):
-        list(drive(problems(1), Script(lambda p: (yield ask(p))), Context(engine)))
+    assert engine.cancelled == 2 and not engine.queued
 
 
 def test_a_question_of_ones_own_is_named_by_its_beginning():
@@ -321,22 +317,21 @@ def test_a_result_says_what_its_first_candidate_was_asked():
 
 
 class Fussy(Engine):
-    """Fails in the middle of a batch that holds a 102."""
+    """Ends requests that hold a 102 with an error."""
 
-    def generate(self, requests):
-        found = super().generate(requests)
-        if any(102 in request.prompt_ids for request in requests):
-            raise UserError("expected memory for a 102, and it ran out")
-        return found
+    def completion(self, request):
+        if 102 in request.prompt_ids:
+            return UserError("expected memory for a 102, and it ran out")
+        return super().completion(request)
 
 
-def test_a_batch_that_fails_is_completed_one_by_one_and_only_the_culprit_fails():
+def test_a_request_that_fails_ends_its_own_problem_alone():
     def steps(problem):
-        return answer((yield ask(problem)))
+        return answer((yield ask(problem, count=2)))
 
     context, finished = Context(Fussy()), {}
     with pytest.raises(UserError, match="^problem 2: expected memory for a 102, and it ran out$"):
         for problem, result in drive(problems(4), Script(steps), context):
             finished[problem.id] = result.answer
     assert finished == {"0": "100", "1": "101", "3": "103"}
-    assert context.engine.generated == [4, 1, 1, 1, 1]
+    assert context.engine.generated == [8]

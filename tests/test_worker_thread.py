@@ -17,26 +17,30 @@ from tests.scripted import Context, Engine, Script, answer, ask, problems
 
 
 class Slow(Engine):
-    """Works on each batch until it is interrupted or ``go`` is set."""
+    """Takes steps that complete nothing until ``go`` is set."""
 
     def __init__(self):
         super().__init__()
-        self.go, self.began, self.interrupted, self.closed = threading.Event(), threading.Event(), 0, 0
+        self.go, self.began, self.closed = threading.Event(), threading.Event(), 0
         self.threads = set()
 
-    def generate(self, requests):
+    def advance(self):
         self.threads.add(threading.get_ident())
         self.began.set()
-        try:
-            while not self.go.is_set():
-                time.sleep(0.001)
-        except BaseException:
-            self.interrupted += 1
-            raise
-        return super().generate(requests)
+        if not self.go.is_set():
+            time.sleep(0.001)
+            return []
+        return super().advance()
 
     def close(self):
         self.closed += 1
+
+
+def wait_until(holds):
+    ends = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.001)
 
 
 def steps(problem):
@@ -74,38 +78,13 @@ def test_calls_share_batches_and_take_turns(worker, engine):
     short, of_short = call_of([Problem("2", "?")], engine)
     worker.submit(long)
     worker.submit(short)
+    wait_until(lambda: len(engine.queued) == 4)
     engine.go.set()
     assert answers(updates, 1) == {"0": "100"} and answers(of_short, 1) == {"2": "102"}
     assert answers(of_long, 10) == {str(i): str(100 + i) for i in range(10, 20)}
-    # Once the first is done, the short call is taken on after one problem of the long one.
-    assert engine.generated == [1, 4, 4, 3]
+    # The short call joins the first after one problem of the long one, while the first is in work.
+    assert engine.generated == [4, 4, 4]
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
-
-
-def test_an_idle_worker_waits_for_as_many_calls_as_ended_last(worker, engine):
-    def submit(count, pause=0.0):
-        found = []
-        for _ in range(count):
-            call, told = call_of(problems(1), engine)
-            worker.submit(call)
-            found.append(told)
-            time.sleep(pause)
-        return found
-
-    worker.gather_seconds = 60.0
-    [first] = submit(1)
-    assert engine.began.wait(20)
-    others = submit(3)
-    engine.go.set()
-    assert answers(first, 1) and engine.generated == [1]  # the three wait for its caller
-    assert all(answers(one, 1) for one in (*others, *submit(1)))
-    assert all(answers(one, 1) for one in submit(4, pause=0.1))
-    assert engine.generated == [1, 4, 4]
-    worker.gather_seconds = 0.1
-    assert all(answers(one, 1) for one in submit(1))
-    worker.gather_seconds = 60.0
-    assert all(answers(one, 1) for one in submit(1))  # one caller alone never waits
-    assert engine.generated == [1, 4, 4, 1, 1]
 
 
 def test_an_error_reaches_its_caller_alone(worker, engine):
@@ -140,12 +119,12 @@ def test_an_error_reaches_its_caller_alone(worker, engine):
 
 
 def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, engine):
-    def breaks(requests):
-        del engine.generate
+    def breaks():
+        del engine.advance
         raise RuntimeError("no device")
 
     engine.go.set()
-    engine.generate = breaks
+    engine.advance = breaks
     for expected in ("RuntimeError: no device", None):
         call, updates = call_of(problems(1), engine)
         worker.submit(call)
@@ -153,50 +132,20 @@ def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, 
         assert outcome.answer == "100" if expected is None else expected in str(outcome)
 
 
-@pytest.mark.parametrize("cancelled_late", [False, True])
-def test_an_interruption_that_a_destructor_swallows_does_no_harm(worker, engine, cancelled_late):
-    generate, cancelled = engine.generate, threading.Event()
+def test_a_cancelled_call_is_dropped_and_the_others_go_on(worker, engine):
+    cancelled, of_cancelled = call_of(problems(2), engine)
+    kept, of_kept = call_of([Problem("7", "?")], engine)
+    worker.submit(cancelled)
+    worker.submit(kept)
+    wait_until(lambda: len(engine.queued) == 3)
+    worker.cancel(cancelled)
+    wait_until(lambda: len(engine.queued) == 1)
     engine.go.set()
-
-    def swallows(requests):
-        engine.began.set()
-        try:
-            while not (cancelled_late and cancelled.is_set()):
-                time.sleep(0.001)
-        except BaseException:  # Python ignores it in a destructor
-            pass
-        del engine.generate
-        return generate(requests)
-
-    engine.generate = swallows
-    call, told = call_of(problems(1), engine)
-    worker.submit(call)
-    assert engine.began.wait(20)
-    worker.cancel(call)
-    cancelled.set()
-    other, of_other = call_of(problems(1), engine)
-    worker.submit(other)
-    assert answers(of_other, 1) == {"0": "100"} and told.empty()
-
-
-def test_a_cancelled_call_is_dropped_and_its_batch_interrupted_unless_another_needs_it(worker, engine):
-    one, of_one = call_of(problems(2), engine)
-    worker.submit(one)
-    assert engine.began.wait(20)
-    worker.cancel(one)
-    other, of_other = call_of([Problem("7", "?")], engine)
-    engine.began.clear()
-    worker.submit(other)
-    assert engine.began.wait(20) and engine.interrupted == 1 and of_one.empty()
-    third, _ = call_of(problems(3), engine)
-    worker.submit(third)
-    worker.cancel(third)  # what is in work is another's
-    engine.go.set()
-    assert answers(of_other, 1) == {"7": "107"} and engine.interrupted == 1
+    assert answers(of_kept, 1) == {"7": "107"} and of_cancelled.empty()
     assert engine.generated == [1]
 
 
-def test_close_interrupts_and_tells(engine):
+def test_close_ends_what_is_in_work_and_tells(engine):
     worker = Worker(engine, max_live=2)
     call, updates = call_of(problems(5), engine)
     worker.submit(call)
@@ -204,13 +153,13 @@ def test_close_interrupts_and_tells(engine):
     worker.close()
     worker.close()
     assert "closed while solving" in str(updates.get(timeout=20)[1]) and updates.empty()
-    assert engine.interrupted == engine.closed == 1
+    assert engine.closed == 1 and not engine.queued
     with pytest.raises(UserError, match="closed"):
         worker.submit(call)
 
 
-def test_many_interruptions_leave_a_worker_that_works(worker, engine):
-    """They arrive anywhere in a step: while the engine works, before it, after it."""
+def test_many_cancellations_leave_a_worker_that_works(worker, engine):
+    """They arrive anywhere: while the engine works, before it, after it."""
     engine.go.set()
     for i in range(200):
         call, _ = call_of(problems(4), engine)
@@ -221,7 +170,7 @@ def test_many_interruptions_leave_a_worker_that_works(worker, engine):
     last, updates = call_of(problems(6), engine)
     worker.submit(last)
     assert answers(updates, 6) == {str(i): str(100 + i) for i in range(6)}
-    assert not engine._submitted
+    assert not engine.queued
 
 
 def reasoner_on(engine, monkeypatch):
@@ -248,9 +197,9 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
                 reasoner.solve({"question": "?", "id": 1})
         finally:
             signal.signal(signal.SIGINT, before)
+        wait_until(lambda: not engine.queued)
         engine.go.set()
         assert reasoner.solve({"question": "?", "id": 1}).answer == "101"
-    assert engine.interrupted == 1
 
 
 def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):

@@ -4,17 +4,17 @@ A method that cannot do without one lists it in ``needs``, and is refused on an 
 
     class Probe:
         name = "probe"
-        needs = (LastHiddenStates,)
+        needs = (HiddenStates,)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from soft_reasoning.types import Prompt, UserError
+from soft_reasoning.types import Request, UserError
 
 
 @runtime_checkable
@@ -44,15 +44,20 @@ class ShowsModel(Protocol):
 
 
 @runtime_checkable
-class LastHiddenStates(Protocol):
-    """Its last hidden states can be read, and its LM head applied to them."""
+class HiddenStates(Protocol):
+    """Its last hidden states can be read, here at all positions and at a prompt's end in any request."""
 
-    def last_hidden_states(self, prompts: Sequence[Prompt]) -> Tensor:
-        """(len(prompts), D) float32 on the CPU: the state after the last layer and norm.
+    def hidden_states(self, requests: Sequence[Request]) -> list[Tensor]:
+        """(n, D) float32 on the CPU for each request: the states after the last layer and norm.
 
-        It is that at the last token of each prompt.
+        They are those of its prompt, soft tokens included. Nothing is generated.
         """
         ...
+
+
+@runtime_checkable
+class LMHead(Protocol):
+    """Its LM head can be applied to states."""
 
     def lm_head(self, states: Tensor) -> Tensor:
         """(n, vocabulary) float32 on the CPU: the output of the LM head for ``states`` (n, D).
@@ -60,6 +65,33 @@ class LastHiddenStates(Protocol):
         These are the next token's logits, unless the model bends them afterwards, as Gemma 2 does.
         """
         ...
+
+
+@runtime_checkable
+class SoftTokenGradients(Protocol):
+    """Functions of its logits can be differentiated with respect to soft tokens."""
+
+    def soft_gradient(
+        self, request: Request, objective: Callable[[Tensor], Tensor]
+    ) -> tuple[float, Tensor]:
+        """Differentiate a function of the logits after ``request``'s soft tokens.
+
+        Args:
+            request: Holds soft tokens (m, D).
+            objective: Maps float32 logits (n, vocabulary), one row for each position from the first soft
+                token to the end of the prompt, to a scalar.
+
+        Returns:
+            Its value, and its gradient (m, D) float32 on the CPU.
+        """
+        ...
+
+
+@runtime_checkable
+class FeedsEmbeddings(Protocol):
+    """Its requests may hold ``feed``: an embedding is fed at every step in place of the token's."""
+
+    feeds_embeddings: bool
 
 
 @runtime_checkable
@@ -75,7 +107,19 @@ def check_abilities(method: Any, engine: Any) -> None:
         if isinstance(part, NeedsAbilities):
             lacking = [ability.__name__ for ability in part.needs if not isinstance(engine, ability)]
             if lacking:
-                raise UserError(
-                    f"{type(part).__name__}: expected an engine with {' and '.join(lacking)}, got "
-                    f"{type(engine).__name__} without; use engine=hf, or leave {type(part).__name__} out"
-                )
+                raise UserError(lack(type(part).__name__, engine, *lacking))
+
+
+def check_reads(request: Request, engine: Any) -> None:
+    """Raises UserError where ``request`` asks for what ``engine`` cannot give."""
+    for asked, ability in ((request.hidden_state, HiddenStates), (request.feed, FeedsEmbeddings)):
+        if asked and not isinstance(engine, ability):
+            raise UserError(lack("this request", engine, ability.__name__))
+
+
+def lack(what: str, engine: Any, *abilities: str) -> str:
+    """Return the message that ``engine`` lacks the ``abilities`` that ``what`` needs."""
+    return (
+        f"{what}: expected an engine with {' and '.join(abilities)}, got {type(engine).__name__} without; "
+        f"use engine=hf, or leave {what} out"
+    )

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.types import Completion, Prompt, Request, UserError
+from soft_reasoning.types import Completion, Request, UserError
+
+
+Outcome: TypeAlias = Completion | Exception
+"""How a request ends: complete, or with an error of its own."""
+
+
+class Tokenizer(Protocol):
+    """What is used of a tokenizer. Those of transformers have it."""
+
+    eos_token_id: int | None
+    all_special_ids: list[int]
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """The token ids of ``text``."""
+        ...
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool = True,
+    ) -> str:
+        """The text of ``token_ids``."""
+        ...
 
 
 class Engine(Protocol):
     """Runs a frozen language model. It knows no reward, no search and no problem.
 
-    The same request gets the same tokens alone, in any batch and in any order, on the CPU in float32.
-    Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls.
-    All methods may be called from several threads.
-    Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the same text.
+    Requests are queued by ``add`` and advanced together by ``step``. New ones join between two steps. The
+    same request gets the same tokens alone, in any batch and in any order, on the CPU in float32. Elsewhere
+    a sum's last bits may depend on the batch, and so how a near tie falls. All methods may be called from
+    several threads. Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the
+    same text. ``engines.queue.QueueEngine`` implements the queue; what only some engines offer is in
+    ``engines.abilities``.
     """
 
     tokenizer: Any
-    """A Hugging Face tokenizer (or one with its ``encode``, ``decode`` and id attributes)."""
+    """A :class:`Tokenizer`."""
     hidden_size: int
     """D, the width of an input embedding."""
     context_length: int
@@ -37,44 +64,35 @@ class Engine(Protocol):
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
         ...
 
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        ...
+
+    def add(self, requests: Sequence[Request]) -> list[int]:
+        """Queue ``requests``: a ticket for each.
+
+        Raises UserError for a prompt that does not fit the context and for what the engine cannot give, and
+        ValueError for ids, soft tokens, positions and limits that no model could take. Nothing is queued then.
+        """
+        ...
+
+    def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
+        """Advance all requests by about one token, and return those of ``tickets`` that are complete.
+
+        None stands for all. Works only if none of them is complete yet. What is complete is returned once.
+        """
+        ...
+
+    def cancel(self, tickets: Collection[int]) -> None:
+        """Drop ``tickets``, so far as they were not returned."""
+        ...
+
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Complete ``requests``, in input order.
-
-        Raises UserError for a prompt that does not fit the context, and ValueError for soft tokens that
-        are not finite or not (m, D): both before any work is done.
-        """
-        ...
-
-    def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> tuple[Tensor, list[int]]:
-        """Return logits of the token after each prompt, and the number of cached tokens of each prompt.
-
-        Logits are (len(prompts), len(ids) or vocabulary) float32. ``top`` is as in :class:`NextLogits`.
-        """
-        ...
-
-    def submit(self, requests: Sequence[Request]) -> list[int]:
-        """Take ``requests`` on: a ticket for each. Errors as in ``generate``, before any is taken."""
-        ...
-
-    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
-        """Work until at least one of ``tickets`` is complete: those that are, with their completions.
-
-        Each ticket is collected once.
-        """
-        ...
-
-    def cancel(self, tickets: Sequence[int]) -> None:
-        """Drop what ``tickets`` stand for, so far as it is not collected."""
+        """Complete ``requests``, in input order. Raises as ``add``, and the error that ends a request."""
         ...
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, such as cached prompts."""
-        ...
-
-    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
-        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
         ...
 
     def close(self) -> None:
@@ -110,11 +128,16 @@ def prepare(request: Request, hidden_size: int, context_length: int, vocabulary:
         ValueError: ids, soft tokens, position or limits that no model could take.
     """
     ids, soft = tuple(request.prompt_ids), request.soft
-    if request.max_new_tokens < 1:
-        raise ValueError(f"expected max_new_tokens >= 1, got {request.max_new_tokens}")
-    outside = [i for i in ids if not 0 <= i < vocabulary]
+    if request.max_new_tokens < 0 or (request.max_new_tokens == 0 and not request.reads):
+        raise ValueError(
+            f"expected max_new_tokens >= 1, or 0 to read only logits or states, got {request.max_new_tokens}"
+        )
+    if request.top_logprobs < 0:
+        raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
+    named = request.next_logits if isinstance(request.next_logits, tuple) else ()
+    outside = [i for i in (*ids, *named) if not 0 <= i < vocabulary]
     if outside:
-        raise ValueError(f"expected prompt ids in 0..{vocabulary - 1}, got {outside[0]}")
+        raise ValueError(f"expected token ids in 0..{vocabulary - 1}, got {outside[0]}")
     position = len(ids)
     if soft is not None:
         if soft.ndim != 2 or soft.shape[0] == 0 or soft.shape[1] != hidden_size:

@@ -10,26 +10,36 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.engines.base import PreparedRequest, prepare
-from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion, Prompt, Request
+from soft_reasoning.types import Completion, Request
 
 PEAK = 12.0
 """Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
 NOISE_ROWS = 251
 
 
-class FakeEngine(BatchEngine):
+@dataclass
+class _Row:
+    """A request in work: the tokens that the model has read, and how many of its prompt were cached."""
+
+    ids: list[int]
+    cached: int
+    output: Output
+
+
+class FakeEngine(QueueEngine):
     """Answers any prompt with an ``Answer: <0..20>``; see the module for how.
 
     Example:
@@ -37,6 +47,8 @@ class FakeEngine(BatchEngine):
         >>> prompt = tuple(engine.tokenizer.encode("Question: how many?"))
         >>> engine.generate([Request(prompt)])[0].text
     """
+
+    feeds_embeddings = True
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
@@ -49,40 +61,53 @@ class FakeEngine(BatchEngine):
         self.embedding_rms: float = float(self._table.double().square().mean().sqrt())
         self._model = _Model(self.tokenizer)
         self._stops = StopChecker(self.tokenizer)
+        self._rows: dict[int, _Row] = {}
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32."""
         return self._table[torch.tensor(list(ids), dtype=torch.long)].clone()
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        prepared = [self.check(request) for request in requests]
-        prompts = [self._prompt(one) for one in prepared]
-        outputs = [Output(one) for one in prepared]
-        for output, prompt in zip(outputs, prompts, strict=True):
-            ended = False
-            while not ended:
-                logits = self._model.logits((*prompt, *output.ids))
-                token = int(choose(logits[None], [output], sorted(self.eos_ids)))
-                ended = output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
-        return [
-            output.completion(self.tokenizer, self.eos_ids, self._stops, cached_tokens=cached)
-            for output, cached in zip(outputs, _cached_counts(prompts), strict=True)
-        ]
+    def begin(self, requests: dict[int, PreparedRequest]) -> None:
+        """Take ``requests`` on, by ticket."""
+        super().begin(requests)
+        prompts = {ticket: self._prompt(prepared) for ticket, prepared in requests.items()}
+        cached = _cached_counts(list(prompts.values()))
+        for (ticket, prepared), count in zip(requests.items(), cached, strict=True):
+            self._rows[ticket] = _Row(list(prompts[ticket]), count, Output(prepared))
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        """Give every request one more token."""
+        complete = []
+        for ticket, row in self._rows.items():
+            if self._write(row):
+                done = row.output.completion(
+                    self.tokenizer, self.eos_ids, self._stops, cached_tokens=row.cached
+                )
+                complete.append((ticket, done))
+        for ticket, _ in complete:
+            del self._rows[ticket]
+        return complete
+
+    def drop(self, tickets: Collection[int]) -> None:
+        """Forget the requests of ``tickets``."""
+        super().drop(tickets)
+        for ticket in tickets:
+            self._rows.pop(ticket, None)
+
+    def _write(self, row: _Row) -> bool:
+        """Read and choose the next token of ``row``; True if it is complete."""
+        output, logits = row.output, self._model.logits(tuple(row.ids))
+        normaliser = float(logits.logsumexp(-1))
+        if output.read(logits, normaliser):
+            return True
+        token = int(choose(logits[None], [output], sorted(self.eos_ids)))
+        feed = output.request.feed
+        row.ids.append(token if feed is None else self.nearest_tokens(feed(logits)[None], 1)[0][0][0])
+        return output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
 
     def check(self, request: Request) -> PreparedRequest:
         """Return ``request`` cut at its soft tokens; errors as in ``generate``."""
         return prepare(request, self.hidden_size, self.context_length, len(self._table))
-
-    def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> tuple[Tensor, list[int]]:
-        """Return logits as ``engines.base.Engine`` does."""
-        asked = [self.check(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
-        rows = [self._model.logits(one.head) for one in asked]
-        logits = torch.stack(rows) if rows else torch.empty(0, self.tokenizer.vocab_size)
-        logits = logits if ids is None else logits[:, torch.tensor(list(ids), dtype=torch.long)]
-        return logits, _cached_counts([one.head for one in asked])
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
@@ -91,6 +116,9 @@ class FakeEngine(BatchEngine):
             list(zip(tokens, values, strict=True))
             for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+
+    def begin_run(self) -> None:
+        """There is nothing to forget."""
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -111,7 +139,7 @@ def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
 
 
 def _cached_counts(prompts: Sequence[tuple[int, ...]]) -> list[int]:
-    """All positions but the last of every prompt that came before in the same call."""
+    """All positions but the last of every prompt that was added before with the same requests."""
     seen: set[tuple[int, ...]] = set()
     counts = []
     for prompt in prompts:

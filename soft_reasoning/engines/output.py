@@ -5,10 +5,13 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.sampling import draws_of
 from soft_reasoning.engines.text import StopChecker, finish
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Completion, Request, TopLogprobs
 
 
 class Output:
@@ -20,6 +23,10 @@ class Output:
         self.max_new_tokens: int = prepared.max_new_tokens
         self.ids: list[int] = []
         self.logprobs: list[float] = []
+        self.next_logits: Tensor | None = None
+        self.hidden_state: Tensor | None = None
+        self.top_logprobs: list[TopLogprobs] = []
+        self.fed: Tensor | None = None  # the embedding (D,) fed in place of the newest token's
         self._draws: list[float] = []
 
     @property
@@ -28,6 +35,19 @@ class Output:
         if not self._draws:
             self._draws = draws_of(self.request).tolist()
         return self._draws
+
+    def read(self, logits: Tensor, normaliser: float) -> bool:
+        """Keep what is asked for of the next token's ``logits`` (V,); True if no token is asked for.
+
+        ``normaliser`` is their log-sum-exp.
+        """
+        asked, count = self.request.next_logits, self.request.top_logprobs
+        if asked is not False and not self.ids:
+            self.next_logits = kept(logits if asked is True else logits[list(asked)])
+        if count:
+            values, ids = logits.topk(min(count, len(logits)))
+            self.top_logprobs.append(TopLogprobs(tuple(ids.tolist()), tuple((values - normaliser).tolist())))
+        return self.max_new_tokens == 0
 
     def add(self, token: int, logprob: float, eos: frozenset[int], stops: StopChecker) -> bool:
         """Append a token; True when it ends the completion."""
@@ -57,4 +77,13 @@ class Output:
             finish_reason=reason,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=cached_tokens,
+            next_logits=self.next_logits,
+            top_logprobs=tuple(self.top_logprobs[: max(count, 1)]),
+            hidden_state=self.hidden_state,
         )
+
+
+def kept(row: Tensor) -> Tensor:
+    """``row`` in float32 on the CPU, as a tensor that gradients may pass, whatever it was computed in."""
+    with torch.inference_mode(False):
+        return row.float().cpu().clone()

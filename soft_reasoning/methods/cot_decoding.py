@@ -1,9 +1,7 @@
 """CoT-decoding: one path for each of the likeliest first tokens (Wang and Zhou 2024).
 
 The confidence Delta of a path is the mean of p(likeliest) - p(second likeliest) over the tokens of its
-answer. The probabilities are next-token logits after each prefix. That is exact on every engine, although
-engines keep only the chosen token's log-probability, and costs reading the path once more. Only tokens that
-overlap the answer count.
+answer. Only tokens that overlap the answer count.
 """
 
 from __future__ import annotations
@@ -11,15 +9,13 @@ from __future__ import annotations
 import os.path
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
-from math import fsum
+from dataclasses import dataclass, replace
+from math import exp, fsum
 from typing import Any
-
-import torch
 
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.context import Context
+from soft_reasoning.effects import BudgetSpent
 from soft_reasoning.engines.text import decode, finish
 from soft_reasoning.methods.base import Steps, check_sampling, read_candidate
 from soft_reasoning.types import (
@@ -27,7 +23,6 @@ from soft_reasoning.types import (
     Candidate,
     Completion,
     Generate,
-    NextLogits,
     Problem,
     Prompt,
     Request,
@@ -38,9 +33,8 @@ from soft_reasoning.types import (
 
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum", "delta_max")
-AT_ONCE = 8
-"""Prefixes of one problem per request, since a row of logits is as long as the vocabulary and many problems
-are active at a time."""
+MARGIN = 2
+"""Likeliest tokens whose probabilities a margin needs."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +74,24 @@ class CotDecoding:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
-        [logits] = yield NextLogits([prompt], role="first_token")
-        if self.paths > len(logits):
+        likeliest = max(self.paths, MARGIN)
+        [read] = yield Generate(
+            [Request(prompt.ids, max_new_tokens=0, top_logprobs=likeliest, role="first_token")]
+        )
+        if not read.top_logprobs:
+            raise BudgetSpent
+        [first] = read.top_logprobs
+        if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
-        # Stable, so that tied tokens fall in the same order on every engine.
-        order = logits.double().sort(descending=True, stable=True).indices[: self.paths]
-        scores = logits.double().log_softmax(-1)[order].tolist()
         starts = [
-            _path(prompt, (token,), (score,), context)
-            for token, score in zip(order.tolist(), scores, strict=True)
+            _path(prompt, Completion((token,), (logprob,), "", "", 0, top_logprobs=(first,)), context)
+            for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
         paths = yield from self._continued(problem, prompt, starts, context)
         candidates = tuple(read_candidate(path, problem, context) for path in paths)
         deltas = None
         if self.aggregate != "majority":
-            deltas = yield from _deltas(problem, prompt, paths, context)
+            deltas = _deltas(problem, paths, context)
         trace: dict[str, Any] = {
             "round": 0,
             "first_tokens": [context.engine.tokenizer.decode([p.token_ids[0]]) for p in paths],
@@ -115,14 +112,21 @@ class CotDecoding:
                     max_new_tokens=room,
                     stop=prompt.stop,
                     seed=context.stream(problem.id, "sample", i),
+                    top_logprobs=0 if self.aggregate == "majority" else MARGIN,
                 )
                 for i in open_
             ]
         )
         paths = list(starts)
         for i, rest in zip(open_, rests, strict=True):
-            ids, logprobs = starts[i].token_ids + rest.token_ids, starts[i].logprobs + rest.logprobs
-            paths[i] = _path(prompt, ids, logprobs, context)
+            start = starts[i]
+            whole = replace(
+                start,
+                token_ids=start.token_ids + rest.token_ids,
+                logprobs=start.logprobs + rest.logprobs,
+                top_logprobs=start.top_logprobs + rest.top_logprobs,
+            )
+            paths[i] = _path(prompt, whole, context)
         return paths
 
     def _answer(
@@ -137,28 +141,33 @@ class CotDecoding:
         return None if best is None else answers[best]
 
 
-def _path(prompt: Prompt, ids: tuple[int, ...], logprobs: tuple[float, ...], context) -> Completion:
-    """The completion of all ``ids``, first token included, since a stop string may begin in it."""
-    count, text, reason = finish(context.engine.tokenizer, ids, stop=prompt.stop, eos=context.engine.eos_ids)
-    return Completion(ids[:count], logprobs[:count], text, reason, prompt_tokens=len(prompt.ids))
+def _path(prompt: Prompt, path: Completion, context) -> Completion:
+    """``path`` as one completion, first token included, since a stop string may begin in it."""
+    tokenizer, eos = context.engine.tokenizer, context.engine.eos_ids
+    count, text, reason = finish(tokenizer, path.token_ids, stop=prompt.stop, eos=eos)
+    return replace(
+        path,
+        token_ids=path.token_ids[:count],
+        logprobs=path.logprobs[:count],
+        text=text,
+        finish_reason=reason,
+        prompt_tokens=len(prompt.ids),
+    )
 
 
-def _deltas(problem, prompt: Prompt, paths: Sequence[Completion], context):
-    """Each path's Delta in [0, 1]; None for a path whose text does not contain its answer."""
-    where = []
+def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]:
+    """Each path's Delta in [0, 1]: the mean margin between the two likeliest tokens over its answer.
+
+    None for a path whose text does not contain its answer.
+    """
+    deltas: list[float | None] = []
     for path in paths:
         span = context.grader.locate(path.text, problem.answer_type)
-        where.append(range(0) if span is None else tokens_of(span, path, context.engine.tokenizer))
-    prefixes = [
-        prompt.followed_by(path.token_ids[:i]) for path, at in zip(paths, where, strict=True) for i in at
-    ]
-    margins: list[float] = []
-    for start in range(0, len(prefixes), AT_ONCE):
-        logits = yield NextLogits(prefixes[start : start + AT_ONCE], role="delta")
-        first, second = torch.topk(logits.double().softmax(-1), 2).values.unbind(-1)
-        margins += (first - second).tolist()
-    rest = iter(margins)
-    return [fsum(islice(rest, len(at))) / len(at) if at else None for at in where]
+        where = [] if span is None else tokens_of(span, path, context.engine.tokenizer)
+        tops = [path.top_logprobs[i].logprobs for i in where]
+        margins = [exp(top[0]) - exp(top[1]) for top in tops]
+        deltas.append(fsum(margins) / len(margins) if margins else None)
+    return deltas
 
 
 def tokens_of(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:

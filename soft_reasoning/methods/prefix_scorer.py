@@ -20,7 +20,6 @@ from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged
 from soft_reasoning.types import (
     Candidate,
     Generate,
-    NextLogits,
     Problem,
     Prompt,
     Request,
@@ -109,15 +108,19 @@ class PrefixScorer:
 
     def _token(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
         """One more token, drawn from the tilted distribution."""
-        [logits] = yield NextLogits([prompt.followed_by(so_far.ids)], top=self.top_tokens)
-        top = torch.topk(logits.double(), min(self.top_tokens, len(logits)))
-        longer = [_extended(prompt, so_far, (token,), context) for token in top.indices.tolist()]
+        ids = prompt.ids + so_far.ids
+        [read] = yield Generate([Request(ids, max_new_tokens=1, top_logprobs=self.top_tokens)])
+        if not read.top_logprobs:  # the budget is spent
+            return replace(so_far, ended="length"), None, {"token": None, "value": None, "probability": None}
+        [top] = read.top_logprobs
+        longer = [_extended(prompt, so_far, (token,), context) for token in top.ids]
         values = yield from self._value.values(problem, prompt, longer, context)
-        chances = tilted(top.values / self.temperature, values, self.strength)
+        logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
+        chances = tilted(logprobs / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
         drawn = int(torch.multinomial(chances, 1, generator=draw))
         value, chance = float(values[drawn]), float(chances[drawn])
-        said = {"token": int(top.indices[drawn]), "value": value, "probability": chance}
+        said = {"token": top.ids[drawn], "value": value, "probability": chance}
         return longer[drawn], value, said
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.context import Context
+from soft_reasoning.effects import BudgetSpent
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import (
     Rounds,
@@ -35,7 +36,6 @@ from soft_reasoning.types import (
     GREEDY,
     Candidate,
     Generate,
-    NextLogits,
     Problem,
     Prompt,
     Propose,
@@ -197,8 +197,10 @@ class SoftReasoning:
         top = 1
         if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
             top = self.embedding.likely_tokens + len(engine.tokenizer.all_special_ids)
-        [logits] = yield NextLogits([prompt], role="anchor", top=top)
-        greedy = [int(logits.argmax())]
+        [read] = yield Generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=top, role="anchor")])
+        if not read.top_logprobs:
+            raise BudgetSpent
+        greedy = [read.top_logprobs[0].ids[0]]
         if self.scope > 1:
             request = Request(
                 prompt.ids,
@@ -216,7 +218,7 @@ class SoftReasoning:
         tokens, texts = None, []
         if self.embedding.likely_tokens:
             anchor = greedy[0] if self.embedding.needs_anchor else None
-            ids = _likeliest(logits, self.embedding.likely_tokens, engine.tokenizer, anchor)
+            ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer, anchor)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
         likely = [
             [engine.tokenizer.decode([i]), *texts[1:]] if self.embedding.needs_anchor else texts
@@ -241,15 +243,14 @@ def _observed(seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
     return U, torch.tensor(rewards_of(seen), dtype=torch.float64)
 
 
-def _likeliest(logits: Tensor, count: int, tokenizer: Any, anchor: int | None) -> list[int]:
-    """The ids of the ``count`` likeliest tokens without special ones; an anchor comes first in any case."""
-    logits = logits.clone()
-    logits[torch.tensor(sorted(tokenizer.all_special_ids), dtype=torch.long)] = -torch.inf
-    if anchor is not None:
-        logits[anchor] = torch.inf
-    if count > int((logits > -torch.inf).sum()):
+def _likeliest(ids: Sequence[int], count: int, tokenizer: Any, anchor: int | None) -> list[int]:
+    """The first ``count`` of ``ids`` without special tokens; an anchor comes first in any case."""
+    special = set(tokenizer.all_special_ids)
+    plain = [token for token in ids if token not in special and token != anchor]
+    likeliest = (plain if anchor is None else [anchor, *plain])[:count]
+    if len(likeliest) < count:
         raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
-    return torch.topk(logits, count).indices.tolist()
+    return likeliest
 
 
 def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.yes_no import ask_yes_no
-from soft_reasoning.types import Effect, NextLogits, Problem, Prompt, UserError
+from soft_reasoning.effects import next_logits
+from soft_reasoning.types import Effect, Problem, Prompt, UserError
 
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
@@ -94,7 +95,7 @@ class LinearHead:
         self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
     ) -> Generator[Effect, Any, Tensor]:
         read = [prompt.followed_by(prefix.ids) for prefix in prefixes]
-        logits = yield NextLogits(read, self.ids, "verifier")
+        logits = yield from next_logits(read, self.ids, role="verifier")
         return head_values(logits, self.weight, self.bias)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.types import Effect, NextLogits, Prompt, UserError
+from soft_reasoning.effects import next_logits
+from soft_reasoning.types import Effect, Prompt, UserError
 
 
 def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
@@ -43,5 +44,5 @@ def probability_of_yes(logits: Tensor, yes: int) -> Tensor:
 def ask_yes_no(prompts: Sequence[Prompt], tokenizer: Any, *, role: str) -> Generator[Effect, Any, Tensor]:
     """Return the probability (n,) float64 of Yes against No after each of ``prompts``."""
     yes, no = word_ids(tokenizer, "Yes"), word_ids(tokenizer, "No")
-    logits = yield NextLogits(prompts, ids=yes + no, role=role)
+    logits = yield from next_logits(prompts, yes + no, role=role)
     return probability_of_yes(logits, len(yes))

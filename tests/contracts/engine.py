@@ -10,12 +10,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from soft_reasoning.types import Prompt, Request, Sampling, UserError
+from soft_reasoning.types import Request, Sampling, UserError
+
+
+def looks(engine, prompts, ids=None):
+    """Completions that hold no text but the logits after ``prompts``, of all tokens or of ``ids``."""
+    wanted = True if ids is None else tuple(ids)
+    return engine.generate([Request(tuple(p), max_new_tokens=0, next_logits=wanted) for p in prompts])
 
 
 def logits_after(engine, prompts, ids=None):
-    """What ``engine`` gives after ``prompts``, of which nothing is known but their ids."""
-    return engine.next_token_logits([Prompt(tuple(prompt)) for prompt in prompts], ids)[0]
+    return torch.stack([look.next_logits for look in looks(engine, prompts, ids)])
 
 
 class EngineContract:
@@ -117,6 +122,57 @@ class EngineContract:
                 assert self.same(one, other)
             assert rows is None or self.close(rows, logits)
 
+    def test_a_step_is_about_a_token_and_requests_join_between_steps(self, engine, prompts):
+        """A short request that comes later is complete before a long one that came first."""
+        asked = [Request(prompts[0], max_new_tokens=40, min_new_tokens=40), Request(prompts[1], max_new_tokens=2)]
+        expected = engine.generate(asked)
+        [long] = engine.add(asked[:1])
+        assert engine.step([long]) == []
+        [short] = engine.add(asked[1:])
+        done = []
+        while len(done) < 2:
+            done += engine.step([long, short])
+        assert [ticket for ticket, _ in done] == [short, long]
+        assert self.same(done[0][1], expected[1]) and self.same(done[1][1], expected[0])
+        assert engine.step() == []
+
+    def test_a_cancelled_request_leaves_the_others_as_they_are(self, engine, prompts):
+        requests = self.mixed(engine, prompts)[:12]
+        expected = engine.generate(requests)
+        tickets = engine.add(requests)
+        engine.cancel(tickets[:2])
+        outcomes = dict(engine.step())
+        cancelled = [ticket for ticket in tickets[2::3] if ticket not in outcomes]
+        engine.cancel(cancelled)
+        left = set(tickets[2:]) - set(cancelled)
+        while not left <= outcomes.keys():
+            outcomes |= engine.step()
+        assert outcomes.keys() == left
+        for ticket, completion in zip(tickets, expected, strict=True):
+            assert ticket not in left or self.same(outcomes[ticket], completion)
+
+    def test_what_is_read_beside_text(self, engine, prompts):
+        """Logits and likeliest tokens are those of the looks at every prefix, soft tokens included."""
+        soft = engine.embed(prompts[0][:1]) * 1.1
+        for options in ({}, {"soft": soft, "position": 1}):
+            plain = self.greedy(engine, prompts[1], **options)
+            run = self.greedy(engine, prompts[1], next_logits=True, top_logprobs=3, **options)
+            assert self.same(run, plain) and len(run.top_logprobs) == len(run.token_ids)
+            logits = run.next_logits.log_softmax(-1)
+            assert int(logits.argmax()) == run.token_ids[0]
+            assert float(logits.max()) == pytest.approx(run.logprobs[0], abs=1e-4)
+            for top, token, logprob in zip(run.top_logprobs, run.token_ids, run.logprobs, strict=True):
+                assert top.ids[0] == token and top.logprobs[0] == pytest.approx(logprob, abs=1e-5)
+                assert len(top.ids) == 3 and list(top.logprobs) == sorted(top.logprobs, reverse=True)
+            [look] = engine.generate(
+                [Request(prompts[1], max_new_tokens=0, next_logits=(7, 3), top_logprobs=3, **options)]
+            )
+            assert look.token_ids == () and look.text == "" and len(look.top_logprobs) == 1
+            assert look.top_logprobs[0].ids == run.top_logprobs[0].ids
+            assert look.next_logits.log_softmax(-1).tolist() == pytest.approx(
+                run.next_logits[[7, 3]].log_softmax(-1).tolist(), abs=1e-4
+            )
+
     def test_a_sample_follows_its_seed(self, engine, prompts):
         request = Request(prompts[0], sampling=Sampling(1.5), max_new_tokens=self.new_tokens)
         runs = engine.generate([replace(request, seed=s) for s in (0, 1, 2, 3, 4, 5, 6, 7, 0)])
@@ -184,16 +240,16 @@ class EngineContract:
         assert self.close(logits_after(engine, prompts, [7, 3]), every[:, [7, 3]])
         for i, prompt in enumerate(prompts):
             assert self.close(logits_after(engine, [prompt])[0], every[i])
-        assert logits_after(engine, [], [7, 3]).shape == (0, 2)
 
     def test_what_prompts_have_in_common_changes_nothing_and_is_counted(self, engine, prompts):
         prompt = max(prompts, key=len)
-        asked = [Prompt(prompt[: len(prompt) - i]) for i in range(4)]
-        alone = logits_after(engine, [p.ids for p in asked])
+        parts = [prompt[: len(prompt) - i] for i in range(4)]
+        alone = logits_after(engine, parts)
         for _ in range(2):  # the second time some of it may be kept
-            logits, cached = engine.next_token_logits(asked)
+            found = looks(engine, parts)
+            logits = torch.stack([look.next_logits for look in found])
             assert torch.allclose(logits.log_softmax(-1), alone.log_softmax(-1), atol=1e-4)
-            assert len(cached) == 4 and all(0 <= n < len(p.ids) for n, p in zip(cached, asked, strict=True))
+            assert all(0 <= look.cached_tokens < len(part) for look, part in zip(found, parts, strict=True))
         soft = engine.embed(prompt[:1]) * 1.1
         plain, again = (self.greedy(engine, prompt, soft=soft) for _ in range(2))
         assert again.token_ids == plain.token_ids
@@ -231,6 +287,7 @@ class EngineContract:
         for options in (
             {"soft": wide}, {"soft": bad}, {"soft": bad.nan_to_num(posinf=1.0) / 0}, {"soft": wide[0]},
             {"soft": engine.embed([3]), "position": len(prompts[0]) + 1}, {"max_new_tokens": 0},
+            {"max_new_tokens": -1, "top_logprobs": 1}, {"top_logprobs": -1}, {"next_logits": (10**9,)},
         ):  # fmt: skip
             with pytest.raises(ValueError, match="expected"):
                 engine.generate([Request(prompts[0]), Request(prompts[0], **options)])

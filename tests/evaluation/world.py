@@ -8,7 +8,6 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.batch_engine import BatchEngine
 from soft_reasoning.evaluation.metrics import Tally
 from soft_reasoning.evaluation.runner import Local, run
 from soft_reasoning.types import Problem
@@ -51,25 +50,24 @@ def summarise(rows, **measured):
     return tally.metrics(**measured)
 
 
-class KilledAfter(BatchEngine):
-    """An engine that ends its own process, unable to clean up, at its ``calls``-th generation."""
+class KilledAfter:
+    """An engine that ends its own process, unable to clean up, when requests come for the ``calls``-th time."""
 
     def __init__(self, engine, calls):
-        super().__init__()
         self._engine, self._left = engine, calls
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
 
-    def generate(self, requests):
+    def add(self, requests):
         self._left -= 1
         if self._left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self._engine.generate(requests)
+        return self._engine.add(requests)
 
 
 def main(folder, count, max_live, calls):
-    """Run ``count`` problems into ``folder``, killed at generation ``calls``."""
+    """Run ``count`` problems into ``folder``, killed when requests come for the ``calls``-th time."""
     method, context, config = parts()
     object.__setattr__(context, "engine", KilledAfter(context.engine, calls))
     run(problems(count), Local(method, context, max_live), folder, config)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Many
-from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.engines.base import PreparedRequest, prepare
-from soft_reasoning.engines.batch_engine import BatchEngine
+from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
 from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_freed_memory, memory_for
 from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion, Prompt, Request, UserError
+from soft_reasoning.types import Completion, Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ CPU_BYTES = 2**31
 of what is free."""
 
 
-class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
+class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.
@@ -56,6 +56,8 @@ class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
         >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
         >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
     """
+
+    feeds_embeddings = True
 
     def __init__(
         self,
@@ -101,7 +103,6 @@ class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
         super().__init__()
         if max_batch_tokens is not None:
             whole("engine.max_batch_tokens", max_batch_tokens, least=1)
-        self._lock = RLock()
         self.model, self.tokenizer = model, tokenizer
         lookup = model.get_input_embeddings()
         self._table = EmbeddingTable(lookup, lookup.weight)
@@ -118,51 +119,65 @@ class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
         free = torch.cuda.mem_get_info(self.device)[0] // 2 if on_gpu else CPU_BYTES
         fitting = max(4096, int(free / max(self._runner.position_bytes, 1)))
         self.max_batch_tokens: int = max_batch_tokens or fitting
-        self._runner.resize(self.max_batch_tokens)
+        self._waiting: deque[Sequence] = deque()
+        self._running: list[Sequence] = []
+        self._restart([])
 
     def embed(self, ids: Many[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
         return self._table.embed(ids)
 
-    def generate(self, requests: Many[Request]) -> list[Completion]:
-        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        sequences = [Sequence(i, self.check(request)) for i, request in enumerate(requests)]
-        with self._lock:
-            self._run_all(sequences, self._generate)
-            return [
-                sequence.output.completion(
-                    self.tokenizer, self.eos_ids, self._stops, cached_tokens=sequence.cached_tokens
-                )
-                for sequence in sequences
-            ]
-
     def check(self, request: Request) -> PreparedRequest:
-        """Return ``request`` cut at its soft tokens; errors as in ``generate``."""
+        """Cut ``request`` at its soft tokens; raises as ``engines.base.prepare`` does."""
         return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
-    def next_token_logits(
-        self, prompts: Many[Prompt], ids: Many[int] | None = None, *, top: int | None = None
-    ) -> tuple[Tensor, list[int]]:
-        """Logits as in ``engines.base.Engine``, and how many tokens of each prompt were cached."""
-        asked = [Request(prompt.ids, max_new_tokens=1) for prompt in prompts]
-        sequences = [Sequence(i, self.check(request)) for i, request in enumerate(asked)]
-        found: dict[int, Tensor] = {}
+    def begin(self, requests: dict[int, PreparedRequest]) -> None:
+        """Take ``requests`` on, sorted by content, so that prompts that begin alike are side by side."""
+        super().begin(requests)
+        self._waiting.extend(sorted((Sequence(*item) for item in requests.items()), key=_order))
 
-        def read(waiting: deque[Sequence], running: list[Sequence]) -> None:
-            while running := self._runner.admit(waiting, 0):
-                logits = self._runner.prefill(running)
-                self._normalisers(logits)
-                wanted = logits if ids is None else logits[:, torch.tensor(list(ids), device=logits.device)]
-                for sequence, row in zip(running, wanted.cpu(), strict=True):
-                    found[sequence.index] = row
-                    self._runner.release(sequence)
+    @torch.inference_mode()
+    def advance(self) -> list[tuple[int, Outcome]]:
+        """Compute the prompts of new requests, or else one more token of all others."""
+        try:
+            # 1. The next logits: of new sequences if there is room for some, or else of all running ones.
+            started = self._runner.admit(self._waiting, len(self._running))
+            self._running += started
+            rows = started or list(self._running)
+            logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
+        except BaseException as error:
+            if is_out_of_memory(error):
+                return self._halve()
+            self._restart([])  # the next batch must not read this one's blocks
+            raise
+        # 2. What requests read of them. A request for no more than that is complete.
+        normalisers = logits.logsumexp(-1)
+        outcomes: dict[int, Outcome] = {}
+        for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
+            if not math.isfinite(normaliser):
+                outcomes[row.ticket] = UserError(not_finite(self._table.weight.dtype))
+            elif row.output.request.reads and row.output.read(logits[i], normaliser):
+                outcomes[row.ticket] = self._completion(row)
+        # 3. The next tokens of the others; their log-probabilities are those of the unscaled logits.
+        writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
+        if len(writing) < len(rows):
+            rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
+        tokens = choose(logits, [row.output for row in rows], sorted(self.eos_ids))
+        logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
+        for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
+            if row.output.request.feed is not None:
+                row.output.fed = row.output.request.feed(logits[i])
+            if row.output.add(token, logprob, self.eos_ids, self._stops):
+                outcomes[row.ticket] = self._completion(row)
+        # 4. What is complete leaves the batch.
+        self._leave(outcomes)
+        return list(outcomes.items())
 
-        with self._lock:
-            self._run_all(sequences, read)
-        width = len(self._table) if ids is None else len(ids)
-        rows = [found[i] for i in range(len(sequences))]
-        cached = [sequence.cached_tokens for sequence in sequences]
-        return (torch.stack(rows).clone() if rows else torch.empty(0, width)), cached
+    def drop(self, tickets: Collection[int]) -> None:
+        """Forget the requests of ``tickets``, so far as they are in work."""
+        super().drop(tickets)
+        self._leave(tickets)
+        self._waiting = deque(sequence for sequence in self._waiting if sequence.ticket not in tickets)
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
@@ -191,82 +206,63 @@ class HuggingFaceEngine(BatchEngine, ShowsHiddenStates):
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
-        with self._lock:
-            self._runner.begin_run()
+        with self.lock:
+            if not self._running:
+                self._runner.begin_run()
             if self.device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(self.device)
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
-        with self._lock:
+        with self.lock:
             del self.model, self._table, self._runner
             gc.collect()
             torch.cuda.empty_cache()
 
-    def _generate(self, waiting: deque[Sequence], running: list[Sequence]) -> None:
-        """Complete the sequences of ``waiting``; ``running`` shows those in work."""
-        while waiting or running:
-            # 1. New sequences get their prompts computed, and all others one more token.
-            started = self._runner.admit(waiting, len(running))
-            running += started
-            rows = started or list(running)
-            logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
-            # 2. Choose the next tokens; their log-probabilities are those of the unscaled logits.
-            normalisers = self._normalisers(logits)
-            tokens = choose(logits, [sequence.output for sequence in rows], sorted(self.eos_ids))
-            logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
-            # 3. Complete sequences leave the batch.
-            ended = set()
-            for sequence, token, logprob in zip(rows, tokens.tolist(), logprobs, strict=True):
-                if sequence.output.add(token, logprob, self.eos_ids, self._stops):
-                    self._runner.release(sequence)
-                    ended.add(id(sequence))
-            if ended:
-                running[:] = [sequence for sequence in running if id(sequence) not in ended]
+    def _completion(self, sequence: Sequence) -> Completion:
+        return sequence.output.completion(
+            self.tokenizer, self.eos_ids, self._stops, cached_tokens=sequence.cached_tokens
+        )
 
-    def _normalisers(self, logits: Tensor) -> Tensor:
-        """(R,) log-sum-exp of ``logits`` (R, V). Raises UserError where some are NaN or infinite."""
-        normalisers = logits.logsumexp(-1)
-        if not bool(normalisers.isfinite().all()):
-            raise UserError(not_finite(self._table.weight.dtype))
-        return normalisers
+    def _leave(self, tickets: Collection[int]) -> None:
+        """Take ``tickets`` out of the running batch."""
+        leaving = [sequence for sequence in self._running if sequence.ticket in tickets]
+        for sequence in leaving:
+            self._runner.release(sequence)
+        if leaving:
+            self._running = [sequence for sequence in self._running if sequence.ticket not in tickets]
 
-    @torch.inference_mode()
-    def _run_all(
-        self, sequences: list[Sequence], run: Callable[[deque[Sequence], list[Sequence]], None]
-    ) -> None:
-        """Run every sequence; where memory runs out, halve the bound and run the unfinished ones again.
-
-        They are sorted by content, so that prompts that begin alike are side by side.
-        """
-        left = sorted(sequences, key=lambda s: (s.content, s.index))
-        while left:
-            waiting, running = deque(left), list[Sequence]()
-            try:
-                run(waiting, running)
-                return
-            except BaseException as error:
-                if not is_out_of_memory(error):  # the next batch must not read this one's blocks
-                    self._runner.resize(self.max_batch_tokens)
-                    raise
-                in_work = self._runner.reserved_tokens
-            undone = {id(sequence) for sequence in (*waiting, *running)}
-            left = [sequence for sequence in left if id(sequence) in undone]
-            self._halve(left, in_work)
-
-    def _halve(self, left: list[Sequence], in_work: int) -> None:
-        """Bound batches by half of ``in_work``, the positions of the batch that did not fit."""
-        smallest = min(left, key=lambda sequence: sequence.most_tokens)
-        if self.max_batch_tokens < smallest.most_tokens:
-            raise UserError(
-                f"expected memory for a prompt of {smallest.prompt_tokens} tokens and "
-                f"{smallest.prepared.max_new_tokens} new ones, and it ran out; shorten them or take a "
-                "smaller model"
-            )
-        for sequence in left:
+    def _restart(self, sequences: Many[Sequence]) -> None:
+        """Drop all state, and begin again with ``sequences``."""
+        for sequence in sequences:
             sequence.reset()
-        self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
+        self._running, self._waiting = [], deque(sorted(sequences, key=_order))
         self._runner.resize(self.max_batch_tokens)
+
+    def _halve(self) -> list[tuple[int, Outcome]]:
+        """Bound batches by half of the one that did not fit, and run it again.
+
+        A sequence that did not fit alone ends with a UserError.
+        """
+        in_work, left = self._runner.reserved_tokens, [*self._running, *self._waiting]
+        outcomes: list[tuple[int, Outcome]] = []
+        if self.max_batch_tokens < min(sequence.most_tokens for sequence in self._running):
+            outcomes = [(sequence.ticket, _too_long(sequence)) for sequence in self._running]
+            left = list(self._waiting)
+        self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
+        self._restart(left)
         gc.collect()
         torch.cuda.empty_cache()
         log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)
+        return outcomes
+
+
+def _order(sequence: Sequence) -> tuple[tuple[int, ...], int]:
+    return sequence.content, sequence.ticket
+
+
+def _too_long(sequence: Sequence) -> UserError:
+    return UserError(
+        f"expected memory for a prompt of {sequence.prompt_tokens} tokens and "
+        f"{sequence.prepared.max_new_tokens} new ones, and it ran out; shorten them or take a smaller model"
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from torch import Tensor
 from soft_reasoning.engines.huggingface.attention import Pass, Piece, Pool, current_pass, height
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.output import kept
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
 MOST_READERS = 64
@@ -45,6 +48,30 @@ class ModelCalls:
     def embed(self, ids: list[int]) -> Tensor:
         """(len(ids), D) on the model's device, as its lookup returns it (scale included)."""
         return self.lookup(torch.tensor([ids], dtype=torch.long, device=self.device))[0]
+
+    def embed_newest(self, sequences: list[Sequence]) -> Tensor:
+        """(rows(len(sequences)), D): the embeddings fed after the newest tokens, and filler rows."""
+        ids = [sequence.output.ids[-1] for sequence in sequences]
+        rows = self.embed(ids + ids[-1:] * (self.rows(len(ids)) - len(ids)))
+        fed = [(i, sequence.output.fed) for i, sequence in enumerate(sequences)]
+        for i, embedding in fed:
+            if embedding is not None:
+                rows[i] = embedding.to(rows)
+        return rows
+
+    @contextmanager
+    def reading_states(self, sequences: list[Sequence]) -> Iterator[list[Tensor]]:
+        """Collect what the LM head reads, if one of ``sequences`` asks for its last hidden state."""
+        states: list[Tensor] = []
+        if not any(sequence.prepared.request.hidden_state for sequence in sequences):
+            yield states
+            return
+        head = self.model.get_output_embeddings()
+        handle = head.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
+        try:
+            yield states
+        finally:
+            handle.remove()
 
     def embed_at(self, sequence: Sequence, start: int, end: int) -> Tensor:
         """(end - start, D): the prompt's embeddings from position ``start`` up to ``end``."""
@@ -146,10 +173,7 @@ class ModelRunner:
             self._step, self._rows = self._decode_pass(sequences), sequences
         else:
             self._step.advance()
-        count = len(sequences)
-        ids = [sequence.output.ids[-1] for sequence in sequences]
-        embeddings = self.calls.embed(ids + [0] * (self.calls.rows(count) - count))
-        return self._forward(self._step, embeddings, None)[:count]
+        return self._forward(self._step, self.calls.embed_newest(sequences), None)[: len(sequences)]
 
     def _prepare_pool(self) -> None:
         if self._pool.blocks != self.blocks.total:
@@ -187,9 +211,14 @@ class ModelRunner:
         written = torch.cat(blocks), positions % BLOCK
         padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device)
         now = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
-        last = [row.end - 1 for row in rows if row.position + row.count == row.sequence.prompt_tokens]
+        ending = [row for row in rows if row.position + row.count == row.sequence.prompt_tokens]
+        last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
         wanted = torch.tensor(last + [0] * (calls.rows(max(len(last), 1)) - len(last)), device=device)
-        return self._forward(now, torch.cat(embeddings), wanted)[: len(last)]
+        with calls.reading_states(sequences) as states:
+            logits = self._forward(now, torch.cat(embeddings), wanted)
+        for read in states:  # of the wanted positions, or of all where the model takes no choice
+            keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
+        return logits[: len(last)]
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:
         count = len(sequences)
@@ -198,6 +227,13 @@ class ModelRunner:
         padded = torch.cat([at, torch.zeros(self.calls.rows(count) - count, dtype=torch.long)])
         written = block, at % BLOCK
         return Pass(self._pool, padded.to(self.calls.device), written, partial(_decode_pieces, sequences))
+
+
+def keep_states(sequences: list[Sequence], states: Tensor) -> None:
+    """Keep the last hidden states (at least len(sequences), D) of those sequences that ask for theirs."""
+    for sequence, state in zip(sequences, states, strict=False):
+        if sequence.prepared.request.hidden_state:
+            sequence.output.hidden_state = kept(state)
 
 
 class _Row(NamedTuple):

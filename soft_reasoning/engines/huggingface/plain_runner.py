@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.huggingface.model_runner import ModelCalls
+from soft_reasoning.engines.huggingface.model_runner import ModelCalls, keep_states
 from soft_reasoning.engines.huggingface.sequence import Sequence
 
 
@@ -72,7 +72,11 @@ class PlainRunner:
         self._rows, self._cache, self._position = list(sequences), {}, 0
         rows = [self.calls.embed_at(sequence, 0, sequence.prompt_tokens) for sequence in sequences]
         rows += rows[-1:] * (self.calls.rows(len(rows)) - len(rows))
-        return self._forward(inputs_embeds=torch.stack(rows))[: len(sequences)]
+        with self.calls.reading_states(sequences) as states:
+            logits = self._forward(inputs_embeds=torch.stack(rows))
+        for read in states:
+            keep_states(sequences, read[:, -1])
+        return logits[: len(sequences)]
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
         """Return logits (R, V) after the newest token of every sequence; other rows are dropped."""
@@ -85,9 +89,7 @@ class PlainRunner:
             for cache in self._cache.values():
                 cache.reorder_cache(index)
             self._rows = list(sequences)
-        ids = [sequence.output.ids[-1] for sequence in sequences]
-        ids += ids[-1:] * (total - count)
-        return self._forward(input_ids=torch.tensor(ids, device=self.calls.device).unsqueeze(1))[:count]
+        return self._forward(inputs_embeds=self.calls.embed_newest(sequences).unsqueeze(1))[:count]
 
     def _forward(self, **inputs: Tensor) -> Tensor:
         given = next(iter(inputs.values()))

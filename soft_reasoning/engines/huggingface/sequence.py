@@ -20,8 +20,8 @@ class Sequence:
     ``cached_tokens`` counts prompt positions that were not computed for this sequence.
     """
 
-    def __init__(self, index: int, prepared: PreparedRequest) -> None:
-        self.index: int = index
+    def __init__(self, ticket: int, prepared: PreparedRequest) -> None:
+        self.ticket: int = ticket
         self.prepared: PreparedRequest = prepared
         soft = () if prepared.soft is None else prepared.soft.detach().to("cpu", torch.float32)
         self.content: tuple[int, ...] = (*prepared.head, *map(_soft_hash, soft), *prepared.tail)

@@ -35,7 +35,6 @@ class Service:
 
     def __init__(self, reasoner: SoftReasoner, settings: Settings, names: Names, max_live: int) -> None:
         self.reasoner, self.settings, self.names = reasoner, settings, names
-        reasoner.gather(settings.gather_seconds)
         self.most: int = max_live + settings.max_waiting
         self._presets = choices_of("preset")
         self._tasks: set[asyncio.Task[Solution]] = set()

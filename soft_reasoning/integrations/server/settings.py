@@ -24,7 +24,6 @@ class Settings:
         max_k: Most candidates of a round that a request may ask for.
         max_rounds: Most rounds that a request may ask for.
         max_waiting: Requests that may wait beside the ``max_live`` in work.
-        gather_seconds: Most time that requests wait for as many more as ended last.
         drain_seconds: Time for work to be finished after a signal.
         keep_alive_seconds: Time between comments in a stream that waits.
 
@@ -43,7 +42,6 @@ class Settings:
     max_k: int = 64
     max_rounds: int = 64
     max_waiting: int = 256
-    gather_seconds: float = 0.25
     drain_seconds: float = 30.0
     keep_alive_seconds: float = 15.0
 
@@ -57,8 +55,7 @@ class Settings:
             whole("server.max_tokens", self.max_tokens, least=1)
         for key in ("max_seconds", "keep_alive_seconds"):
             real(f"server.{key}", getattr(self, key), above=0.0)
-        for key in ("gather_seconds", "drain_seconds"):
-            real(f"server.{key}", getattr(self, key), least=0.0)
+        real("server.drain_seconds", self.drain_seconds, least=0.0)
         if not isinstance(self.host, str) or not self.host:
             raise UserError(f"server.host: expected an address such as 127.0.0.1, got {self.host!r:.40}")
         for key in ("api_key", "model_name"):  # a number in the environment or on the command line is one too
