@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import SET_HERE
 from soft_reasoning.scheduler import Clock, drive
-from soft_reasoning.types import Completion, Prompt, Request
+from soft_reasoning.types import Completion, Request
 
 PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]
 MEMORY = 0.5
@@ -46,7 +46,6 @@ class Recorder:
         self._engine = engine
         self.asked: dict[int, Request] = {}
         self.answers: dict[int, Completion] = {}
-        self.prompts: list[tuple[int, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -131,10 +130,12 @@ def prompt_of(engine: VLLMEngine, request: Request) -> dict[str, Any]:
 def bare(asked: Recorder, engine: VLLMEngine) -> Callable[[], Any]:
     """All that ``asked`` remembers, for one call of vLLM's own ``generate``, with ``engine``'s options."""
     common = {"temperature": 0.0, "ignore_eos": True, "stop_token_ids": sorted(engine.eos_ids)}
-    prompts = [{"prompt_token_ids": list(prompt)} for prompt in asked.prompts]
-    params = [SamplingParams(max_tokens=1, logprobs=1, flat_logprobs=True, **common)] * len(prompts)
+    prompts, params = [], []
     for request in asked.requests:
         prompts.append(prompt_of(engine, request))
+        if request.max_new_tokens == 0:
+            params.append(SamplingParams(max_tokens=1, logprobs=1, flat_logprobs=True, **common))
+            continue
         room = min(request.max_new_tokens, engine.context_length - len(prompts[-1]["prompt_token_ids"]))
         own = SamplingParams(
             max_tokens=room, stop=list(request.stop), logprobs=0, flat_logprobs=True, **common

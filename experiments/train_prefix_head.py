@@ -19,7 +19,7 @@ from soft_reasoning.configuration.build import build_context, build_dataset, bui
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.prefix_value import fit_head, head_values, save_head
-from soft_reasoning.types import Problem, Prompt, Request, Sampling, generator_for
+from soft_reasoning.types import Problem, Request, Sampling, generator_for
 
 TEMPERATURE = 0.8
 CHUNK = 512
@@ -70,14 +70,14 @@ def main() -> None:
     prefixes, owners, rewards = [], [], []
     for number, prompt, ids, reward in rollouts(problems, args.rollouts, context, config.max_new_tokens):
         for end in sorted({*range(args.stride, len(ids), args.stride), len(ids)} - {0}):
-            prefixes.append(Prompt(prompt + ids[:end]))
+            prefixes.append(prompt + ids[:end])
             owners.append(number)
             rewards.append(reward)
     # Twice as many tokens as dimensions: their logits determine the hidden state.
     order = torch.randperm(len(engine.tokenizer), generator=generator_for(0, "prefix head"))
     ids = sorted(order[: 2 * engine.hidden_size].tolist())
-    parts = [prefixes[i : i + CHUNK] for i in range(0, len(prefixes), CHUNK)]
-    logits = torch.cat([engine.next_token_logits(part, ids)[0] for part in parts])
+    looks = [Request(prefix, max_new_tokens=0, next_logits=tuple(ids)) for prefix in prefixes]
+    logits = torch.stack([look.next_logits for look in engine.generate(looks)])
     owner, reward = torch.tensor(owners), torch.tensor(rewards)
     held_out = owner % 10 == 0
     weight, bias = fit_head(logits[~held_out], reward[~held_out])

@@ -79,7 +79,9 @@ class Remembering(QueueEngine):
     def advance(self) -> list[tuple[int, Completion]]:
         requests = {ticket: prepared.request for ticket, prepared in self.queued.items()}
         keys = {ticket: _key(request) for ticket, request in requests.items()}
-        new = {keys[ticket]: request for ticket, request in requests.items() if keys[ticket] not in self._known}
+        new = {
+            keys[ticket]: request for ticket, request in requests.items() if keys[ticket] not in self._known
+        }
         self._known.update(zip(new, self._engine.generate(list(new.values())), strict=True))
         return [(ticket, self._known[key]) for ticket, key in keys.items()]
 

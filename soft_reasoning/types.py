@@ -1,7 +1,7 @@
 """The values that flow between the layers: frozen, typed, without behaviour.
 
 Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens),
-:class:`Completion` (what was read) and :class:`Propose` hold tensors. Everything that is stored is plain Python.
+:class:`Completion` (what was read) and :class:`Propose` hold tensors. Everything stored is plain Python.
 """
 
 from __future__ import annotations

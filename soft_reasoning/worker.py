@@ -54,8 +54,8 @@ class Call:
 class Worker:
     """Owns ``engine`` and the thread that drives it.
 
-    The thread starts with the first call and ends with :meth:`close`. Between two steps of the engine it takes
-    on the problems of new calls and drops those of cancelled ones.
+    The thread starts with the first call and ends with :meth:`close`. Between two steps of the engine it
+    takes on the problems of new calls and drops those of cancelled ones.
 
     Args:
         engine: The engine, which :meth:`close` closes.

@@ -38,7 +38,9 @@ class Engine(QueueEngine):
     def completion(self, request):
         total, length, ids = sum(request.prompt_ids), len(request.prompt_ids), request.next_logits
         if ids is not False:
-            return Completion((), (), "", "length", length, length - 1, next_logits=torch.full((len(ids),), float(total)))
+            return Completion(
+                (), (), "", "length", length, length - 1, next_logits=torch.full((len(ids),), float(total))
+            )
         return Completion((1, 2), (0.0, 0.0), str(total), "eos", length, 1)
 
 

@@ -137,10 +137,8 @@ def test_a_data_set_s_exemplars_and_max_live_are_used(monkeypatch):
     overrides = ["engine=fake", "method=cot", "dataset=gsm8k", "dataset.shots=4", "max_live=2"]
     with SoftReasoner.from_pretrained("demo", prompt="math", overrides=overrides) as one:
         assert len(one.context.prompts.exemplars) == 4
-        sizes, generate = [], one.context.engine.generate
-        monkeypatch.setattr(
-            one.context.engine, "generate", lambda asked: sizes.append(len(asked)) or generate(asked)
-        )
+        engine, sizes, add = one.context.engine, [], one.context.engine.add
+        monkeypatch.setattr(engine, "add", lambda requests: sizes.append(len(requests)) or add(requests))
         assert len(one.solve(QUESTIONS)) == 3 and sizes == [2, 1]
 
 

@@ -143,10 +143,8 @@ def test_stop_texts_end_candidates_and_no_review(reasoner, method):
     def asked(**options):
         requests = []
         with pytest.MonkeyPatch.context() as patch:
-            generate = reasoner.context.engine.generate
-            patch.setattr(
-                reasoner.context.engine, "generate", lambda some: requests.extend(some) or generate(some)
-            )
+            engine, add = reasoner.context.engine, reasoner.context.engine.add
+            patch.setattr(engine, "add", lambda some: requests.extend(some) or add(some))
             found = reasoner.solve(QUESTIONS[0], method=method, **options)
         stops = {one.role: one.stop for one in requests if one.role in ("candidate", "verifier")}
         return found, stops
@@ -279,8 +277,8 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         prompt = Wording(ask=given["ask"], reviews=reviews)
     with SoftReasoner.from_pretrained("demo", prompt=prompt, overrides=FAKE, rounds=0) as reasoner:
         asked = []
-        generate = reasoner.context.engine.generate
-        reasoner.context.engine.generate = lambda some: asked.extend(some) or generate(some)
+        add = reasoner.context.engine.add
+        reasoner.context.engine.add = lambda some: asked.extend(some) or add(some)
         found = reasoner.solve(QUESTIONS[0])
         assert "".join(found.prompt).startswith("<s>PROBLEM Ada has 3")
         tokenizer = reasoner.context.engine.tokenizer

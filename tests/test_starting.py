@@ -54,16 +54,16 @@ def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys)
         "progress=false", f"hydra.run.dir={tmp_path / 'run'}",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", command)
-    generate, calls = FakeEngine.generate, []
+    add, calls = FakeEngine.add, []
 
     def ended(engine, requests):
         calls.append(requests)
         if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return generate(engine, requests)
+        return add(engine, requests)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FakeEngine, "generate", ended)
+        patch.setattr(FakeEngine, "add", ended)
         with pytest.raises(SystemExit) as stopped:
             program.main()
     said = capsys.readouterr().err

@@ -71,9 +71,7 @@ class LMHead(Protocol):
 class SoftTokenGradients(Protocol):
     """Functions of its logits can be differentiated with respect to soft tokens."""
 
-    def soft_gradient(
-        self, request: Request, objective: Callable[[Tensor], Tensor]
-    ) -> tuple[float, Tensor]:
+    def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
         """Differentiate a function of the logits after ``request``'s soft tokens.
 
         Args:

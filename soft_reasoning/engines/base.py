@@ -11,7 +11,6 @@ from torch import Tensor
 
 from soft_reasoning.types import Completion, Request, UserError
 
-
 Outcome: TypeAlias = Completion | Exception
 """How a request ends: complete, or with an error of its own."""
 
@@ -71,8 +70,8 @@ class Engine(Protocol):
     def add(self, requests: Sequence[Request]) -> list[int]:
         """Queue ``requests``: a ticket for each.
 
-        Raises UserError for a prompt that does not fit the context and for what the engine cannot give, and
-        ValueError for ids, soft tokens, positions and limits that no model could take. Nothing is queued then.
+        Nothing is queued if one is bad: UserError for a prompt that does not fit the context and for what
+        the engine cannot give, ValueError for ids, soft tokens, positions and limits that no model can take.
         """
         ...
 

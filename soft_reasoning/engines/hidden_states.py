@@ -44,9 +44,7 @@ class ShowsHiddenStates:
         head = self.model.get_output_embeddings()
         return head(states.to(head.weight.device, head.weight.dtype)).float().cpu().clone()
 
-    def soft_gradient(
-        self, request: Request, objective: Callable[[Tensor], Tensor]
-    ) -> tuple[float, Tensor]:
+    def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
         """The value and the gradient (m, D) of ``objective``."""
         prepared = self.check(request)
         if prepared.soft is None:

@@ -34,7 +34,7 @@ class QueueEngine:
         self.queued.update(requests)
 
     def advance(self) -> Iterable[tuple[int, Outcome]]:
-        """Do a step's work, and forget the tickets that are complete; they are returned with their outcomes."""
+        """Do a step's work; the tickets that it completes, which are forgotten, with their outcomes."""
         raise NotImplementedError
 
     def drop(self, tickets: Collection[int]) -> None:

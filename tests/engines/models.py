@@ -95,3 +95,9 @@ def tiny(family: str, **others):
     config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     return model
+
+
+def random_ids(count: int, seed: int) -> tuple[int, ...]:
+    """Token ids of a random prompt."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(3, VOCABULARY, (count,), generator=generator).tolist())

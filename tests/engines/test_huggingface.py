@@ -11,14 +11,9 @@ from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.types import Request
 from tests.contracts.engine import EngineContract
-from tests.engines.models import FAMILIES, SHARING, VOCABULARY, tiny
+from tests.engines.models import FAMILIES, SHARING, random_ids, tiny
 
 MIXTURES = {"mixtral", "qwen2_moe", "gpt_oss", "deepseek_v3"}
-
-
-def random_ids(count: int, seed: int) -> tuple[int, ...]:
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randint(3, VOCABULARY, (count,), generator=generator).tolist())
 
 
 def by_generate(model, prompt: tuple[int, ...], new: int, **options) -> tuple[int, ...]:

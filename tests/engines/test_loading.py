@@ -1,6 +1,7 @@
 """Models that cannot be had or served are refused in one clear line; memory that runs out is lived with."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
 from soft_reasoning.engines.huggingface.loading import eos_ids
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
-from soft_reasoning.types import Prompt, Request, Sampling, UserError
+from soft_reasoning.types import Request, Sampling, UserError
 from tests.engines.models import BASE, VOCABULARY, tiny
 
 
@@ -102,7 +103,7 @@ def test_a_device_that_is_not_there_is_refused(device):
 
 @pytest.mark.parametrize("wrong", [-1, VOCABULARY])
 def test_ids_beyond_the_vocabulary_are_refused(engine, wrong):
-    with pytest.raises(ValueError, match=f"expected prompt ids in 0..{VOCABULARY - 1}, got {wrong}"):
+    with pytest.raises(ValueError, match=f"expected token ids in 0..{VOCABULARY - 1}, got {wrong}"):
         engine.generate([Request((5, wrong, 7))])
 
 
@@ -283,12 +284,9 @@ class TestNumbersThatAreNotFinite:
         )
         fine, bad = Request((5, 6), max_new_tokens=3), Request((5, 18), max_new_tokens=3, sampling=sampling)
         again = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
-        for ask in (
-            lambda: again.generate([fine, bad]),
-            lambda: again.next_token_logits([Prompt(fine.prompt_ids), Prompt(bad.prompt_ids)]),
-        ):
+        for bad_one in (bad, replace(bad, max_new_tokens=0, next_logits=True)):
             with pytest.raises(UserError, match="expected finite logits, got NaN"):
-                ask()
+                again.generate([fine, bad_one])
         assert again.generate([fine])[0].logprobs == engine.generate([fine])[0].logprobs
 
 

@@ -15,9 +15,9 @@ from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
 from soft_reasoning.evaluation.flops import flops
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Prompt, Request, Sampling, Usage, UserError
+from soft_reasoning.types import Request, Sampling, Usage, UserError
 from tests.contracts.engine import EngineContract, logits_after
-from tests.engines.models import BASE, FAMILIES
+from tests.engines.models import BASE, FAMILIES, random_ids
 
 HERE = find_spec("vllm") is not None
 
@@ -43,11 +43,6 @@ def saved(folder, family):
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
-
-
-def random_ids(count, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randint(3, 200, (count,), generator=generator).tolist())
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +81,14 @@ class TestVLLM(EngineContract):
     def test_a_soft_token_of_zeros_is_no_token_to_the_cache(self, engine):
         """Ids and rows of the two prompts are the same; the engine tells them apart all the same."""
         before, after = random_ids(10, 11), random_ids(60, 12)
-        tokens = engine._mixed(engine._prepare(Request((*before, 0, *after))))
+        tokens = engine._mixed(engine.check(Request((*before, 0, *after))))
         zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
         fresh = engine.generate([zeros])[0]
         engine._engine.reset_prefix_cache()
         found = []
         engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), 0, found.append)
         while not found:
-            engine._step()
+            engine.advance()
         again = engine.generate([zeros])[0]
         assert self.same(fresh, again) and again.cached_tokens == 0
 
@@ -112,39 +107,14 @@ class TestVLLM(EngineContract):
         for one, other in zip(engine.generate(requests), expected, strict=True):
             assert self.same(one, other)
 
-    def test_streamed_completions_are_those_of_one_call(self, engine, prompts):
-        requests = self.mixed(engine, prompts)
-        expected = engine.generate(requests)
-        tickets = engine.submit(requests[:40])
-        found = dict(engine.collect(tickets))
-        tickets += engine.submit(requests[40:])
-        assert self.same(engine.generate(requests[:1])[0], expected[0])  # meanwhile
-        logits_after(engine, prompts)
-        while left := [ticket for ticket in tickets if ticket not in found]:
-            found.update(engine.collect(left))
-        assert sorted(found) == sorted(tickets)
-        assert all(self.same(found[t], e) for t, e in zip(tickets, expected, strict=True))
-
-    def test_what_is_cancelled_is_gone(self, engine, prompts):
-        tickets = engine.submit([Request(p, max_new_tokens=30) for p in prompts])
-        done = [ticket for ticket, _ in engine.collect(tickets)]
-        [kept] = engine.submit([Request(prompts[0], max_new_tokens=2)])
-        left = [ticket for ticket in tickets if ticket not in done]
-        engine.cancel(left)
-        assert [t for t, _ in engine.collect([*left, kept])] == [kept]
-        assert engine.collect(left) == []
-
-    def test_few_likeliest_tokens(self, engine, prompts):
-        every, asked = logits_after(engine, prompts), [Prompt(p) for p in prompts]
+    def test_a_read_of_more_ids_than_vllm_takes_by_name(self, engine, prompts):
+        every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
-        top = every.topk(3).indices
-        few, _ = engine.next_token_logits(asked, top=3)
-        assert self.close(few.gather(-1, top), every.gather(-1, top))
-        assert int(torch.isfinite(few).sum()) == 3 * len(prompts)
-        more, _ = engine.next_token_logits(asked, top=10**6)  # than there are
-        assert self.close(more, every)
-        named = list(range(200))  # more than vLLM reads by name
         assert self.close(logits_after(engine, prompts, named), every[:, named])
+
+    def test_hidden_states_are_refused(self, engine, prompts):
+        with pytest.raises(UserError, match="expected an engine with HiddenStates, got VLLMEngine"):
+            engine.generate([Request(prompts[0], max_new_tokens=0, hidden_state=True)])
 
 
 @vllm

@@ -74,7 +74,7 @@ def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
 
 def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):
     method, context, config = world
-    monkeypatch.setattr(type(context.engine), "generate", None)
+    monkeypatch.setattr(type(context.engine), "add", None)
     before = (whole / "samples.jsonl").read_bytes()
     metrics = json.loads((whole / "results.json").read_text())
     summary = run(problems(12), Local(method, context), whole, config, progress=False)

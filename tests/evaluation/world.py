@@ -51,7 +51,7 @@ def summarise(rows, **measured):
 
 
 class KilledAfter:
-    """An engine that ends its own process, unable to clean up, when requests come for the ``calls``-th time."""
+    """An engine that ends its own process when requests come for the ``calls``-th time."""
 
     def __init__(self, engine, calls):
         self._engine, self._left = engine, calls

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from experiments import bench_gpu
+from soft_reasoning.engines.base import PreparedRequest
 
 
 def test_it_runs_on_a_cpu(monkeypatch, capsys):
@@ -31,6 +32,9 @@ def test_the_bound_counts_every_byte_once_a_step():
         def __init__(self):
             arguments = type("", (), {"device": "cpu", "layers": 2, "width": 16, "vocabulary": 50})
             self.model = bench_gpu.build_model(arguments)
+
+        def check(self, request):
+            return PreparedRequest(request, request.prompt_ids, None, (), request.max_new_tokens)
 
         def generate(self, requests):
             return [bench_gpu.Completion((1,) * n, (0.0,) * n, "", "length", 3) for n in (2, 4, 1)]

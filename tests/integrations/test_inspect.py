@@ -81,8 +81,8 @@ def test_an_eval_has_the_score_of_solve(problems, reasoner, tmp_path):
 
 def test_requests_at_the_same_time_share_batches(problems, model):
     engine, sizes = model.api.reasoner.context.engine, []
-    generate = engine.generate
-    engine.generate = lambda requests: sizes.append(len(requests)) or generate(requests)
+    advance = engine.advance
+    engine.advance = lambda: sizes.append(len(engine.queued)) or advance()
 
     async def all_of_them():
         return await asyncio.gather(*(model.generate(one.question) for one in problems))
@@ -90,7 +90,7 @@ def test_requests_at_the_same_time_share_batches(problems, model):
     try:
         together = asyncio.run(all_of_them())
     finally:
-        engine.generate = generate
+        engine.advance = advance
     assert max(sizes) > ARGUMENTS["k"]
     for problem, found in [*zip(problems, together, strict=True)][:2]:
         assert found.completion == ask(model, problem.question).completion

@@ -3,8 +3,6 @@
 import json
 import logging
 import socket
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -203,35 +201,6 @@ def test_too_many_wait(reasoner):
         assert ask(client).choices
 
 
-def test_an_idle_model_gathers_as_many_requests_as_ended_last(reasoner, monkeypatch):
-    sizes, held = [], threading.Event()
-    generate = reasoner.context.engine.generate
-
-    def noted(some):
-        sizes.append(len(some))
-        held.wait(60)
-        return generate(some)
-
-    monkeypatch.setattr(reasoner.context.engine, "generate", noted)
-    with served(reasoner, gather_seconds=60.0) as running, running.client() as client:
-        with ThreadPoolExecutor(5) as pool:
-            first = pool.submit(ask, client)
-            wait_until(lambda: sizes == [1])
-            others = [pool.submit(ask, client) for _ in range(4)]
-            wait_until(lambda: reasoner._worker._arrived.qsize() == 4)
-            held.set()
-            assert first.result(60).choices  # the four wait for its client
-            others.append(pool.submit(ask, client))
-            assert all(one.result(60).choices for one in others)
-            later = []
-            for _ in range(5):
-                later.append(pool.submit(ask, client))
-                time.sleep(0.1)
-            assert all(one.result(60).choices for one in later)
-    assert sizes == [1, 5, 5]
-    reasoner.gather(0.0)
-
-
 def test_a_request_that_takes_too_long(reasoner):
     with served(reasoner, max_seconds=0.3, max_k=2000) as running, running.client() as client:
         with pytest.raises(openai.InternalServerError, match="within 0.3 seconds") as error:
@@ -351,7 +320,6 @@ def test_the_log_names_the_user_and_no_question(client, caplog):
         ({"max_waiting": -1}, "server.max_waiting: .* at least 0"),
         ({"max_tokens": 0}, "server.max_tokens"),
         ({"drain_seconds": -1}, "server.drain_seconds"),
-        ({"gather_seconds": -1}, "server.gather_seconds"),
         ({"api_key": " "}, "server.api_key"),
         ({"host": ""}, "server.host"),
     ],

@@ -8,14 +8,14 @@ from soft_reasoning.engines.fake import FakeEngine
 
 
 class Dying(FakeEngine):
-    """Ends its process, unable to clean up, at its ``calls``-th generation; the first process only that
-    gets there, which leaves the file ``marker`` behind."""
+    """Ends its process when requests come for the ``calls``-th time; the first process only that gets there,
+    which leaves the file ``marker`` behind."""
 
     def __init__(self, marker: str, calls: int) -> None:
         super().__init__()
         self._marker, self._left = Path(marker), calls
 
-    def generate(self, requests):
+    def add(self, requests):
         self._left -= 1
         if self._left == 0:
             try:
@@ -24,4 +24,4 @@ class Dying(FakeEngine):
                 pass
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
-        return super().generate(requests)
+        return super().add(requests)

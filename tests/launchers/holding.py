@@ -10,6 +10,6 @@ class Holding(FakeEngine):
 
     peak_bytes = used_bytes = {"kv": 100}
 
-    def generate(self, requests):
+    def add(self, requests):
         time.sleep(0.5)
-        return super().generate(requests)
+        return super().add(requests)

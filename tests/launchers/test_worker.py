@@ -30,8 +30,8 @@ def test_problems_join_and_get_what_a_local_run_gives_them(config, monkeypatch):
     assert about == dict(local.about)
     assert worker.check(problems(6))
     engine, widths = worker._local.context.engine, []
-    generate = engine.generate
-    monkeypatch.setattr(engine, "generate", lambda r: widths.append(len(r)) or generate(r))
+    advance = engine.advance
+    monkeypatch.setattr(engine, "advance", lambda: widths.append(len(engine.queued)) or advance())
     names = {p.id: p for p in problems(6)}
     got = [worker.work(problems(3))]
     joined = len(widths)

@@ -31,7 +31,7 @@ def token(text: str) -> int:
 
 class ScriptedEngine(FakeEngine):
     """``script``: text after the prompt -> {next token: probability}; a text that it lacks ends. Keeps the
-    ``requests`` it was given."""
+    ``requests`` for text."""
 
     def __init__(self, script: Mapping[str, Mapping[str, float]]) -> None:
         super().__init__()
@@ -45,9 +45,9 @@ class ScriptedEngine(FakeEngine):
             logits[token(text)] = math.log(probability)
         return logits
 
-    def generate(self, requests):
-        self.requests += requests
-        return super().generate(requests)
+    def add(self, requests):
+        self.requests += [request for request in requests if request.max_new_tokens]
+        return super().add(requests)
 
 
 def context_of(engine):

@@ -6,7 +6,7 @@ import torch
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Problem, Prompt, Request, Sampling
+from soft_reasoning.types import Problem, Request, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
 ROUNDS = ("search.rounds=1", "search.stopping.rule=none", "search.candidates=3")
@@ -34,10 +34,10 @@ def test_without_noise_candidates_are_samples_behind_the_anchor(engine, method):
     differ = 0
     for problem in PROBLEMS:
         prompt = context.prompts.solve(problem)
-        logits, _ = engine.next_token_logits([Prompt(prompt.ids)])
+        [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=1)])
         requests = [
             Request(
-                (*prompt.ids, int(logits.argmax())),
+                (*prompt.ids, *greedy.token_ids),
                 sampling=Sampling(0.8, top_k=50),
                 max_new_tokens=30,
                 stop=context.prompts.stop,

@@ -14,7 +14,7 @@ from soft_reasoning.demo.prompts import review_prompt
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Completion, Generate, NextLogits, Problem, Prompt, UserError, seed_for
+from soft_reasoning.types import Completion, Generate, Problem, Prompt, TopLogprobs, UserError, seed_for
 
 TOKENIZER = FakeTokenizer()
 PROBLEM = Problem("p", "How many?", "7")
@@ -54,7 +54,8 @@ class Scripted:
             return stop.value
 
     def answer(self, effect):
-        if isinstance(effect, Generate):
+        assert isinstance(effect, Generate)
+        if not any(request.reads for request in effect.requests):
             texts = self.blocks[len(self.requests)]
             self.requests.append(effect.requests)
             assert len(texts) == len(effect.requests)
@@ -64,12 +65,16 @@ class Scripted:
                 ids = encode(text.removesuffix("</s>")) + ((END,) if over else ())
                 made.append(Completion(ids, (0.0,) * len(ids), text, "eos" if over else "length", 2))
             return made
-        assert isinstance(effect, NextLogits)
-        if effect.ids is None:
-            return self.logits.unsqueeze(0)
-        values = [self.worth(TOKENIZER.decode(prompt.ids)) for prompt in effect.prompts]
-        odds = [math.log(v / (1 - v)) for v in values]
-        return torch.tensor([[odd, odd, 0.0, 0.0] for odd in odds])
+        return [self.read(request) for request in effect.requests]
+
+    def read(self, request):
+        if request.top_logprobs:
+            values, ids = self.logits.log_softmax(-1).topk(request.top_logprobs)
+            top = TopLogprobs(tuple(ids.tolist()), tuple(values.tolist()))
+            return Completion(top.ids[:1], top.logprobs[:1], "", "length", 2, top_logprobs=(top,))
+        value = self.worth(TOKENIZER.decode(request.prompt_ids))
+        odds = math.log(value / (1 - value))
+        return Completion((), (), "", "length", 2, next_logits=torch.tensor([odds, odds, 0.0, 0.0]))
 
 
 def test_the_block_of_highest_value_is_kept_each_time():

@@ -18,6 +18,7 @@ from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Completion, Problem, UserError
+from tests.at_once import AtOnce
 
 PROBLEM = Problem("p", "Ada has 3 apples. She eats some. How many are left?", "5")
 LAST = f"{FINAL} How many are left?"
@@ -27,7 +28,7 @@ def says(*numbers):
     return [f"So it is. The answer is {n}." for n in numbers]
 
 
-class Scripted(FakeEngine):
+class Scripted(AtOnce, FakeEngine):
     """Writes what ``table`` holds under what follows "Steps:", one text after the other; a usefulness is
     split over the spellings of Yes and No."""
 
@@ -39,17 +40,25 @@ class Scripted(FakeEngine):
     def _key(self, ids):
         return self.tokenizer.decode(ids).split("Steps:\n")[1]
 
-    def generate(self, requests):
-        self.batches.append(len(requests))
-        texts = [self.table[self._key(r.prompt_ids)].pop(0) for r in requests]
-        assert len({r.seed for r in requests}) == len(requests)
-        return [self._completion(r, t) for r, t in zip(requests, texts, strict=True)]
+    def complete(self, requests):
+        drawn = [request for request in requests if not request.next_logits]
+        if drawn:
+            self.batches.append(len(drawn))
+            assert len({request.seed for request in drawn}) == len(drawn)
+        return [self._read(r) if r.next_logits else self._completion(r, self._text(r)) for r in requests]
 
-    def next_token_logits(self, prompts, ids=None, *, top=None):
-        assert [self.tokenizer.decode([i]) for i in ids] == ["Yes", " Yes", "No", " No"]
-        p = torch.tensor([[self.table[self._key(p.ids)]] for p in prompts], dtype=torch.float64)
-        odds = torch.cat([p / 3, p * 2 / 3, (1 - p) / 2, (1 - p) / 2], dim=1)
-        return odds.log().float(), [0] * len(prompts)
+    def _read(self, request):
+        words = [self.tokenizer.decode([i]) for i in request.next_logits]
+        assert words == ["Yes", " Yes", "No", " No"]
+        yes = self._useful(request)
+        odds = torch.tensor([yes / 3, yes * 2 / 3, (1 - yes) / 2, (1 - yes) / 2], dtype=torch.float64)
+        return Completion((), (), "", "length", len(request.prompt_ids), next_logits=odds.log().float())
+
+    def _useful(self, request):
+        return self.table[self._key(request.prompt_ids)]
+
+    def _text(self, request):
+        return self.table[self._key(request.prompt_ids)].pop(0)
 
     def _completion(self, request, text):
         ids = tuple(self.tokenizer.encode(text, add_special_tokens=False))
@@ -186,18 +195,14 @@ class Hashed(Scripted):
     def _draw(self, *what):
         return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:4], "little")
 
-    def generate(self, requests):
-        return [self._completion(r, self._text(r)) for r in requests]
-
     def _text(self, request):
         draw = self._draw(request.prompt_ids, request.seed)
         if self.tokenizer.decode(request.prompt_ids).endswith("Q:"):
             return (" How many first?", " How many then?", " What else?", f" {LAST}")[draw % 4]
         return ("Hard to say.", *says(1, 2, 3))[draw % 4]
 
-    def next_token_logits(self, prompts, ids=None, *, top=None):
-        yes = torch.tensor([self._draw(p.ids) % 100 / 10 - 5 for p in prompts])
-        return torch.stack([yes, yes, -yes, -yes], dim=1), [0] * len(prompts)
+    def _useful(self, request):
+        return (self._draw(request.prompt_ids) % 100 + 0.5) / 100
 
 
 @pytest.fixture(scope="module")

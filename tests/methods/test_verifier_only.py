@@ -80,8 +80,8 @@ def test_the_prompt_is_the_review_without_solutions(monkeypatch):
     engine = build_engine(compose_config(["engine=fake"]))
     config = compose_config(["method=verifier_only", "max_new_tokens=30"])
     method, context = build_method(config), build_context(config, engine)
-    asked, submit = [], engine.submit
-    monkeypatch.setattr(engine, "submit", lambda requests: asked.extend(requests) or submit(requests))
+    asked, add = [], engine.add
+    monkeypatch.setattr(engine, "add", lambda requests: asked.extend(requests) or add(requests))
     problem = Problem("p", "What is 3 and 4?", "7")
     [(_, result)] = drive([problem], method, context)
     assert [r.prompt_ids for r in asked] == [context.prompts.review("multi_generate", problem, []).ids]

@@ -15,7 +15,7 @@ from soft_reasoning.rewards.prefix_value import (
     head_values,
     save_head,
 )
-from soft_reasoning.types import NextLogits, Problem, Prompt, UserError
+from soft_reasoning.types import Completion, Generate, Problem, Prompt, UserError
 from tests.contracts.engine import logits_after
 from tests.engines.models import VOCABULARY, tiny
 
@@ -24,10 +24,10 @@ PREFIXES = [Prefix((7, 8), "3 + 4 =\n  7"), Prefix((9,), "3 - 4")]
 
 def answered(steps, logits):
     effect = next(steps)
-    assert isinstance(effect, NextLogits)
+    assert isinstance(effect, Generate) and all(r.max_new_tokens == 0 for r in effect.requests)
     with pytest.raises(StopIteration) as stop:
-        steps.send(logits)
-    return effect, stop.value.value
+        steps.send([Completion((), (), "", "length", 1, next_logits=row) for row in logits])
+    return effect.requests, stop.value.value
 
 
 def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
@@ -42,9 +42,9 @@ def test_the_model_is_asked_about_each_prefix_on_one_line_and_sees_no_gold():
         prompts=SimpleNamespace(task=task), engine=SimpleNamespace(tokenizer=FakeTokenizer())
     )
     steps = SelfJudged().values(Problem("p", "How many?", "7"), Prompt((1,)), PREFIXES, context)
-    effect, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
+    requests, values = answered(steps, torch.tensor([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 2.0]]))
     assert asked == [("prefix_right", {"partial": "3 + 4 = 7"}), ("prefix_right", {"partial": "3 - 4"})]
-    assert [p.ids for p in effect.prompts] == [(1,), (2,)] and effect.role == "verifier"
+    assert [r.prompt_ids for r in requests] == [(1,), (2,)] and requests[0].role == "verifier"
     assert values.tolist() == pytest.approx([0.8807970, 0.1192029])  # 1 / (1 + e^-2)
 
 
@@ -64,9 +64,9 @@ def test_a_head_is_ridge_regression_on_all_prefixes(tmp_path):
 
     save_head(tmp_path / "head", range(10, 16), weight, bias)
     head = LinearHead(str(tmp_path / "head"))
-    effect, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
-    assert [p.ids for p in effect.prompts] == [(1, 2, 7, 8), (1, 2, 9)]
-    assert effect.ids == tuple(range(10, 16))
+    requests, values = answered(head.values(None, Prompt((1, 2)), PREFIXES, None), logits[:2].float())
+    assert [r.prompt_ids for r in requests] == [(1, 2, 7, 8), (1, 2, 9)]
+    assert requests[0].next_logits == tuple(range(10, 16))
     assert torch.allclose(values, expected[:2], atol=1e-5)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.rewards.yes_no import ask_yes_no, probability_of_yes, word_ids
-from soft_reasoning.types import Prompt, UserError
+from soft_reasoning.types import Completion, Prompt, UserError
 
 
 def test_a_words_tokens_count_together():
@@ -20,10 +20,12 @@ def test_both_spellings_are_asked_for_and_yes_comes_first():
     tokenizer = FakeTokenizer()
     steps = ask_yes_no([Prompt((5, 6)), Prompt((7,))], tokenizer, role="verifier")
     effect = next(steps)
-    assert [tokenizer.decode([i]) for i in effect.ids] == ["Yes", " Yes", "No", " No"]
-    assert effect.prompts == [Prompt((5, 6)), Prompt((7,))] and effect.role == "verifier"
+    for request, ids in zip(effect.requests, ((5, 6), (7,)), strict=True):
+        assert [tokenizer.decode([i]) for i in request.next_logits] == ["Yes", " Yes", "No", " No"]
+        assert request.prompt_ids == ids and request.role == "verifier" and request.max_new_tokens == 0
+    rows = torch.tensor([[0.0, 0.0, 0.0, 0.0], [math.log(3), math.log(3), 0.0, 0.0]])
     with pytest.raises(StopIteration) as stop:
-        steps.send(torch.tensor([[0.0, 0.0, 0.0, 0.0], [math.log(3), math.log(3), 0.0, 0.0]]))
+        steps.send([Completion((), (), "", "length", 1, next_logits=row) for row in rows])
     assert stop.value.value.tolist() == pytest.approx([0.5, 0.75])
 
 

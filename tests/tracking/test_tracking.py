@@ -42,16 +42,16 @@ def results(folder):
 
 
 def interrupted(monkeypatch, calls):
-    """Ctrl-C at the engine's ``calls``-th generation."""
-    generate, left = FakeEngine.generate, [calls]
+    """Ctrl-C when requests come for the ``calls``-th time."""
+    add, left = FakeEngine.add, [calls]
 
-    def generating(self, requests):
+    def adding(self, requests):
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return generate(self, requests)
+        return add(self, requests)
 
-    monkeypatch.setattr(FakeEngine, "generate", generating)
+    monkeypatch.setattr(FakeEngine, "add", adding)
 
 
 def test_without_logging_a_folder_holds_no_trackers_files(run):

@@ -17,20 +17,21 @@ import dataclasses
 import gc
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
 from soft_reasoning.engines.devices import keep_freed_memory
 from soft_reasoning.engines.gguf import is_gguf
 from soft_reasoning.engines.huggingface import loading
+from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.paths import resolve
+from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.text import StopChecker, finish
 from soft_reasoning.engines.vllm.inputs import mixed_prompt, sampling_params
@@ -44,7 +45,7 @@ from soft_reasoning.engines.vllm.setup import (
     on_the_cpu,
     refusal,
 )
-from soft_reasoning.types import Completion, Prompt, Request, UserError, seed_for
+from soft_reasoning.types import Completion, Request, TopLogprobs, UserError, seed_for
 
 CPU_OPTIONS: dict[str, Any] = {
     "enforce_eager": True,
@@ -68,13 +69,12 @@ class _Run:
 
     ticket: int
     prepared: PreparedRequest
-    ids: list[int] = dataclasses.field(default_factory=list)
-    logprobs: list[float] = dataclasses.field(default_factory=list)
+    output: Output
     cached: int = 0
     recomputed: int = 0
 
 
-class VLLMEngine:
+class VLLMEngine(QueueEngine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
     ``model`` is the model without its weights, from which operations are counted. There is no
@@ -109,6 +109,7 @@ class VLLMEngine:
         attn_implementation: str | None = None,
         **options: Any,
     ) -> None:
+        super().__init__()
         keep_freed_memory()
         on_cpu = on_the_cpu()
         vllm = import_vllm(on_cpu)
@@ -158,12 +159,11 @@ class VLLMEngine:
         self._params = partial(sampling_params, self.eos_ids)
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._stops = StopChecker(self.tokenizer)
-        self._lock = RLock()  # vLLM's own loop runs in one thread
-        self._numbers = itertools.count()
+        self._names = itertools.count()
         self._waiting: deque[_Run] = deque()
         # By vLLM's name for a request: the ticket it is part of, and what reads its output.
         self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
-        self._done: dict[int, Any] = {}  # by ticket
+        self._done: list[tuple[int, Outcome]] = []
         try:
             self._check_soft_tokens(config.model_type)
         except BaseException:
@@ -178,76 +178,48 @@ class VLLMEngine:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
         return self._table.nearest(x, count)
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Complete ``requests``, in input order; errors as in ``engines.base.Engine``."""
-        with self._lock:
-            return self._finish(self.submit(requests))
+    def check(self, request: Request) -> PreparedRequest:
+        """Cut ``request`` at its soft tokens; raises as ``engines.base.prepare`` does."""
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
-    def submit(self, requests: Sequence[Request]) -> list[int]:
-        """Queue ``requests``; errors are raised as in ``generate``, before any is queued."""
-        with self._lock:
-            runs = [_Run(next(self._numbers), self._prepare(request)) for request in requests]
-            self._waiting.extend(runs)
-            return [run.ticket for run in runs]
+    def begin(self, requests: dict[int, PreparedRequest]) -> None:
+        """Take ``requests`` on, by ticket. Those that only read come first."""
+        super().begin(requests)
+        for ticket, prepared in requests.items():
+            run = _Run(ticket, prepared, Output(prepared))
+            if prepared.max_new_tokens == 0:
+                self._send(run)
+            else:
+                self._waiting.append(run)
 
-    def collect(self, tickets: Sequence[int]) -> list[tuple[int, Completion]]:
-        """Work until at least one of ``tickets`` is complete and return the complete ones.
+    def advance(self) -> list[tuple[int, Outcome]]:
+        """Let vLLM work until its next outputs, and hand them to their requests."""
+        while self._waiting and len(self._running) < self._most_at_once:
+            self._send(self._waiting.popleft())
+        for output in self._engine.step():
+            if output.finished and output.request_id in self._running:
+                _, receive = self._running.pop(output.request_id)
+                receive(output)
+        done, self._done = self._done, []
+        return done
 
-        Empty if all are cancelled.
-        """
-        with self._lock:
-            while not (done := [ticket for ticket in tickets if ticket in self._done]):
-                if not (self._waiting or self._running):
-                    return []
-                self._step()
-            return [(ticket, self._done.pop(ticket)) for ticket in done]
-
-    def cancel(self, tickets: Sequence[int]) -> None:
-        """Drop the requests of ``tickets``."""
-        dropped = set(tickets)
-        with self._lock:
-            self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in dropped])
-            self._running = {n: run for n, run in self._running.items() if run[0] not in dropped}
-            self._waiting = deque(run for run in self._waiting if run.ticket not in dropped)
-            self._done = {ticket: done for ticket, done in self._done.items() if ticket not in dropped}
-
-    def next_token_logits(
-        self, prompts: Sequence[Prompt], ids: Sequence[int] | None = None, *, top: int | None = None
-    ) -> tuple[Tensor, list[int]]:
-        """Return log-probabilities, which are logits as well, ahead of the queued requests.
-
-        It is as ``engines.base.Engine`` says. With ``top`` and without ``ids``, a token that is not among
-        the ``top`` likeliest has minus infinity.
-        """
-        named = None if ids is None or len(set(ids)) > MOST_NAMED else sorted(set(ids))
-        # Few where few are needed: vLLM looks up as many for all that it computes beside this prompt.
-        likeliest = -1 if ids is not None or top is None else min(top, len(self._table))
-        wanted = {"logprobs": likeliest} if named is None else {"logprob_token_ids": named}
-        params = self._params(max_tokens=1, temperature=0.0, **wanted)
-        chosen = slice(None) if ids is None else torch.tensor(list(ids), dtype=torch.long)
-        asked = [self._prepare(Request(prompt.ids, max_new_tokens=1)) for prompt in prompts]
-        tickets = [next(self._numbers) for _ in asked]
-
-        def read(ticket: int, output: Any) -> None:
-            self._done[ticket] = self._row(output)[chosen], output.num_cached_tokens or 0
-
-        with self._lock:
-            for ticket, prepared in zip(tickets, asked, strict=True):
-                # In the mixed form as well, so that requests with soft tokens find their prompt in the cache.
-                self._add(self._mixed(prepared), params, ticket, partial(read, ticket))
-            done = self._finish(tickets)
-        rows = [row for row, _ in done]
-        width = len(self._table) if ids is None else len(ids)
-        return torch.stack(rows) if rows else torch.empty(0, width), [cached for _, cached in done]
+    def drop(self, tickets: Collection[int]) -> None:
+        """Forget the requests of ``tickets``, so far as they are in work."""
+        super().drop(tickets)
+        self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in tickets])
+        self._running = {n: run for n, run in self._running.items() if run[0] not in tickets}
+        self._waiting = deque(run for run in self._waiting if run.ticket not in tickets)
+        self._done = [(ticket, outcome) for ticket, outcome in self._done if ticket not in tickets]
 
     def begin_run(self) -> None:
         """Forget what earlier runs cached."""
-        with self._lock:
+        with self.lock:
             self._engine.reset_prefix_cache()
 
     def close(self) -> None:
         """Release memory and devices; the engine cannot be used afterwards."""
-        self._cancel_all()
+        with self.lock:
+            self.drop(list(self.queued))
         self._engine.engine_core.shutdown()
         del self._engine, self._table
         gc.collect()
@@ -257,73 +229,70 @@ class VLLMEngine:
 
         cleanup_dist_env_and_memory()
 
-    def _prepare(self, request: Request) -> PreparedRequest:
-        return prepare(request, self.hidden_size, self.context_length, len(self._table))
-
-    def _cancel_all(self) -> None:
-        with self._lock:
-            self.cancel([run.ticket for run in self._waiting])
-            self.cancel([ticket for ticket, _ in self._running.values()])
-            self._done.clear()
-
-    def _finish(self, tickets: Sequence[int]) -> list[Any]:
-        """The results of ``tickets``."""
-        while not all(ticket in self._done for ticket in tickets):
-            self._step()
-        return [self._done.pop(ticket) for ticket in tickets]
-
-    def _step(self) -> None:
-        """Let vLLM work until its next outputs, and hand them to their requests."""
-        try:
-            while self._waiting and len(self._running) < self._most_at_once:
-                self._send(self._waiting.popleft())
-            for output in self._engine.step():
-                if output.finished and output.request_id in self._running:
-                    _, read = self._running.pop(output.request_id)
-                    read(output)
-        except BaseException:  # for example interrupted: nobody will ask for the rest
-            self._cancel_all()
-            raise
-
     def _send(self, run: _Run) -> None:
-        """Ask vLLM for the rest of ``run``, or for the next token's log-probabilities.
+        """Ask vLLM for the rest of ``run``, or for the next token's log-probabilities alone.
 
-        The latter is needed where vLLM would sample differently.
+        The latter is needed where vLLM would sample differently, and where logits are read.
         """
-        request, written = run.prepared.request, len(run.ids)
+        request, written, most = run.prepared.request, len(run.output.ids), run.prepared.max_new_tokens
         temperature, top_k, top_p = drawn = settings(request.sampling, written)
-        alone = drawn != settings(request.sampling, written + 1)
+        reads = request.next_logits is not False and not written
+        hot = drawn != settings(request.sampling, written + 1) or temperature > HOTTEST
         # Before min_tokens vLLM bars the tokenizer's end token too, which need not be one of the model's.
-        if alone or temperature > HOTTEST or written < request.min_new_tokens:
-            likeliest = top_k or (-1 if temperature else 1)
-            odds = likeliest if likeliest < 0 else min(likeliest + len(self.eos_ids), len(self._table))
-            params = self._params(max_tokens=1, temperature=0.0, logprobs=odds)
-            receive = self._draw
+        if most == 0 or reads or hot or written < request.min_new_tokens:
+            params = self._params(max_tokens=1, temperature=0.0, **self._odds(run, temperature, top_k))
+            receive = self._receive_odds
         else:
             params = self._params(
-                max_tokens=run.prepared.max_new_tokens - written,
+                max_tokens=most - written,
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
                 seed=seed_for(request.seed, written) if written else request.seed,
                 stop=list(request.stop),
                 include_stop_str_in_output=True,
-                logprobs=0,
+                logprobs=min(request.top_logprobs, len(self._table)),
             )
             receive = self._receive
-        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
-        prompt = prompt if run.prepared.soft is None else self._mixed(run.prepared, run.ids)
+        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.output.ids]}
+        # A look is mixed as well, so that requests with soft tokens find its prompt in the cache.
+        if run.prepared.soft is not None or most == 0:
+            prompt = self._mixed(run.prepared, run.output.ids)
         self._add(prompt, params, run.ticket, partial(receive, run))
+
+    def _odds(self, run: _Run, temperature: float, top_k: int) -> dict[str, Any]:
+        """Which log-probabilities vLLM returns: no more than needed, since it looks them up for all."""
+        request, writes = run.prepared.request, run.prepared.max_new_tokens > 0
+        wanted = request.next_logits if not run.output.ids else False
+        if isinstance(wanted, tuple) and not writes and not request.top_logprobs:
+            named = sorted(set(wanted))
+            if len(named) <= MOST_NAMED:
+                return {"logprob_token_ids": named}
+        if wanted is not False or (writes and temperature and not top_k):
+            return {"logprobs": -1}
+        drawn = (top_k or 1) + len(self.eos_ids) if writes else 0
+        return {"logprobs": min(max(drawn, request.top_logprobs), len(self._table))}
 
     def _receive(self, run: _Run, output: Any) -> None:
         """Take what vLLM generated."""
-        wrote = output.outputs[0]
-        self._continue(run, output, wrote.token_ids, wrote.logprobs.logprobs)
+        wrote, count = output.outputs[0], run.prepared.request.top_logprobs
+        odds = wrote.logprobs  # at each position the chosen token, then the likeliest
+        for start, end in zip(odds.start_indices, odds.end_indices, strict=True) if count else ():
+            part = slice(start + 1, min(end, start + 1 + count))
+            top = TopLogprobs(tuple(odds.token_ids[part]), tuple(odds.logprobs[part]))
+            run.output.top_logprobs.append(top)
+        chosen = [odds.logprobs[start] for start in odds.start_indices]
+        self._continue(run, output, wrote.token_ids, chosen)
 
-    def _draw(self, run: _Run, output: Any) -> None:
-        """Draw one token from vLLM's log-probabilities, as the other engines do."""
-        request, step = run.prepared.request, len(run.ids)
-        logprobs = self._row(output)
+    def _receive_odds(self, run: _Run, output: Any) -> None:
+        """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
+        request, step = run.prepared.request, len(run.output.ids)
+        found = output.outputs[0].logprobs
+        logprobs = torch.full((len(self._table),), -torch.inf)  # of tokens that vLLM did not return
+        logprobs[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
+        if run.output.read(logprobs, 0.0):
+            self._continue(run, output, (), ())
+            return
         logits = logprobs.clone()
         if step < request.min_new_tokens:
             logits[sorted(self.eos_ids)] = -torch.inf
@@ -337,44 +306,40 @@ class VLLMEngine:
 
     def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
-        prepared = run.prepared
+        prepared, written = run.prepared, run.output
         cached = output.num_cached_tokens or 0
-        if run.ids:  # all that a later turn is given, but for the last token, was computed before
-            run.recomputed += prepared.prompt_tokens + len(run.ids) - 1 - cached
+        if written.ids:  # all that a later turn is given, but for the last token, was computed before
+            run.recomputed += prepared.prompt_tokens + len(written.ids) - 1 - cached
         else:
             run.cached = cached
-        run.ids += ids
-        run.logprobs += logprobs
+        written.ids += ids
+        written.logprobs += logprobs
         count, text, reason = finish(
             self.tokenizer,
-            run.ids,
+            written.ids,
             stop=prepared.request.stop,
             eos=self.eos_ids,
             min_new_tokens=prepared.request.min_new_tokens,
             checker=self._stops,
         )
-        if reason == "length" and len(run.ids) < prepared.max_new_tokens:
+        if reason == "length" and len(written.ids) < prepared.max_new_tokens:
             self._send(run)
             return
-        self._done[run.ticket] = Completion(
-            token_ids=tuple(run.ids[:count]),
-            logprobs=tuple(run.logprobs[:count]),
+        completion = Completion(
+            token_ids=tuple(written.ids[:count]),
+            logprobs=tuple(written.logprobs[:count]),
             text=text,
             finish_reason=reason,
             prompt_tokens=prepared.prompt_tokens,
             cached_tokens=run.cached,
             recomputed_tokens=run.recomputed,
+            next_logits=written.next_logits,
+            top_logprobs=tuple(written.top_logprobs[: max(count, 1)]),
         )
-
-    def _row(self, output: Any) -> Tensor:
-        """(V,) log-probabilities of the first token; minus infinity for those that vLLM did not return."""
-        found = output.outputs[0].logprobs
-        row = torch.full((len(self._table),), -torch.inf)
-        row[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
-        return row
+        self._done.append((run.ticket, completion))
 
     def _add(self, prompt: dict[str, Any], params: Any, ticket: int, receive: Callable[[Any], None]) -> None:
-        name = str(next(self._numbers))
+        name = str(next(self._names))
         [rendered] = self._engine.renderer.render_cmpl([prompt])
         self._engine.add_request(name, rendered, params)
         self._running[name] = ticket, receive
@@ -383,19 +348,17 @@ class VLLMEngine:
         """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
         ids = tuple(range(min(8, len(self._table))))
         logprobs: list[dict[int, float]] = []
+
+        def read(output: Any) -> None:
+            found = output.outputs[0].logprobs
+            logprobs.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
+
         params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
-        for prompt in (
-            {"prompt_token_ids": list(ids)},
-            self._mixed(self._prepare(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))),
-        ):
-
-            def read(output: Any) -> None:
-                found = output.outputs[0].logprobs
-                logprobs.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
-
-            self._add(prompt, params, next(self._numbers), read)
+        soft = self.check(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))
+        for prompt in ({"prompt_token_ids": list(ids)}, self._mixed(soft)):
+            self._add(prompt, params, -1, read)
             while self._running:
-                self._step()
+                self.advance()
         by_ids, by_rows = logprobs
         if any(abs(by_rows.get(token, -torch.inf) - value) > SAME for token, value in by_ids.items()):
             raise UserError(

@@ -1,0 +1,101 @@
+"""What engines with further abilities must do. Inherit one suite for each ability that an engine declares."""
+
+import pytest
+import torch
+
+from soft_reasoning.engines.abilities import FeedsEmbeddings, HiddenStates, LMHead, SoftTokenGradients
+from soft_reasoning.types import Request
+
+
+def soft_request(engine, prompt, **options) -> Request:
+    noise = torch.randn(2, engine.hidden_size, generator=torch.Generator().manual_seed(0))
+    return Request(prompt, soft=0.5 * engine.embedding_rms * noise, position=2, max_new_tokens=1, **options)
+
+
+class FeedsEmbeddingsContract:
+    def test_a_token_s_embedding_fed_in_its_place_changes_nothing(self, engine, prompts):
+        assert isinstance(engine, FeedsEmbeddings)
+        plain = Request(prompts[0], max_new_tokens=9)
+
+        def greedy(logits):
+            return engine.embed([int(logits.argmax())])[0]
+
+        fed = Request(prompts[0], max_new_tokens=9, feed=greedy)
+        for completion in engine.generate([fed, plain, fed])[::2]:
+            assert completion.token_ids == engine.generate([plain])[0].token_ids
+
+    def test_another_embedding_fed_acts_as_its_token(self, engine, prompts):
+        """Feeding the second likeliest token's embedding is reading that token."""
+
+        def second(logits):
+            return engine.embed([int(logits.topk(2).indices[1])])[0]
+
+        run, beside = engine.generate(
+            [Request(prompts[0], max_new_tokens=5, min_new_tokens=5, feed=second), Request(prompts[1])]
+        )
+        ids = prompts[0]
+        for token in run.token_ids:
+            [look] = engine.generate([Request(ids, max_new_tokens=0, top_logprobs=2)])
+            assert look.top_logprobs[0].ids[0] == token
+            ids += look.top_logprobs[0].ids[1:]
+        assert beside.token_ids == engine.generate([Request(prompts[1])])[0].token_ids
+
+
+class HiddenStatesContract:
+    def test_the_states_of_a_prompt_begin_as_those_of_its_parts(self, engine, prompts):
+        assert isinstance(engine, HiddenStates)
+        whole, part = engine.hidden_states([Request(prompts[0]), Request(prompts[0][:4])])
+        assert whole.shape == (len(prompts[0]), engine.hidden_size) and whole.dtype == torch.float32
+        assert torch.allclose(whole[:4], part, atol=1e-4)
+        soft = engine.embed(prompts[0][2:4])
+        [mixed] = engine.hidden_states([Request(prompts[0][:2] + prompts[0][4:], soft=soft, position=2)])
+        assert torch.allclose(mixed, whole, atol=1e-4)
+
+    def test_a_request_reads_the_last_one_alone_and_in_a_batch(self, engine, prompts):
+        requests = [Request(p, max_new_tokens=0, hidden_state=True) for p in prompts]
+        requests += [soft_request(engine, p, hidden_state=True) for p in prompts]
+        together = engine.generate([*requests, Request(prompts[0], max_new_tokens=3)])
+        for request, completion in zip(requests, together, strict=False):
+            [expected] = engine.hidden_states([request])
+            assert torch.allclose(completion.hidden_state, expected[-1], atol=1e-4)
+            [alone] = engine.generate([request])
+            assert torch.allclose(alone.hidden_state, completion.hidden_state, atol=1e-5)
+        assert together[-1].hidden_state is None
+
+    def test_the_lm_head_of_a_state_gives_the_next_token_s_logits(self, engine, prompts):
+        assert isinstance(engine, LMHead)
+        asked = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
+        looks = engine.generate(asked)
+        logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
+        assert torch.allclose(logits, torch.stack([look.next_logits for look in looks]), atol=1e-4)
+
+
+class SoftTokenGradientsContract:
+    def test_the_gradient_is_that_of_finite_differences(self, engine, prompts):
+        assert isinstance(engine, SoftTokenGradients)
+        request = soft_request(engine, prompts[0])
+
+        def confidence(logits):
+            assert logits.shape[0] == len(prompts[0])  # two soft tokens and all ids but the first two
+            return logits.log_softmax(-1)[:2].topk(3).values.mean()
+
+        value, gradient = engine.soft_gradient(request, confidence)
+        assert gradient.shape == request.soft.shape and gradient.abs().sum() > 0
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(3):
+            step = torch.randn(request.soft.shape, generator=generator)
+            step *= 3e-3 * engine.embedding_rms / step.norm()
+            ahead, behind = (
+                engine.soft_gradient(soft_request_at(request, request.soft + sign * step), confidence)[0]
+                for sign in (1, -1)
+            )
+            assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=2e-6)
+        assert value == pytest.approx(engine.soft_gradient(request, confidence)[0])
+
+    def test_it_needs_soft_tokens(self, engine, prompts):
+        with pytest.raises(ValueError, match="expected a request with soft tokens"):
+            engine.soft_gradient(Request(prompts[0]), torch.sum)
+
+
+def soft_request_at(request: Request, soft: torch.Tensor) -> Request:
+    return Request(request.prompt_ids, soft=soft, position=request.position, max_new_tokens=1)
