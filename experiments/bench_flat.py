@@ -27,11 +27,11 @@ from dataclasses import replace
 import torch
 from omegaconf import OmegaConf
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.evaluation.runner import run
-from soft_reasoning.launchers.local import LocalLauncher
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.local import LocalLauncher
+from soft_reasoning.runs.runner import run
 from soft_reasoning.types import Problem
 
 KINDS = ("engine", "optimiser", "method", "store")

@@ -28,13 +28,13 @@ from omegaconf import OmegaConf
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.evaluation.runner import Local, run
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.runner import Local, run
 from soft_reasoning.types import Completion, Problem, Request
 
 NEEDS = (

@@ -26,12 +26,12 @@ from pathlib import Path
 import psutil
 from omegaconf import OmegaConf
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_launcher
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.evaluation.files import read_records
-from soft_reasoning.evaluation.runner import run
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.files import read_records
+from soft_reasoning.runs.runner import run
 
 
 def records(folder: str) -> dict[str, str]:

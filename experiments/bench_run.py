@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.scheduler import Clock, drive
 
 

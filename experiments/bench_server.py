@@ -19,12 +19,12 @@ import time
 import openai
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.integrations.server.names import Names, untrained_methods
 from soft_reasoning.integrations.server.running import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
+from soft_reasoning.reports.tables import Table
 
 WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
 

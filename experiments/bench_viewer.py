@@ -16,9 +16,9 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from soft_reasoning.analysis.viewer.run import write_run
 from soft_reasoning.answers import Grader
-from soft_reasoning.evaluation.files import MANIFEST, PAGE, PAGE_DATA, SAMPLES, read_records
+from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.runs.files import MANIFEST, PAGE, PAGE_DATA, SAMPLES, read_records
 
 
 def repeated(run: Path, folder: Path, problems: int) -> set[str]:

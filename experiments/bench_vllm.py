@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from vllm import LLM, SamplingParams
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import SET_HERE
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.scheduler import Clock, drive
 from soft_reasoning.types import Completion, Request
 

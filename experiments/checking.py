@@ -19,10 +19,10 @@ from pathlib import Path
 
 from verifier_accuracy import mean, percent, share
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.demo.solutions import AUTHORS
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result

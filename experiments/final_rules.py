@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.commands.regrade import grader_of
 from soft_reasoning.configuration.stored import build_stored
-from soft_reasoning.evaluation.files import read_manifest, read_records
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.runs.files import read_manifest, read_records
 from soft_reasoning.types import Candidate, Problem
 
 WEIGHTS = (0.0, 1.0, 2.0, 5.0)

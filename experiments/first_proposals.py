@@ -12,7 +12,7 @@ those of the run called soft_reasoning.
 import sys
 from pathlib import Path
 
-from soft_reasoning.evaluation.files import RESULTS, read_json, read_records
+from soft_reasoning.runs.files import RESULTS, read_json, read_records
 
 folders = {folder.name: folder for folder in map(Path, sys.argv[1:]) if (folder / RESULTS).is_file()}
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import (
     build_context,
@@ -27,6 +26,7 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier

@@ -36,8 +36,8 @@ from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, 
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.evaluation.progress import Progress
 from soft_reasoning.methods.base import Method
+from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduler import Clock
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Problem, Result, UserError

@@ -15,8 +15,8 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.commands.run import run_one
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.evaluation.files import MANIFEST, PREDICTIONS
-from soft_reasoning.launchers.local import LocalLauncher
+from soft_reasoning.runs.files import MANIFEST, PREDICTIONS
+from soft_reasoning.runs.local import LocalLauncher
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.analysis import plots
 from soft_reasoning.commands import run as program
+from soft_reasoning.reports import plots
 
 COUNT = 660
 KEPT = ("answer", "exact_match", "resps", "candidates")

@@ -7,10 +7,10 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types", "checks", "display", "answers", "demo", "data", "prompts", "engines", "effects", "context",
-    "finetuning", "search", "rewards", "methods", "scheduler", "worker", "tracking", "evaluation", "analysis",
-    "configuration", "launchers", "solution", "calls", "api", "objective", "integrations", "commands", "run",
+    "finetuning", "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
+    "solution", "calls", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
-SIDEWAYS = {("evaluation", "analysis")}  # a report shows the tables and plots
+SIDEWAYS = {("runs", "reports")}  # a run ends with its report
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 
 

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from soft_reasoning.analysis import plots
 from soft_reasoning.answers import Grader
 from soft_reasoning.commands import regrade as program
-from soft_reasoning.evaluation.grades import grade
-from soft_reasoning.evaluation.records import record_of
-from soft_reasoning.evaluation.report import write_results
-from soft_reasoning.evaluation.store import Store
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.report import write_results
+from soft_reasoning.runs.grades import grade
+from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
-from tests.evaluation.world import summarise
+from tests.runs.world import summarise
 
 OWN = {
     "_target_": "soft_reasoning.answers.Grader", "absolute": 1e-3, "relative": 1e-6, "extraction": "flexible",

@@ -6,7 +6,7 @@ import webbrowser
 import pytest
 
 from soft_reasoning.commands import run, show
-from soft_reasoning.evaluation.files import read_records
+from soft_reasoning.runs.files import read_records
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hydra.errors import MissingConfigException
 from soft_reasoning.commands import run as program
 from soft_reasoning.commands.sweep import NoteSweep, combine
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.evaluation import report
+from soft_reasoning.reports import report
 from soft_reasoning.types import UserError
 from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from soft_reasoning.analysis.plots import COLORS, panels
+from soft_reasoning.reports.plots import COLORS, panels
 
 SOURCES = {"self_consistency": "#2f6db3", "soft_reasoning": "#e0812c", "random_embedding": "#9a9a9a"}
 

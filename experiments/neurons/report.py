@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from experiments.neurons import plots as neuron_plots
-from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.tables import Table, save
-from soft_reasoning.evaluation.files import write_text
-from soft_reasoning.evaluation.statistics import paired_bootstrap
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.tables import Table, save
+from soft_reasoning.runs.files import write_text
+from soft_reasoning.runs.statistics import paired_bootstrap
 
 SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 MASKS = ("none", "key", "random", "random by layer", "key, one half", "random by layer, one half")

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.analysis.cells import Cell, read_cells
-from soft_reasoning.analysis.settings import CLASS, flatten
-from soft_reasoning.analysis.tables import Table, count, number, over_seeds, save
-from soft_reasoning.evaluation.files import RESULTS, write_text
+from soft_reasoning.reports.cells import Cell, read_cells
+from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
+from soft_reasoning.runs.files import RESULTS, write_text
+from soft_reasoning.runs.settings import CLASS, flatten
 from soft_reasoning.types import UserError
 
 HERE = Path(__file__).parent

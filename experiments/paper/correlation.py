@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from soft_reasoning.analysis.plots import panels
-from soft_reasoning.analysis.tables import Table
 from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.evaluation.files import read_records
+from soft_reasoning.reports.plots import panels
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.files import read_records
 from soft_reasoning.types import UserError
 
 

@@ -20,21 +20,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
-from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.calibration import (
-    REFERENCES,
-    ROUND,
-    Tried,
-    choose,
-    draw,
-    held_out,
-    recommend,
-    table,
-    written,
-)
-from soft_reasoning.analysis.settings import IGNORED
-from soft_reasoning.analysis.tables import percent
-from soft_reasoning.analysis.trials import Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.build import (
@@ -48,9 +33,24 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
-from soft_reasoning.evaluation.files import write_text
-from soft_reasoning.evaluation.runner import Local, solve_into
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.calibration import (
+    REFERENCES,
+    ROUND,
+    Tried,
+    choose,
+    draw,
+    held_out,
+    recommend,
+    table,
+    written,
+)
+from soft_reasoning.reports.tables import percent
+from soft_reasoning.reports.trials import Trial, Try, at_points, by_sampling, tried
+from soft_reasoning.runs.files import write_text
+from soft_reasoning.runs.runner import Local, solve_into
+from soft_reasoning.runs.settings import IGNORED
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
 

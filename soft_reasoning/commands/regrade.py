@@ -15,8 +15,8 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.stored import TARGET, build_stored, check_stored, shipped_settings
-from soft_reasoning.evaluation.files import MANIFEST, read_manifest
-from soft_reasoning.evaluation.report import regrade, summary_table
+from soft_reasoning.reports.report import regrade, summary_table
+from soft_reasoning.runs.files import MANIFEST, read_manifest
 from soft_reasoning.types import UserError
 
 PREFIX, CHOICE = "grader.", "grader="

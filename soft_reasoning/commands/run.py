@@ -10,7 +10,6 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.analysis.viewer.run import GREEDY
 from soft_reasoning.commands.launch import launch, one_line_errors, refuse
 from soft_reasoning.commands.sweep import combine_ended
 from soft_reasoning.configuration.build import (
@@ -23,12 +22,13 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of, replaced_parts
 from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.evaluation.budget import equal_samples
-from soft_reasoning.evaluation.compare import PREFERRED
-from soft_reasoning.evaluation.files import PROBES
-from soft_reasoning.evaluation.report import compare
-from soft_reasoning.evaluation.runner import Summary, run
-from soft_reasoning.launchers import Launcher
+from soft_reasoning.reports.compare import PREFERRED
+from soft_reasoning.reports.report import compare
+from soft_reasoning.reports.viewer.run import GREEDY
+from soft_reasoning.runs.budget import equal_samples
+from soft_reasoning.runs.files import PROBES
+from soft_reasoning.runs.launcher import Launcher
+from soft_reasoning.runs.runner import Summary, run
 from soft_reasoning.types import UserError
 
 COMPARE = """\

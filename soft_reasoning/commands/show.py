@@ -10,13 +10,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.analysis.viewer.run import final_of
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
-from soft_reasoning.evaluation.compare import COMPARISON
-from soft_reasoning.evaluation.files import PAGE, read_manifest, read_records, read_results
-from soft_reasoning.evaluation.report import summary_table
+from soft_reasoning.reports.compare import COMPARISON
+from soft_reasoning.reports.report import summary_table
+from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.rewards.votes import votes_of
+from soft_reasoning.runs.files import PAGE, read_manifest, read_records, read_results
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Usage, UserError
 

@@ -10,26 +10,25 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from soft_reasoning.analysis import plots
-from soft_reasoning.analysis.cells import Cell, by_problems, read_cells, spreads
-from soft_reasoning.analysis.costs import cost_tables
-from soft_reasoning.analysis.settings import result_keys
-from soft_reasoning.analysis.sweep_plots import distribution_note, draw_sweep
-from soft_reasoning.analysis.sweeps import (
+from soft_reasoning.configuration.build import plain
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import run_name
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.cells import Cell, by_problems, read_cells, spreads
+from soft_reasoning.reports.compare import compare
+from soft_reasoning.reports.costs import cost_tables
+from soft_reasoning.reports.sweep_plots import distribution_note, draw_sweep
+from soft_reasoning.reports.sweeps import (
     ACCURACY,
     grid_table,
     notes_of,
     rounds_table,
     settings_table,
 )
-from soft_reasoning.analysis.tables import save
-from soft_reasoning.analysis.viewer.files import shown
-from soft_reasoning.analysis.viewer.overview import Column, Group, write_overview
-from soft_reasoning.configuration.build import plain
-from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.evaluation.compare import compare
-from soft_reasoning.evaluation.files import (
+from soft_reasoning.reports.tables import save
+from soft_reasoning.reports.viewer.files import shown
+from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.runs.files import (
     PROBES,
     RESULTS,
     read_grades,
@@ -37,6 +36,7 @@ from soft_reasoning.evaluation.files import (
     write_text,
     writing,
 )
+from soft_reasoning.runs.settings import result_keys
 from soft_reasoning.types import UserError
 
 TABLE, PLOT = "sweep", "sweep.png"

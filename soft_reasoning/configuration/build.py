@@ -32,7 +32,6 @@ from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.search.prior import Prior
-from soft_reasoning.tracking.base import Tracker
 from soft_reasoning.types import Problem, UserError
 
 
@@ -184,7 +183,7 @@ def build_launcher(config: DictConfig) -> Any:
     return _built(config, "launcher")
 
 
-def build_tracker(config: DictConfig) -> Tracker | None:
+def build_tracker(config: DictConfig) -> Any:
     """Build the tracker that ``config.logging`` names; None if it names none."""
     return None if config.logging._target_ is None else _built(config, "logging", _convert_="all")
 

@@ -18,11 +18,13 @@ from soft_reasoning.configuration.errors import one_line, unknown_key
 from soft_reasoning.configuration.folder import choices, conf_dir, known_keys, register_resolvers
 from soft_reasoning.configuration.prompt_files import is_file_name
 from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.evaluation.budget import BUDGETS
 from soft_reasoning.types import UserError
 
 _COMPOSING = threading.Lock()
 """Hydra's state is global."""
+
+BUDGETS = ("own", "equal")
+"""Budget of each method of a comparison: its own, or the reference's tokens."""
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.folder import conf_dir
-from soft_reasoning.evaluation import report
+from soft_reasoning.reports import report
 from tests.test_run import run  # noqa: F401  (a fixture)
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))

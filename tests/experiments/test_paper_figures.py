@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 
 from experiments.paper import beside as script
 from experiments.paper.beside import beside, figures
-from soft_reasoning.analysis.cells import read_cells
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import conf_dir
-from tests.analysis.sweeps import finished
+from soft_reasoning.reports.cells import read_cells
+from tests.reports.sweeps import finished
 
 FILES = sorted(script.HERE.glob("*.csv"))
 COLUMNS = ["model", "dataset", "shots", "method", "metric", "value", "std", "table"]

@@ -1,1 +1,0 @@
-"""Runs and their results: runner, store, metrics, statistics, reports."""

@@ -1,0 +1,173 @@
+"""Tables of a sweep: one row per setting, or the paper's layout over models, shots and data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from soft_reasoning.reports.cells import Cell, datasets_of
+from soft_reasoning.reports.tables import (
+    MISSING,
+    Table,
+    best,
+    count,
+    duration,
+    number,
+    over_seeds,
+    percent,
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A share in tables, and its path in results.json."""
+
+    name: str
+    path: tuple[str, ...]
+
+
+ACCURACY = Metric("accuracy", ("exact_match",))
+COVERAGE = Metric("coverage", ("coverage",))
+VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"))
+SHARES = (ACCURACY, COVERAGE)
+MOST_ROUNDS = 4
+"""Rounds of proposals that the paper's termination table lists."""
+
+NOTE = "Mean ± standard deviation over draws (seeds); for a single run, ± its standard error."
+FAKE_NOTE = (
+    "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
+)
+
+
+def settings_table(cells: Sequence[Cell]) -> Table:
+    """One row per setting of a sweep on the same problems by the same model."""
+    keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
+    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "decided %", "generated tokens", "time"]
+    rows = [
+        [
+            *(str(cell.setting.get(key)) for key in keys),
+            str(len(cell.results)),
+            *(_share(cell, metric) for metric in SHARES),
+            number(cell.mean("rounds", "mean")),
+            percent(cell.mean("decided")),
+            count(cell.mean("tokens", "total", "generated")),
+            duration(cell.mean("seconds", "total")),
+        ]
+        for cell in cells
+    ]
+    bold = [
+        (i, len(keys) + 1 + j)
+        for j, metric in enumerate(SHARES)
+        for i in best([cell.mean(*metric.path) for cell in cells])
+    ]
+    return Table(columns, rows, labels=len(keys), bold=bold)
+
+
+def grid_table(cells: Sequence[Cell]) -> Table:
+    """Return the paper's layout: blocks by model, metric and shots, rows by setting, columns by data set."""
+    datasets = datasets_of(cells)
+    head = _heads(cells, "metric", "method")
+    columns = [*head, *datasets]
+    rows: list[list[str]] = []
+    rules: list[int] = []
+    bold: list[tuple[int, int]] = []
+    for metric, block in _blocks(cells):
+        first = len(rows)
+        if first:
+            rules.append(first)
+        labels = list(dict.fromkeys(cell.label for cell in block))
+        for label in labels:
+            values = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
+            rows.append([(values | {"method": label})[name] for name in head])
+        for place, dataset in enumerate(datasets, len(head)):
+            by_label = {cell.label: cell for cell in block if cell.dataset == dataset}
+            column = [by_label.get(label) for label in labels]
+            for i, cell in enumerate(column):
+                rows[first + i].append(MISSING if cell is None else _share(cell, metric))
+            means = [None if cell is None else cell.mean(*metric.path) for cell in column]
+            bold += [(first + i, place) for i in best(means)]
+    return Table(columns, rows, labels=len(head), rules=rules, bold=bold)
+
+
+def rounds_table(cells: Sequence[Cell]) -> Table | None:
+    """Return the share of problems whose search ended after each round (paper, Table "llama-coverage").
+
+    The first row of a block counts problems that ended on their first candidates, before any proposal. None
+    where no method has a stopping rule.
+    """
+    searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
+    if not searched:
+        return None
+    datasets = datasets_of(searched)
+    head = _heads(searched, "method", "ended after")
+    columns = [*head, *datasets]
+    rows: list[list[str]] = []
+    rules: list[int] = []
+    groups: dict[tuple[str, int, str], dict[str, Cell]] = {}
+    for cell in searched:
+        groups.setdefault((cell.model, cell.shots, cell.label), {})[cell.dataset] = cell
+    for (model, shots, label), by_dataset in groups.items():
+        if rows:
+            rules.append(len(rows))
+        most = max(MOST_ROUNDS, *(_last_round(cell) - 1 for cell in by_dataset.values()))
+        for n in range(most + 1):
+            ended = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
+            values = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
+            rows.append(
+                [*(values[name] for name in head), *(_ended(by_dataset.get(name), n) for name in datasets)]
+            )
+    return Table(columns, rows, labels=len(head), rules=rules)
+
+
+def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
+    """Return accuracy and coverage, and the verifier's accuracy in a sweep over verifiers."""
+    verifiers = {str((cell.configs[0].get("verifier") or {}).get("name")) for cell in cells}
+    return (*SHARES, VERDICTS) if len(verifiers) > 1 else SHARES
+
+
+def notes_of(cells: Sequence[Cell]) -> list[str]:
+    """Return the notes under the tables."""
+    notes = [NOTE]
+    if any(cell.engine == "FakeEngine" for cell in cells):
+        notes.append(FAKE_NOTE)
+    decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
+    if decided:
+        shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())
+        notes.append(f"Proposals that the acquisition function decided: {shares}.")
+    return notes
+
+
+def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
+    """The first columns: model and shots if there are several, and ``own``."""
+    several = {
+        "model": len({cell.model for cell in cells}) > 1,
+        "shots": len({cell.shots for cell in cells}) > 1,
+    }
+    order = ["model", *own[:-1], "shots", own[-1]] if "metric" in own else ["model", "shots", *own]
+    return [name for name in order if several.get(name, True)]
+
+
+def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
+    """(metric, cells of one model and number of shots), without metrics that no run has."""
+    for model in dict.fromkeys(cell.model for cell in cells):
+        for metric in metrics_of(cells):
+            for shots in dict.fromkeys(cell.shots for cell in cells if cell.model == model):
+                block = [cell for cell in cells if (cell.model, cell.shots) == (model, shots)]
+                if any(cell.each(*metric.path) for cell in block):
+                    yield metric, sorted(block, key=lambda cell: cell.position)
+
+
+def _share(cell: Cell, metric: Metric) -> str:
+    return over_seeds(cell.each(*metric.path), cell.results[0].get(f"{metric.path[-1]}_stderr"))
+
+
+def _last_round(cell: Cell) -> int:
+    return max(int(n) for run in cell.results for n in run["rounds"]["share_ended_after"])
+
+
+def _ended(cell: Cell | None, n: int) -> str:
+    """The share that ended after ``n`` rounds of proposals: after n + 1 rounds of candidates."""
+    if cell is None:
+        return MISSING
+    shares = [run["rounds"]["share_ended_after"].get(str(n + 1), 0.0) for run in cell.results]
+    return over_seeds(shares) if len(shares) > 1 else percent(shares[0])

@@ -1,0 +1,105 @@
+"""Trying several settings of the search on all questions, in common batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from soft_reasoning.context import Context
+from soft_reasoning.methods.base import Steps, read_candidate, sampled
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.reports.calibration import Tried
+from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling
+
+Try = Callable[[Problem, Context], Steps[list[Candidate]]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Tries every setting on a question; the candidates come in the order of the settings.
+
+    The answer is their vote.
+    """
+
+    settings: Sequence[Try]
+    name: str = "calibration"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        found: list[Candidate] = []
+        for setting in self.settings:
+            found += yield from setting(problem, context)
+        answer = context.grader.vote([one.answer for one in found], problem.answer_type)
+        return Result(answer, tuple(found))
+
+
+def at_points(method: SoftReasoning, points: Tensor) -> Try:
+    """Try ``points`` (n, d) in the method's search space."""
+
+    def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
+        box = yield from method.open(problem, context)
+        return (yield from method.complete(box, points, context))
+
+    return steps
+
+
+def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
+    """Sample ``count`` completions without a soft token."""
+
+    def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
+        sampling = Sampling(temperature=temperature)
+        completions = yield Generate(sampled(problem, context, sampling, count, method.max_new_tokens))
+        return [
+            replace(read_candidate(one, problem, context), coherence=method.reward.of_coherence(one))
+            for one in completions
+        ]
+
+    return steps
+
+
+def tried(
+    records: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[Any, tuple[Try, int]],
+    problems: Sequence[Problem],
+    context: Context,
+) -> dict[Any, Tried]:
+    """Return what each setting gave, from the records of a run of :class:`Trial`.
+
+    Args:
+        records: Each problem's record by its id.
+        settings: The trial's settings, each with its number of tries, in their order.
+        problems: The problems.
+        context: For its grader.
+    """
+    out: dict[Any, Tried] = {}
+    start = 0
+    for key, (_, count) in settings.items():
+        rows = [(problem, records[problem.id]["candidates"][start : start + count]) for problem in problems]
+        out[key] = _tried(rows, context)
+        start += count
+    return out
+
+
+def _tried(rows: Sequence[tuple[Problem, Sequence[Mapping[str, Any]]]], context: Context) -> Tried:
+    labelled = all(problem.gold is not None for problem, _ in rows)
+    correct = [[bool(context.grader.correct(c["answer"], problem)) for c in row] for problem, row in rows]
+    return Tried(
+        answers=[_alike([c["answer"] for c in row], problem, context) for problem, row in rows],
+        coherence=[[c["coherence"] or 0.0 for c in row] for _, row in rows],
+        correct=correct if labelled else None,
+    )
+
+
+def _alike(answers: Sequence[str | None], problem: Problem, context: Context) -> list[str | None]:
+    """Replace each answer by the first one that equals it."""
+    first: list[str] = []
+    out: list[str | None] = []
+    for answer in answers:
+        same = (one for one in first if context.grader.equal(one, answer, problem.answer_type))
+        known = next(same, answer)
+        if known is not None and known not in first:
+            first.append(known)
+        out.append(known)
+    return out

@@ -1,0 +1,115 @@
+"""One page from its data: packed, put in shards, and written with the scripts and styles of ``page/``.
+
+The index holds what the table of problems shows, and is unpacked when the page opens. A problem's details
+lie in a shard, which is unpacked when one of its problems is opened. Up to ``EMBEDDED`` bytes of shards stand
+in the page. Beyond that they are files beside it, which the page loads as scripts, because a page opened from
+disk may not fetch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import html
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.files import PAGE, PAGE_DATA, write_text, writing
+
+EMBEDDED = 4 * 2**20
+"""Most bytes of shards in the page itself."""
+
+SHARD = 32
+"""Problems in a shard."""
+
+SOURCES = Path(__file__).parent / "page"
+SCRIPTS = (
+    "dom.js",
+    "data.js",
+    "text.js",
+    "plot.js",
+    "list.js",
+    "problem.js",
+    "run.js",
+    "overview.js",
+    "main.js",
+)
+
+Entry = tuple[list[Any], Any]
+"""What the table shows of a problem, and what its own page shows."""
+
+
+def write_page(folder: Path, title: str, head: Mapping[str, Any], entries: Iterable[Entry]) -> None:
+    """Write ``report.html`` into ``folder``: ``head`` for the whole page, an entry for each problem."""
+    rows: list[list[Any]] = []
+    shards = list(_shards(iter(entries), rows))
+    index = pack({**head, "rows": rows, "shard": SHARD})
+    beside = sum(map(len, shards)) > EMBEDDED
+    with writing(folder):
+        for old in (folder / PAGE_DATA).glob("*.js"):
+            old.unlink()
+        if beside:
+            (folder / PAGE_DATA).mkdir(exist_ok=True)
+    if beside:
+        for number, shard in enumerate(shards):
+            write_text(folder / PAGE_DATA / f"{number}.js", f'receive({number}, "{shard}");\n')
+    embedded = {} if beside else {f"shard-{number}": shard for number, shard in enumerate(shards)}
+    write_text(folder / PAGE, _page(title, {"index": index, **embedded}))
+
+
+def _shards(entries: Iterator[Entry], rows: list[list[Any]]) -> Iterator[str]:
+    """The details of ``entries`` in packed shards; what the table shows of them is added to ``rows``."""
+    while some := list(islice(entries, SHARD)):
+        rows += [row for row, _ in some]
+        yield pack([detail for _, detail in some])
+
+
+def pack(value: Any) -> str:
+    """``value`` as JSON, compressed, in letters that mean nothing in HTML or JavaScript."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so half a surrogate pair too
+    return b64encode(gzip.compress(text.encode("ascii"), mtime=0)).decode("ascii")
+
+
+def _page(title: str, data: Mapping[str, str]) -> str:
+    style = (SOURCES / "style.css").read_text(encoding="utf-8")
+    script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = f'"use strict";\n{script}'
+    parts = {
+        "title": html.escape(title),
+        "policy": f"default-src 'none'; style-src '{_digest(style)}'; "
+        f"script-src '{_digest(script)}' 'self' file:; base-uri 'none'; form-action 'none'",
+        "style": style,
+        "data": "\n".join(
+            f'<script type="text/plain" id="{name}">{one}</script>' for name, one in data.items()
+        ),
+        "script": script,
+    }
+    page = (SOURCES / "page.html").read_text(encoding="utf-8")
+    for name, text in parts.items():
+        page = page.replace("{{" + name + "}}", text, 1)
+    return page
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def short(value: float | None) -> float | str | None:
+    """A number of four digits; one that JSON does not have (infinity) as text."""
+    if value is None:
+        return None
+    number = float(f"{value:.4g}")
+    return number if abs(number) < float("inf") else str(number)
+
+
+def shown(table: Table, title: str = "", note: str = "") -> dict[str, Any]:
+    """A table for the page."""
+    return {
+        "title": title, "note": note, "labels": table.labels, "columns": list(table.columns),
+        "rows": [list(row) for row in table.rows], "bold": [list(cell) for cell in table.bold],
+    }  # fmt: skip

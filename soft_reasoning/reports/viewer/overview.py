@@ -1,0 +1,109 @@
+"""The page of a comparison or a sweep: the same problems side by side, with links into the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from soft_reasoning.reports.viewer.files import Entry, write_page
+from soft_reasoning.reports.viewer.run import anchor_of
+from soft_reasoning.runs.files import GRADES, PAGE, read_json, read_records
+
+
+@dataclass(frozen=True)
+class Column:
+    """One setting: what tables call it, and its runs, one a draw."""
+
+    label: str
+    runs: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Settings on the same problems; ``name`` tells the group from others on the page."""
+
+    name: str
+    columns: Sequence[Column]
+
+
+def write_overview(
+    folder: Path, title: str, tables: Sequence[Mapping[str, Any]], groups: Sequence[Group]
+) -> None:
+    """Write ``report.html`` into ``folder``: its ``tables``, and the problems of every group."""
+    head = {
+        "kind": "overview",
+        "title": title,
+        "tables": list(tables),
+        "groups": [
+            {
+                "name": group.name,
+                "columns": [
+                    {"label": column.label, "runs": [_link(run, folder) for run in column.runs]}
+                    for column in group.columns
+                ],
+            }
+            for group in groups
+        ],
+    }
+    entries = (entry for number, group in enumerate(groups) for entry in _entries(number, group))
+    write_page(folder, title, head, entries)
+
+
+def _link(run: Path, folder: Path) -> str:
+    return quote(Path(os.path.relpath(run, folder)).as_posix()) + f"/{PAGE}"
+
+
+def _entries(number: int, group: Group) -> Iterator[Entry]:
+    """Yield the problems of a group with each run's answer, correctness and coverage, and its solution.
+
+    Both are None where a run does not have the problem.
+    """
+    runs = [[_outcomes(run) for run in column.runs] for column in group.columns]
+    problems: dict[str, list[Any]] = {}
+    for column in runs:
+        for run in column:
+            for name, found in run.items():
+                problems.setdefault(name, found["problem"])
+    for name, (question, target) in problems.items():
+        cells = [[_cell(run.get(name)) for run in column] for column in runs]
+        texts = [[run[name]["text"] if name in run else None for run in column] for column in runs]
+        yield [number, name, question, target, cells], texts
+
+
+def _cell(found: Mapping[str, Any] | None) -> list[Any] | None:
+    return None if found is None else [found["answer"], found["correct"], found["covered"]]
+
+
+def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
+    """Each graded problem of a run by its id."""
+    grades, found = read_json(run / GRADES), {}
+    for record in read_records(run):
+        name = record["doc_id"]
+        if name in grades:
+            grade = grades[name]
+            found[name] = {
+                "problem": (record["question"], record["target"]),
+                "answer": grade.get("answer", record["answer"]),  # grades of earlier versions lack it
+                "correct": grade["correct"],
+                "covered": grade["covered"],
+                "text": _solution(record),
+            }
+    return found
+
+
+def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the first text that gave the final answer, or the first text if none did.
+
+    It is a candidate's, with its anchor, or else the verifier's.
+    """
+    texts, answer, anchor = record["resps"][0], record["answer"], anchor_of(record)
+    said = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
+    for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
+        pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        said += [(one, text, None) for one, text in pairs]
+    found = next((entry for entry in said if entry[0] == answer), said[0] if said else None)
+    return None if found is None else {"text": found[1], "anchor": found[2]}

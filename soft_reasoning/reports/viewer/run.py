@@ -1,0 +1,229 @@
+"""The page of one run: every problem with its rounds, candidates, verdicts and final vote."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.reports.viewer.files import Entry, short, write_page
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.votes import votes_of
+from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
+from soft_reasoning.runs.records import agreement_of, answers_of, problem_of
+from soft_reasoning.types import Candidate, Problem, UserError
+
+GREEDY = "cot"
+"""The method whose one candidate is the greedy completion."""
+
+SAME = ("model", "dataset", "prompt", "seed", "max_new_tokens")
+"""What two runs have in common that ask the same model the same; ``limit`` apart."""
+
+PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
+"""Lists in a trace's entry with a value per candidate, and the page's name of the value."""
+
+
+def write_run(
+    folder: Path, title: str, tables: Sequence[Mapping[str, Any]], ids: Collection[str], grader: AnswerGrader
+) -> None:
+    """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``."""
+    config = read_manifest(folder)["config"]
+    source, greedy = greedy_beside(folder, config)
+    final = final_of(config)
+    model = (config.get("model") or {}).get("path", "unknown")
+    about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
+    head = {
+        "kind": "run", "title": title, "about": about, "tables": list(tables), "greedy": source,
+        "rule": final and final.rule,
+    }  # fmt: skip
+    records = (record for record in read_records(folder) if record["doc_id"] in ids)
+    write_page(folder, title, head, _entries(records, grader, final, greedy))
+
+
+def _entries(
+    records: Iterable[Mapping[str, Any]],
+    grader: AnswerGrader,
+    final: FinalAnswer | None,
+    greedy: Mapping[str, Mapping[str, Any]],
+) -> Iterator[Entry]:
+    for record in records:
+        before = greedy.get(record["doc_id"])
+        if before is not None and before["question"] != record["question"]:
+            before = None
+        yield entry_of(record, grader, final, before)
+
+
+def entry_of(
+    record: Mapping[str, Any],
+    grader: AnswerGrader,
+    final: FinalAnswer | None = None,
+    greedy: Mapping[str, Any] | None = None,
+) -> Entry:
+    """What the page shows of a problem; ``greedy`` is the greedy method's record of it."""
+    problem = problem_of(record)
+    answer, answers = answers_of(record, grader)
+    right = {one: grader.correct(one, problem) for one in {answer, *answers}}
+    detail: dict[str, Any] = {
+        "prompt": record.get("prompt") or [problem.question],
+        "rounds": _rounds(record, answers, right, grader, problem),
+        "votes": _votes(record, grader, final, problem),
+        "ended": _last(record, "ended"),
+        "anchor": anchor_of(record),
+    } | _map(record)
+    base = None
+    if greedy is not None and greedy["candidates"]:
+        said, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
+        base = grader.correct(said, problem)
+        detail["greedy"] = {"text": text, "answer": said, "right": base}
+    row = [
+        problem.id, problem.question, problem.gold, answer, right[answer],
+        sum(right[one] is True for one in answers), len(answers), len(detail["rounds"]),
+        sum(counts["generated_tokens"] for counts in record["usage"].values()), base,
+        len({one for one in answers if one is not None}),
+    ]  # fmt: skip
+    return row, detail
+
+
+def anchor_of(record: Mapping[str, Any]) -> str | None:
+    """Return the greedy text that the soft tokens replace, if they end the prompt.
+
+    Candidates go on after it.
+    """
+    parts = record.get("prompt") or []
+    return _last(record, "anchor") if len(parts) > 1 and not parts[-1] else None
+
+
+def _last(record: Mapping[str, Any], key: str) -> Any:
+    return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
+
+
+def _rounds(
+    record: Mapping[str, Any],
+    answers: Sequence[str | None],
+    right: Mapping[str | None, bool | None],
+    grader: AnswerGrader,
+    problem: Problem,
+) -> list[dict[str, Any]]:
+    traced = {entry["round"]: entry for entry in record["trace"] if "round" in entry}
+    rounds: dict[int, dict[str, Any]] = {}
+    for candidate, answer, text in zip(record["candidates"], answers, record["resps"][0], strict=True):
+        number = candidate["round"]
+        entry = traced.get(number, {})
+        here = rounds.setdefault(
+            number, {"round": number, "candidates": []} | _verifier(entry, grader, problem)
+        )
+        facts = {
+            "reward": short(candidate["reward"]), "verified": short(candidate["verified"]),
+            "agreement": short(agreement_of(candidate)), "coherence": short(candidate["coherence"]),
+            "tokens": candidate.get("generated_tokens"), "finish": candidate.get("finish_reason") or None,
+            **_traced(entry, len(here["candidates"])),
+        }  # fmt: skip
+        known = {name: value for name, value in facts.items() if value is not None}
+        here["candidates"].append({"answer": answer, "right": right[answer], "text": text, **known})
+    return [rounds[number] for number in sorted(rounds)]
+
+
+def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """What a round's trace says of the candidate at ``place``."""
+    facts: dict[str, Any] = {}
+    for lists in (entry, entry.get("proposal") or {}):
+        for name, called in PER_CANDIDATE.items():
+            values = lists.get(name)
+            if isinstance(values, list) and place < len(values):
+                facts[called] = short(values[place]) if isinstance(values[place], float) else values[place]
+    soft = entry.get("tokens")
+    if isinstance(soft, list) and place < len(soft):
+        facts["nearest"] = [row.get("nearest", []) for row in soft[place]]
+        weights = [row["weights"] for row in soft[place] if "weights" in row]
+        facts["weights"] = weights or None
+    return facts
+
+
+def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) -> dict[str, Any]:
+    said = entry.get("verifier") or {}
+    if not said.get("texts"):
+        return {}
+    answers = list(said.get("answers", ()))
+    right = [grader.correct(answer, problem) for answer in answers]
+    weights = [short(weight) for weight in said.get("weights", ())]
+    return {
+        "verifier": {"texts": list(said["texts"]), "answers": answers, "right": right, "weights": weights}
+    }
+
+
+def _votes(
+    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None, problem: Problem
+) -> list[dict[str, Any]]:
+    """Return the answers as the run read them, those of most weight first, each with who gave it.
+
+    Weights are None where ``final`` is not known to be a vote over what the record holds.
+    """
+    candidates = [
+        Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in record["candidates"]
+    ]
+    chosen, kind, groups = record["answer"], problem.answer_type, []
+    for vote in votes_of(candidates, record["trace"], final, grader, kind):
+        right = grader.correct(vote.answer, problem)
+        facts = {**asdict(vote), "right": right, "chosen": grader.equal(vote.answer, chosen, kind)}
+        groups.append(facts | {name: short(facts[name]) for name in ("weight", "by_verifier")})
+    return groups
+
+
+def _map(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every candidate's u on the two axes of most variance, u = 0 on them, and their shares."""
+    points = [candidate.get("u") for candidate in record["candidates"]]
+    if len(points) < 3 or any(point is None for point in points):
+        return {}
+    U = np.array(points, dtype=np.float64)  # (n, d)
+    if U.ndim != 2 or not np.isfinite(U).all():
+        return {}
+    middle = U.mean(axis=0)
+    _, scale, axes = np.linalg.svd(U - middle, full_matrices=False)
+    axes = axes[:2]
+    axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+    total = float((scale**2).sum())
+    places = (np.vstack([U, np.zeros_like(middle)]) - middle) @ axes.T  # (n + 1, 2)
+    plain = [[short(float(value)) for value in place] for place in places]
+    shares = [short(float(value) ** 2 / total) if total else 0.0 for value in scale[:2]]
+    return {"map": {"points": plain[:-1], "zero": plain[-1], "shares": shares}}
+
+
+def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
+    """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
+    method = config.get("method")
+    settings = (method.get("final") if isinstance(method, Mapping) else None) or {}
+    try:
+        return FinalAnswer(settings["rule"], settings["verifier_weight"])
+    except (KeyError, UserError):  # another class, or a method without such a rule
+        return None
+
+
+def greedy_beside(folder: Path, config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the name and the records by id of a greedy run beside ``folder``, or (None, {}).
+
+    It must have asked the same model the same.
+    """
+    for manifest in sorted(folder.resolve().parent.glob(f"*/{MANIFEST}")):
+        other = manifest.parent
+        try:
+            settings = read_manifest(other)["config"]
+            if other == folder.resolve() or not _asks_the_same(settings, config):
+                continue
+            return other.name, {record["doc_id"]: record for record in read_records(other)}
+        except UserError:  # no run, or one that is damaged: it is not ours to report
+            continue
+    return None, {}
+
+
+def _asks_the_same(greedy: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    def asked(one: Mapping[str, Any]) -> list[Any]:
+        parts = [one.get(key) for key in SAME]
+        return [{k: v for k, v in p.items() if k != "limit"} if isinstance(p, Mapping) else p for p in parts]
+
+    method = greedy.get("method")
+    named = isinstance(method, Mapping) and method.get("name") == GREEDY
+    return named and asked(greedy) == asked(config)

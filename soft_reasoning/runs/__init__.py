@@ -1,0 +1,1 @@
+"""Runs of data sets: what solves the problems, the folder that they are written to, and their metrics."""

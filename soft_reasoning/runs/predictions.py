@@ -1,0 +1,31 @@
+"""The answers of a run without reference answers: a CSV file and a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from soft_reasoning.runs.files import PREDICTIONS, read_records, write_text
+
+SHOWN = 20
+"""Answers that are printed; the file holds all."""
+
+
+def write_predictions(folder: Path, ids: Mapping[str, object]) -> list[str]:
+    """Write the problems in ``ids`` with their answers to ``predictions.csv``; return lines to print."""
+    rows = [
+        (one["doc_id"], one["question"], one["answer"])
+        for one in read_records(folder)
+        if one["doc_id"] in ids
+    ]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("id", "question", "answer"))
+    writer.writerows((name, text, "" if answer is None else answer) for name, text, answer in rows)
+    write_text(folder / PREDICTIONS, out.getvalue())
+    lines = [f"{name}: {'no answer' if answer is None else answer}" for name, _, answer in rows[:SHOWN]]
+    if len(rows) > SHOWN:
+        lines.append(f"... and {len(rows) - SHOWN} more")
+    return [*lines, f"\n{folder / PREDICTIONS}"]

@@ -1,0 +1,136 @@
+"""One problem's record, a line of ``samples.jsonl``, with lm-evaluation-harness's names where it has one.
+
+``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness's.
+``resps[0][i]`` is the text of ``candidates[i]``. ``extraction`` says how answers were extracted. Every
+number keeps its exact value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from soft_reasoning.answers import ANSWER_TYPES, MODES, AnswerGrader
+from soft_reasoning.runs.shapes import COUNT, MAPPING, NULL, NUMBER, REAL, TEXT, Each, Kind, fault
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+
+Asked = tuple[str | None, str | None, str | None]
+"""A problem's question, answer type and reference answer."""
+
+USAGE = {field.name for field in fields(Usage)}
+
+RECORD: dict[str, Any] = {
+    "doc_id": TEXT,
+    "question": TEXT,
+    "answer_type": Kind(f"one of {', '.join(ANSWER_TYPES)}", lambda value: value in ANSWER_TYPES),
+    "target": TEXT | NULL,
+    "extraction?": TEXT,
+    "answer": TEXT | NULL,
+    "resps": [[TEXT]],
+    "candidates": [
+        {
+            "answer": TEXT | NULL,
+            "round": COUNT,
+            "reward": REAL | NULL,  # a coherence of log-probabilities may be -inf
+            "verified": NUMBER | NULL,
+            "agreement?": NUMBER,
+            "u?": [NUMBER],
+        }
+    ],
+    "trace": [
+        {"verifier?": {"answers?": [TEXT | NULL], "texts?": [TEXT]}, "proposal?": {"decided?": NUMBER}},
+    ],
+    "usage": Each({f"{name}?": COUNT for name in sorted(USAGE)}),
+    "doc": MAPPING,
+}
+"""The shape of a record, as far as metrics and tables are computed from it."""
+
+
+def asked(record: Mapping[str, Any]) -> Asked:
+    """What the problem of a record was."""
+    return record.get("question"), record.get("answer_type"), record.get("target")
+
+
+def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
+    """The record of one finished problem, plain values only."""
+    return {
+        "doc_id": problem.id,
+        "question": problem.question,
+        "answer_type": problem.answer_type,
+        "target": problem.gold,
+        "extraction": grader.name,
+        "answer": result.answer,
+        "exact_match": None if (right := grader.correct(result.answer, problem)) is None else float(right),
+        "filtered_resps": [result.answer],
+        "resps": [[candidate.text for candidate in result.candidates]],
+        "candidates": [_plain(candidate) for candidate in result.candidates],
+        "prompt": list(result.prompt),
+        "trace": list(result.trace),
+        "usage": {role: asdict(usage) for role, usage in result.usage.items()},
+        "doc": dict(problem.doc),
+    }
+
+
+def _plain(candidate: Candidate) -> dict[str, Any]:
+    return {name: value for name, value in candidate.stored().items() if name != "text"}
+
+
+MOST_ROUNDS = 10_000
+"""More than any run has; tables have a row for each round. A round may be without candidates."""
+
+
+def check_record(record: Mapping[str, Any]) -> None:
+    """Raises UserError, naming the problem and the field, for a record that cannot be graded."""
+    found = fault(record, RECORD)
+    if found is None:
+        texts, count = record["resps"], len(record["candidates"])
+        if len(texts) != 1 or len(texts[0]) != count:
+            found = f"resps: expected one list of {count} texts, as there are candidates, got another number"
+        elif any(candidate["round"] > MOST_ROUNDS for candidate in record["candidates"]):
+            found = f"candidates: expected rounds from 0 to {MOST_ROUNDS}, got a larger number"
+        elif unknown := {key for counts in record["usage"].values() for key in counts} - USAGE:
+            found = f"usage: expected counts of {', '.join(sorted(USAGE))}, got {min(unknown)!r:.40}"
+    if found is not None:
+        raise UserError(
+            f"problem {record.get('doc_id')!r:.40}: its line in samples.jsonl was edited ({found}); restore "
+            "or delete that line, or start over with fresh=true"
+        )
+
+
+def problem_of(record: Mapping[str, Any]) -> Problem:
+    """Return the problem of a record."""
+    return Problem(
+        id=record["doc_id"],
+        question=record["question"],
+        gold=record["target"],
+        answer_type=record["answer_type"],
+        doc=record["doc"],
+    )
+
+
+def agreement_of(candidate: Mapping[str, Any]) -> float | None:
+    """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
+    agreement = candidate.get("agreement")  # records of earlier versions lack the key
+    return candidate["verified"] if agreement is None else agreement
+
+
+def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
+    """Return the final answer and each candidate's, as ``grader`` reads them.
+
+    Under the run's own extraction these are the stored answers. Under another the stored texts are read
+    again. The final answer is then the vote of the texts (candidates and verifier's solutions) that gave
+    it, or of all texts if there was none. An answer that no stored text gave is kept.
+    """
+    final, kind = record["answer"], record["answer_type"]
+    stored = [candidate["answer"] for candidate in record["candidates"]]
+    if grader.name == record.get("extraction", MODES[0]):  # records of the first versions lack the key
+        return final, stored
+    read = [grader.extract(text, kind) for text in record["resps"][0]]
+    said = [*zip(stored, read, strict=True)]
+    for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
+        # A judge has texts and no answers of its own.
+        pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        said += [(answer, grader.extract(text, kind)) for answer, text in pairs]
+    sources = [now for before, now in said if final is None or grader.equal(before, final, kind)]
+    return (grader.vote(sources, kind) if sources else final), read

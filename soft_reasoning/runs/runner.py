@@ -1,0 +1,305 @@
+"""A run from its problems to its report: resume, solve, store, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.context import Context
+from soft_reasoning.engines.abilities import TellsMemory
+from soft_reasoning.methods.base import Method
+from soft_reasoning.reports.report import summary_table, write_results
+from soft_reasoning.runs.files import read_means, read_peaks, read_records, read_seconds
+from soft_reasoning.runs.follow import Followed
+from soft_reasoning.runs.grades import Graded, grade
+from soft_reasoning.runs.manifest import describe_engine
+from soft_reasoning.runs.memory import MemorySampler
+from soft_reasoning.runs.metrics import Tally
+from soft_reasoning.runs.predictions import write_predictions
+from soft_reasoning.runs.progress import Progress
+from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.settings import IGNORED
+from soft_reasoning.runs.store import Store
+from soft_reasoning.runs.tracking.base import Tracker
+from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.types import Problem, Result, UserError
+
+
+class Solver(Protocol):
+    """Solves problems with one method, in this process or elsewhere."""
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Entries of the manifest: model, device, and whether candidates are ``independent`` samples."""
+        ...
+
+    @property
+    def grader(self) -> AnswerGrader:
+        """Reads and compares answers."""
+        ...
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        *,
+        clock: Clock,
+        on_tick: Callable[[Clock], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        """Yield each problem once with its result, in the order they finish, as ``scheduler.drive`` does."""
+        ...
+
+    def peaks(self) -> Mapping[str, int]:
+        """Return the most bytes that an engine has used so far, by kind; empty if unknown."""
+        ...
+
+    def memory_samples(self) -> Mapping[str, Sequence[int]]:
+        """Return [sum of bytes, number of samples] by kind since the last call; empty if unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
+
+    method: Method
+    context: Context
+    max_live: int = MAX_LIVE
+    _sampler: MemorySampler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sampler", MemorySampler(self.context.engine))
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        independent = bool(getattr(self.method, "independent", False))
+        layout = self.context.prompts.layout
+        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
+
+    @property
+    def grader(self) -> AnswerGrader:
+        return self.context.grader
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        *,
+        clock: Clock,
+        on_tick: Callable[[Clock], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        with self._sampler:
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
+            )
+
+    def peaks(self) -> Mapping[str, int]:
+        engine = self.context.engine
+        return dict(engine.peak_bytes) if isinstance(engine, TellsMemory) else {}
+
+    def memory_samples(self) -> Mapping[str, Sequence[int]]:
+        return self._sampler.take()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished run: its folder and its metrics (as in ``results.json``)."""
+
+    folder: Path
+    metrics: Mapping[str, Any]
+
+
+def run(
+    problems: Iterable[Problem],
+    solver: Solver,
+    folder: str | Path,
+    config: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    progress: bool = True,
+    ignore: Sequence[str] = IGNORED,
+    tracker: Tracker | None = None,
+) -> Summary:
+    """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
+
+    The final table goes to standard output, everything else to standard error. Every finished problem is
+    stored before it counts, so an interrupted run loses none.
+
+    Args:
+        problems: The problems, with distinct ids.
+        solver: What solves them.
+        folder: The run's folder.
+        config: The configuration as plain data.
+        fresh: Whether to start over.
+        progress: Whether to show progress.
+        ignore: Keys of ``config`` that change no result.
+        tracker: Follows the run.
+
+    Raises:
+        UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems or repeated ids, and
+            if ``folder`` holds a problem that has changed or is not among ``problems``.
+    """
+    problems = list(problems)
+    _check(problems)
+    began, about = perf_counter(), solver.about
+    shown = Progress(len(problems), enabled=progress)
+    with (
+        Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
+        _followed(tracker, store, config, shown) as followed,
+    ):
+        tally = _solve_all(problems, solver, store, shown, followed)
+        metrics = tally.metrics(
+            seconds=read_seconds(store.folder),
+            peaks=read_peaks(store.folder),
+            means=read_means(store.folder),
+            rate=about.get("flops"),
+            independent=about["independent"],
+        )
+        store.measured()
+        for note in write_results(store.folder, metrics, tally.outcomes, solver.grader):
+            shown.say(note)
+        if all(problem.gold is None for problem in problems):
+            print("\n".join(write_predictions(store.folder, tally.outcomes)), end="\n\n")
+        followed.finish(store.folder, metrics)
+    print(summary_table(metrics))
+    print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
+    return Summary(store.folder, metrics)
+
+
+def solve_into(
+    problems: Sequence[Problem],
+    solver: Solver,
+    folder: str | Path,
+    config: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    progress: bool = True,
+    ignore: Sequence[str] = IGNORED,
+) -> dict[str, dict[str, Any]]:
+    """Solve ``problems`` into ``folder`` as :func:`run` does, without its table and report.
+
+    Returns:
+        Each problem's record by its id.
+    """
+    _check(problems)
+    with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
+        shown = Progress(len(problems), enabled=progress)
+        _solve_all(problems, solver, store, shown, Followed(None, shown.say))
+        return {record["doc_id"]: record for record in read_records(store.folder)}
+
+
+@contextmanager
+def _followed(
+    tracker: Tracker | None, store: Store, config: Mapping[str, Any], shown: Progress
+) -> Iterator[Followed]:
+    followed = Followed(tracker, shown.say)
+    followed.begin(store.folder, config, len(store.done))
+    try:
+        yield followed
+    finally:
+        followed.interrupt()
+
+
+def _solve_all(
+    problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress, followed: Followed
+) -> Tally:
+    """Solve what ``store`` does not hold yet, and count all of it."""
+    for note in store.notes:
+        shown.say(note)
+    tally = Tally()
+    for row in _stored(store, problems, solver.grader):
+        tally.add(row)
+        shown.count(row)
+    if shown.done:
+        shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
+    try:
+        with shown:
+            todo = [problem for problem in problems if problem.id not in tally.outcomes]
+            _solve(todo, solver, store, tally, shown, followed)
+    except BaseException as error:
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+        if shown.done:
+            goes_on = "" if what == "interrupted" else "; the same command continues"
+            shown.say(
+                f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
+            )
+        raise
+    return tally
+
+
+def _check(problems: Sequence[Problem]) -> None:
+    if not problems:
+        raise UserError("expected at least one problem, got none; check dataset.path and limit")
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise UserError(f"expected problems with ids of their own, got {problem.id} twice; fix the data")
+        seen.add(problem.id)
+
+
+def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
+    """Yield the stored problems, graded.
+
+    Raises:
+        UserError: If a stored problem has changed or is not among ``problems``, since the time and memory
+            of a run are those of all that it solved.
+    """
+    wanted = {problem.id: problem for problem in problems}
+    fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
+    for name, before in store.done.items():
+        if name not in wanted:
+            raise UserError(
+                f"{store.folder} holds problem {name}, which this run does not take; raise limit, {fix}"
+            )
+        now = wanted[name].question, wanted[name].answer_type, wanted[name].gold
+        parts = zip(("question", "answer type", "reference answer"), before, now, strict=True)
+        if changed := " and ".join(part for part, old, new in parts if old != new):
+            raise UserError(
+                f"{store.folder} holds problem {name} with another {changed}; restore the data, {fix}"
+            )
+    for record in read_records(store.folder):
+        yield grade(record, grader)
+
+
+def _solve(
+    todo: Sequence[Problem],
+    solver: Solver,
+    store: Store,
+    tally: Tally,
+    shown: Progress,
+    followed: Followed,
+) -> None:
+    """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
+    clock = Clock()
+    recorded: dict[str, float] = {}
+    finished: list[Graded] = []
+    began = perf_counter()
+
+    def settle(clock: Clock) -> None:
+        nonlocal recorded
+        if finished:
+            with clock.measure("store"):
+                store.sync()
+            now = {**clock.seconds, "total": perf_counter() - began}
+            spent = {kind: value - recorded.get(kind, 0.0) for kind, value in now.items()}
+            store.add_seconds(spent, solver.peaks(), solver.memory_samples())
+            recorded = now
+        for row in finished:
+            tally.add(row)
+            shown.count(row)
+        if finished:
+            followed.log(shown.figures(), shown.done)
+        finished.clear()
+        shown.show(clock)
+
+    try:
+        for problem, result in solver.solve(todo, clock=clock, on_tick=settle):
+            record = record_of(problem, result, solver.grader)
+            with clock.measure("store"):
+                store.append(record)
+            finished.append(grade(record, solver.grader))
+    finally:
+        settle(clock)

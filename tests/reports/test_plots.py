@@ -1,0 +1,192 @@
+"""Plots are PNG files with something on them, and leave matplotlib as they found it."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from soft_reasoning.reports import plots, sweep_plots
+from soft_reasoning.reports.cells import read_cells
+from tests.reports.sweeps import finished
+
+matplotlib = pytest.importorskip("matplotlib")
+
+ROUNDS = [
+    {"round": 0, "problems": 100, "accuracy": 0.48, "coverage": 0.7, "reward": 0.9, "best_reward": 1.3},
+    {"round": 1, "problems": 60, "accuracy": None, "coverage": None, "reward": 1.1, "best_reward": 1.4},
+]
+TOKENS = {
+    "candidate": {"prompt": 5000, "cached": 3000, "generated": 900, "sequences": 50},
+    "verifier": {"prompt": 7000, "cached": 0, "generated": 100, "sequences": 10},
+    "total": {"prompt": 12000, "cached": 3000, "generated": 1000, "sequences": 60},
+}
+METHODS = [
+    {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "error": None},
+    {"label": "soft_reasoning", "tokens": 400.0, "accuracy": 0.7, "error": 0.05},
+]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path: plots.accuracy_by_round(ROUNDS, path),
+        lambda path: plots.reward_by_round(ROUNDS, path),
+        lambda path: plots.tokens(TOKENS, 10, path),
+        lambda path: plots.accuracy_against_tokens(METHODS, path),
+        lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
+        lambda path: plots.accuracy_against_tokens([METHODS[1] | {"label": "costs $5 or $10_{"}], path),
+    ],
+)
+def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
+    before = dict(matplotlib.rcParams)
+    draw(tmp_path / "plot.png")
+    pixels = matplotlib.image.imread(tmp_path / "plot.png")
+    assert pixels.shape[0] > 200 and pixels.shape[1] > 600
+    assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
+    assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "plot.pdf").read_bytes().startswith(b"%PDF")
+
+
+def drawn(monkeypatch, draw, path):
+    """The axes that ``draw`` leaves behind, row by row."""
+    kept, panels = [], plots.panels
+
+    @contextmanager
+    def keep(*size, **sizes):
+        with panels(*size, **sizes) as axes:
+            kept.append(axes)
+            yield axes
+
+    monkeypatch.setattr(plots, "panels", keep)
+    monkeypatch.setattr(sweep_plots, "panels", keep)
+    draw(path)
+    return kept[0]
+
+
+def swept(tmp_path, *settings, accuracy=0.5, **more):
+    """Cells of one run per setting and seed."""
+    runs = [
+        finished(tmp_path / f"{i}-{seed}", accuracy, coverage=accuracy, seed=seed, **setting, **more)
+        for i, setting in enumerate(settings)
+        for seed in (0, 1)
+    ]
+    return read_cells(runs)
+
+
+DIMS = [{"embedding": {"dim": d}} for d in (50, 5, 10)]
+NAMED = [{"acquisition": {"name": name}} for name in ("ei", "costs $5 or $10")]
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.02, 0.5, 1.0])
+@pytest.mark.parametrize("settings", [DIMS, NAMED, DIMS[:1]], ids=["numbers", "names", "draws"])
+def test_percentages_lie_within_0_and_100(tmp_path, monkeypatch, settings, accuracy):
+    cells = swept(tmp_path, *settings, accuracy=accuracy)
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    low, high = axes.get_ylim() if settings is DIMS else axes.get_xlim()
+    assert 0 <= low <= 100 * accuracy <= high <= 100 and high - low >= 9.99
+
+
+def test_a_line_goes_through_its_values_in_order(tmp_path, monkeypatch):
+    cells = swept(tmp_path, *DIMS)
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert list(axes.lines[0].get_xdata()) == [5, 10, 50]
+
+
+def test_crowded_values_share_ticks(tmp_path, monkeypatch):
+    cells = swept(tmp_path, *({"embedding": {"dim": d}} for d in (40, 41, 42, 43, 60)))
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["40", "43", "60"]
+
+
+def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
+    where = [
+        {"dataset": d, "model": m, "shots": s}
+        for d in ("svamp", "gsm8k") for m in ("llama3_8b", "llama31_8b") for s in (0, 8)
+    ]  # fmt: skip
+    cells = swept(tmp_path, *where)
+    axes = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    titles = [[one.get_title() for one in row] for row in axes]
+    assert titles == [
+        ["GSM8K, Meta-Llama-3-8B-Instruct", "SVAMP, Meta-Llama-3-8B-Instruct"],
+        ["GSM8K, Llama-3.1-8B-Instruct", "SVAMP, Llama-3.1-8B-Instruct"],
+    ]
+    [legend] = axes[0][0].figure.legends
+    assert {"accuracy, 0 shots", "coverage, 8 shots"} <= {text.get_text() for text in legend.get_texts()}
+
+
+def inside(axes):
+    """Whether the legend lies within its picture and beside the axes."""
+    figure = axes.figure
+    figure.canvas.draw()
+    [legend] = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    apart = not box.overlaps(axes.get_window_extent())
+    return apart and page.x0 <= box.x0 and page.y0 <= box.y0 and box.x1 <= page.x1 and box.y1 <= page.y1
+
+
+def many(count, length=20):
+    return [METHODS[1] | {"label": f"{i:02d}" + "m" * length, "tokens": 300.0 + i} for i in range(count)]
+
+
+@pytest.mark.parametrize("rows", [many(2), many(13), many(30), many(13, 40)], ids=["2", "13", "30", "long"])
+def test_legends_lie_inside_and_methods_are_told_apart(tmp_path, monkeypatch, rows):
+    def draw(path):
+        plots.accuracy_against_tokens(rows, path)
+
+    [[axes]] = drawn(monkeypatch, draw, tmp_path / "plot.png")
+    assert inside(axes)
+    styles = {(line.get_color(), line.get_marker()) for line in axes.lines if line.get_marker() != "None"}
+    assert len(styles) == len(rows)
+    low, high = axes.get_xlim()
+    assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 4  # from 300 to 330 tokens alone
+
+
+@pytest.mark.parametrize("shots", [(0, 8), (0, 1, 2, 4, 8)])
+def test_the_legend_of_a_single_panel_lies_inside(tmp_path, monkeypatch, shots):
+    cells = swept(tmp_path, *({"shots": s, "dataset": "gsm8k", "model": "llama3_8b"} for s in shots))
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert inside(axes)
+
+
+def test_equal_values_do_not_hide_one_another(tmp_path, monkeypatch):
+    cells = swept(tmp_path, *NAMED)
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    places = [tuple(line.get_ydata()) for line in axes.lines if line.get_marker() == "o"]
+    assert len(set(places)) == 2
+
+
+def test_methods_of_no_accuracy_lie_within_0_and_100(tmp_path, monkeypatch):
+    rows = [row | {"accuracy": 0.0, "error": 0.0} for row in METHODS]
+
+    def draw(path):
+        plots.accuracy_against_tokens(rows, path)
+
+    [[axes]] = drawn(monkeypatch, draw, tmp_path / "plot.png")
+    assert axes.get_ylim() == (0, 10)
+
+
+def test_a_label_names_a_row_by_itself(tmp_path, monkeypatch):
+    cells = swept(tmp_path, {"label": "cot"}, {"label": "rap"})
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["cot", "rap"]
+
+
+def test_fifty_projections_are_a_distribution(tmp_path, monkeypatch):
+    runs = [
+        finished(tmp_path / str(i), 0.5 + i / 1000, method="soft_reasoning", embedding={"seed": i})
+        for i in range(50)
+    ]
+    cells = read_cells(runs)
+    assert len(cells) == 1
+    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
+    assert sum(patch.get_height() for patch in axes.patches if hasattr(patch, "get_height")) >= 50
+    note = "52.5 ± 1.5 %, range 50.0 to 54.9"
+    assert sweep_plots.distribution_note([100 * v for v in cells[0].each("exact_match")]) == note
+    [legend] = axes.figure.legends
+    assert f"mean {note}" in [text.get_text() for text in legend.get_texts()]
+
+
+def test_matplotlib_is_imported_on_use_alone():
+    code = "import sys, soft_reasoning.runs.runner; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,238 @@
+"""Reports, comparisons and grading again, from folders that a store wrote."""
+
+import json
+
+import pytest
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.report import compare, regrade, summary_table, write_results
+from soft_reasoning.runs.grades import grade
+from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
+from soft_reasoning.runs.store import Store
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from tests.reports.viewed import data_of
+from tests.runs.world import summarise
+
+GRADER = Grader()
+
+
+def finished(
+    folder, method, right, *,
+    seed=0, total=20, first=0, tokens=10, gold="3", peaks=None, budget="own", levels=(), **more
+):  # fmt: skip
+    """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
+    config = {
+        "seed": seed,
+        "method": {"name": method, **more},
+        "dataset": {"name": "made_up"},
+        "budget": budget,
+    }
+    rows = []
+    with Store(folder, config) as store:
+        for i in range(first, first + total):
+            text = "3" if i in right else "4"
+            rounds = [0] * more["samples"] if "samples" in more else [0, 1]
+            candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
+            result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
+            doc = {"difficulty": levels[i % len(levels)]} if levels else {}
+            record = record_of(Problem(f"p{i}", "q", gold, doc=doc), result, GRADER)
+            store.append(record)
+            rows.append(grade(record, GRADER))
+        store.sync()
+        store.add_seconds({"engine": 3.0, "total": 4.0})
+    outcomes = {row.doc_id: row.outcome for row in rows}
+    independent = method in ("self_consistency", "fire")
+    seconds = {"engine": 3.0, "total": 4.0}
+    metrics = summarise(rows, seconds=seconds, peaks=peaks, independent=independent)
+    assert write_results(folder, metrics, outcomes, GRADER) == []
+    return folder
+
+
+def test_the_report_shows_tables_and_its_plots(tmp_path):
+    finished(tmp_path, "soft_reasoning", range(12))
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# soft_reasoning on made_up")
+    for part in ("| accuracy % | 60.0 ± 11.2 |", "## By round", "## Tokens", "| engine | 3.0 s | 75.0 |"):
+        assert part in text
+    for name in ("accuracy_by_round.png", "reward_by_round.png", "tokens.png"):
+        assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
+        assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+    saved = {path.name for path in (tmp_path / "tables").iterdir()}
+    for name in ("headline", "extraction", "rounds", "verifier", "tokens", "time", "made_with"):
+        assert {f"{name}.csv", f"{name}.tex"} <= saved
+    assert "accuracy %,60.0,11.2" in (tmp_path / "tables" / "headline.csv").read_text()
+
+
+def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "available", lambda: False)
+    row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
+    with Store(tmp_path, {}):
+        pass
+    [note] = write_results(tmp_path, summarise([row]), {"p": row.outcome}, GRADER)
+    assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_the_final_table_has_everything_a_reader_asks_for():
+    row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
+    table = summary_table(summarise([row, row]))
+    for part in ("accuracy %", "100.0 ± 0.0", "coverage %", "rounds", "prompt", "cached", "generated"):
+        assert part in table
+
+
+def test_grading_again_changes_metrics_and_no_record(tmp_path):
+    finished(tmp_path, "cot", range(5), gold="3.6")
+    before = (tmp_path / "samples.jsonl").read_bytes()
+    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 0
+    assert regrade(tmp_path, Grader(absolute=0.7))["exact_match"] == 1.0
+    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 1.0
+    assert (tmp_path / "samples.jsonl").read_bytes() == before
+
+
+def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
+    folders = [
+        finished(tmp_path / "cot", "cot", range(6), tokens=1),
+        finished(tmp_path / "sc", "self_consistency", range(4, 15), tokens=5),
+        finished(tmp_path / "sr", "soft_reasoning", range(16), tokens=20),
+    ]
+    quality, cost = compare(folders, tmp_path)
+    cot, sc, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert (cot["accuracy"], sc["accuracy"], sr["accuracy"]) == (0.3, 0.55, 0.8)
+    assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
+    assert cot["low"] < cot["difference"] < cot["high"] < 0
+    ones, zeros = [1] * 10, [0] * 10
+    raw = [mcnemar(zeros, ones), mcnemar([0] * 5, [1] * 5)]
+    assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
+    assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
+    for table in (quality, cost):
+        assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
+    assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out
+    assert (tmp_path / "comparison.csv").read_text().splitlines()[1].startswith("cot,30.0,10.5,")
+    for name in ("comparison", "comparison_cost"):
+        assert r"\toprule" in (tmp_path / f"{name}.tex").read_text()
+    assert r"\textbf{80.0}$_{\pm9.2}$" in (tmp_path / "comparison.tex").read_text()
+    assert "](accuracy_against_tokens.png)" in (tmp_path / "comparison.md").read_text()
+    assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
+
+
+def test_accuracy_and_its_difference_by_difficulty(tmp_path):
+    levels = ("hard", "easy")  # the odd problems are easy
+    folders = [finished(tmp_path / "cot", "cot", range(10), levels=levels)]
+    folders += [finished(tmp_path / "sr", "soft_reasoning", [*range(10), 10, 12, 14], levels=levels)]
+    compare(folders, tmp_path)
+    head, cot, sr = (tmp_path / "comparison_levels.csv").read_text().splitlines()
+    assert head.index("easy") < head.index("hard")
+    gap = paired_bootstrap([1.0] * 5 + [0.0] * 5, [1.0] * 8 + [0.0] * 2)
+    assert "50.0, +0.0 (0.0 to 0.0)" in cot
+    assert f"50.0, -30.0 ({100 * gap.low:.1f} to {100 * gap.high:.1f})" in cot
+    assert "50.0" in sr and "80.0" in sr and "(" not in sr
+    assert "| easy, accuracy % | hard, accuracy % |" in (tmp_path / "comparison.md").read_text()
+    [_, _, shown] = data_of(tmp_path)[0]["tables"]
+    assert shown["title"] == "Accuracy by difficulty"
+
+
+def test_without_difficulties_there_is_no_such_table(tmp_path):
+    compare([finished(tmp_path / "cot", "cot", range(10))], tmp_path)
+    assert not (tmp_path / "comparison_levels.csv").exists()
+
+
+def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
+    folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
+    table, _ = compare(folders)
+    assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
+    assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
+    assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
+
+
+def test_problems_that_all_seeds_share_are_paired_by_their_means(tmp_path):
+    folders = [finished(tmp_path / f"a{s}", "cot", range(4 + 3 * s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(s, 12 + s), seed=s) for s in range(3)]
+    folders += [finished(tmp_path / "c", "fire", range(5, 19))]  # of one seed alone
+    compare(folders, tmp_path)
+    order = sorted(range(20), key=str)  # that of the names
+    means = {
+        "cot": [sum(i < 4 + 3 * s for s in range(3)) / 3 for i in order],
+        "soft_reasoning": [sum(s <= i < 12 + s for s in range(3)) / 3 for i in order],
+        "fire": [float(5 <= i < 19) for i in order],
+    }
+    for row in json.loads((tmp_path / "comparison.json").read_text()):
+        if row["label"] != "soft_reasoning":
+            pair = means[row["label"]], means["soft_reasoning"]
+            interval = paired_bootstrap(*pair)
+            assert (row["difference"], row["low"], row["high"]) == (
+                interval.difference, interval.low, interval.high
+            )  # fmt: skip
+            assert row["p_uncorrected"] == paired_permutation(*pair) and row["n"] == 20
+
+
+def test_seeds_with_problems_of_their_own_are_paired_within_each(tmp_path):
+    folders = []
+    for seed, first in enumerate([0, 6, 15]):  # some problems are in two seeds, none is in all
+        common = {"seed": seed, "first": first, "total": 10}
+        folders.append(finished(tmp_path / f"a{seed}", "cot", range(first + 3), **common))
+        folders.append(finished(tmp_path / f"b{seed}", "soft_reasoning", range(first + 5), **common))
+    compare(folders, tmp_path)
+    cot, sr = json.loads((tmp_path / "comparison.json").read_text())
+    assert cot["difference"] == pytest.approx(cot["accuracy"] - sr["accuracy"]) == pytest.approx(-0.2)
+    assert cot["n"] == 25 and "n" not in sr and cot["low"] < -0.2 < cot["high"] < 0
+    assert cot["p"] == pytest.approx(2 / 2**6, abs=0.005)  # six problems differ, all in one direction
+
+
+def test_memory_and_pass_at_5_have_columns(tmp_path):
+    folders = [
+        finished(tmp_path / "a", "soft_reasoning", range(8), peaks={"kv": 3 * 2**20, "activations": 2**31}),
+        finished(tmp_path / "b", "soft_reasoning", range(9), peaks={"kv": 2**20}, seed=1),
+        finished(tmp_path / "c", "self_consistency", range(10), samples=6),
+    ]
+    quality, cost = compare(folders, tmp_path)
+    assert [row[cost.columns.index("keys and values")] for row in cost.rows] == ["3.0 MiB", "-"]
+    assert [row[cost.columns.index("activations")] for row in cost.rows] == ["2.0 GiB", "-"]
+    assert [row[quality.columns.index("pass@5 %")] for row in quality.rows] == ["-", "50.0 ± 11.5"]
+    sr, sc = json.loads((tmp_path / "comparison.json").read_text())
+    assert sr["peak_bytes"] == {"kv": 3 * 2**20, "activations": 2**31} and sr["pass@5"] == []
+    assert sc["peak_bytes"] == {"kv": None, "activations": None} and sc["pass@5"] == [0.5]
+
+
+def test_samples_that_an_equal_budget_chose_are_one_setting_over_seeds(tmp_path):
+    folders = [
+        finished(tmp_path / f"{name}{seed}", name, range(9), total=12, seed=seed, budget="equal", **more)
+        for seed, samples in enumerate([7, 6])
+        for name, more in [("soft_reasoning", {}), ("cot", {}), ("fire", {"samples": samples})]
+    ]
+    quality, _ = compare(folders, tmp_path)
+    assert [row[0] for row in quality.rows] == ["soft_reasoning", "cot", "fire"]
+    assert [row["runs"] for row in json.loads((tmp_path / "comparison.json").read_text())] == [2, 2, 2]
+    text = (tmp_path / "comparison.md").read_text()
+    assert "soft_reasoning generates: fire (6, 7). With a budget of their own: cot." in text
+
+
+def test_settings_of_one_method_are_told_apart_and_can_be_the_reference(tmp_path):
+    folders = [
+        finished(tmp_path / "a", "self_consistency", range(8), samples=5),
+        finished(tmp_path / "b", "self_consistency", range(9), samples=20),
+    ]
+    labels = ["self_consistency method.samples=5", "self_consistency method.samples=20"]
+    assert [row[0] for row in compare(folders)[0].rows] == labels
+    assert compare(folders, reference=labels[1])[0].rows[1][5] == "reference"
+    with pytest.raises(UserError, match="expected a reference among"):
+        compare(folders, reference="rap")
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    with pytest.raises(UserError, match="got none"):
+        compare([])
+    with pytest.raises(UserError, match="manifest"):
+        compare([tmp_path / "nowhere"])
+    begun = tmp_path / "begun"
+    with Store(begun, {}):
+        pass
+    with pytest.raises(UserError, match="finished run"):
+        compare([begun])
+    with pytest.raises(UserError, match="no problem with a reference answer"):
+        compare([finished(tmp_path / "own", "cot", (), gold=None)])
+    apart = [finished(tmp_path / str(first), "cot", (), first=first, offset=first) for first in (0, 20)]
+    with pytest.raises(UserError, match="offset=20 and cot method.offset=0: expected problems that both"):
+        compare(apart)

@@ -1,0 +1,121 @@
+"""A sweep's cells and tables: rows in order, draws averaged."""
+
+import pytest
+
+from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells, spreads
+from soft_reasoning.reports.costs import cost_tables
+from soft_reasoning.reports.sweeps import grid_table, notes_of, rounds_table, settings_table
+from soft_reasoning.types import UserError
+from tests.reports.sweeps import finished
+
+
+def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
+    runs = [
+        finished(tmp_path / f"{dim}-{seed}", 0.4 + dim / 100 + seed / 10, seed=seed, embedding={"dim": dim},
+                 method="soft_reasoning")
+        for dim in (100, 5, 10) for seed in (0, 1)
+    ]  # fmt: skip
+    table = settings_table(read_cells(runs))
+    assert [row[0] for row in table.rows] == ["5", "10", "100"]
+    assert table.rows[0] == ["5", "2", "50.0 ± 7.1", "90.0 ± 0.0", "1.00", "-", "1,000", "1 min 01 s"]
+    assert table.columns[:2] == ["embedding.dim", "runs"] and table.bold == [(2, 2)]
+
+
+def test_a_sweep_over_seeds_or_projections_alone_is_one_row(tmp_path):
+    runs = [finished(tmp_path / f"s{seed}", 0.5, seed=seed) for seed in range(3)]
+    cells = read_cells(runs)
+    assert len(cells) == 1 and len(cells[0].results) == 3 and not spreads(cells)
+    assert settings_table(cells).rows[0][0] == "3"
+
+
+def test_methods_stand_in_the_order_of_the_command(tmp_path):
+    methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
+    labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
+    runs = [finished(tmp_path / str(i), 0.5, label=one, methods=methods) for i, one in enumerate(labels)]
+    assert [c.label for c in read_cells(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
+
+
+def grid(tmp_path, **more):
+    methods = ["cot", "soft_reasoning"]
+    runs = [
+        finished(tmp_path / f"{m}{d}{s}{seed}", 0.5 + 0.1 * (m == "soft_reasoning") + seed / 100, method=m,
+                 label=m, methods=methods, dataset=d, shots=s, seed=seed, model="llama3_8b", **more)
+        for m in methods for d in ("svamp", "gsm8k", "own") for s in (0, 8) for seed in (0, 1)
+        if (m, d, s) != ("cot", "own", 8)
+    ]  # fmt: skip
+    return read_cells(runs)
+
+
+def test_the_papers_layout(tmp_path):
+    cells = grid(tmp_path)
+    assert datasets_of(cells) == ["gsm8k", "own", "svamp"] and len(by_problems(cells)) == 6
+    table = grid_table(cells)
+    assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
+    assert [row[:3] for row in table.rows[:4]] == [
+        ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"],
+        ["accuracy %", "8", "cot"], ["accuracy %", "8", "soft_reasoning"],
+    ]  # fmt: skip
+    assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
+    assert table.rows[2][4] == "-" and table.rules == [2, 4, 6]
+    assert (1, 3) in table.bold and (0, 3) not in table.bold
+
+
+def test_models_are_blocks_named_by_what_tells_them_apart(tmp_path):
+    runs = [
+        finished(tmp_path / model.replace("/", "_"), 0.5, model=model, dataset="gsm8k")
+        for model in ("qwen2_7b", "llama31_8b", "llama3_8b", "/other/Qwen2-7B-Instruct")
+    ]
+    table = grid_table(read_cells(runs))
+    assert [row[0] for row in table.rows[::2]] == [
+        "/other/Qwen2-7B-Instruct", "Llama-3.1-8B-Instruct", "Meta-Llama-3-8B-Instruct",
+        "Qwen/Qwen2-7B-Instruct",
+    ]  # fmt: skip
+
+
+def test_rounds_to_termination_over_seeds(tmp_path):
+    ended = [{"1": 0.1, "2": 0.6, "3": 0.3}, {"2": 0.8, "5": 0.2}]
+    runs = [
+        finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=one, seed=i)
+        for i, one in enumerate(ended)
+    ]
+    table = rounds_table(read_cells(runs))
+    assert [row[1] for row in table.rows] == [
+        "no proposal", "1 round of proposals", "2 rounds of proposals", "3 rounds of proposals",
+        "4 rounds of proposals",
+    ]  # fmt: skip
+    assert [row[2] for row in table.rows] == [
+        "5.0 ± 7.1", "70.0 ± 14.1", "15.0 ± 21.2", "0.0 ± 0.0", "10.0 ± 14.1"
+    ]  # fmt: skip
+    assert rounds_table(grid(tmp_path / "none")) is None
+
+
+def test_verifiers_show_their_own_accuracy(tmp_path):
+    runs = [
+        finished(tmp_path / d / name, 0.5, dataset=d, method="soft_reasoning", verifier=(name, share),
+                 label=f"soft_reasoning verifier={name}")
+        for d in ("gsm8k", "svamp") for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
+    ]  # fmt: skip
+    table = grid_table(read_cells(runs))
+    assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
+
+
+def test_costs_relative_to_a_method(tmp_path):
+    runs = [
+        finished(tmp_path / f"{m}{d}", 0.5, method=m, label=m, dataset=d, generated=g, model="llama3_8b",
+                 peaks={"kv": g * 2**20, "activations": None})
+        for d, factor in (("gsm8k", 1), ("svamp", 3))
+        for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
+    ]  # fmt: skip
+    plain, relative, base = cost_tables(read_cells(runs), "rap")
+    assert base == "rap" and len(plain.rows) == 4
+    column = relative.columns.index("generated tokens %")
+    assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
+    assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]
+    assert "keys and values, peak %" in relative.columns and "activations, peak %" not in relative.columns
+    with pytest.raises(UserError, match="reference: expected one of rap, soft_reasoning, got cot"):
+        cost_tables(read_cells(runs), "cot")
+
+
+def test_notes_say_what_wrote_the_answers(tmp_path):
+    assert not any("fake" in note for note in notes_of(grid(tmp_path / "real")))
+    assert any("fake engine" in note for note in notes_of(grid(tmp_path / "fake", engine="FakeEngine")))

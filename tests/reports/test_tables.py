@@ -1,0 +1,148 @@
+"""Tables in their four forms, numbers in words, and what tells several runs apart."""
+
+import csv
+import shutil
+import subprocess
+
+import pytest
+
+from soft_reasoning.reports.tables import (
+    Table,
+    best,
+    count,
+    duration,
+    number,
+    over_seeds,
+    percent,
+    save,
+    share,
+)
+from soft_reasoning.runs.settings import differing, flatten, result_keys
+
+
+def test_text_and_markdown():
+    table = Table(["name", "value"], [["a|b", "1"], ["c", "10.5"]])
+    assert table.text() == "name  value\n----  -----\na|b       1\nc      10.5"
+    assert table.markdown() == "| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n| c | 10.5 |"
+
+
+def test_a_table_with_a_short_row_is_refused():
+    with pytest.raises(ValueError):
+        Table(["a", "b"], [["1"]]).text()
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (percent(0.1234), "12.3"),
+        (percent(None), "-"),
+        (share({"x": 0.5, "x_stderr": 0.051}, "x"), "50.0 ± 5.1"),
+        (share({"x": 0.5, "x_stderr": None}, "x"), "50.0"),
+        (number(2 / 3), "0.67"),
+        (count(1234567.0), "1,234,567"),
+        (duration(0.0123), "0.012 s"),
+        (duration(59.94), "59.9 s"),
+        (duration(245.2), "4 min 05 s"),
+        (duration(7380), "2 h 03 min"),
+        (duration(None), "-"),
+        (over_seeds([0.5, 0.7], 0.2), "60.0 ± 14.1"),
+        (over_seeds([0.5], 0.2), "50.0 ± 20.0"),
+        (over_seeds([None], None), "-"),
+    ],
+)
+def test_numbers_in_words(shown, expected):
+    assert shown == expected
+
+
+def test_flat_keys():
+    config = {"a": {"b": 1, "c": [1, {"d": 2}], "e": {}}, "hydra": {"run": {"dir": "x"}}, "fresh": True}
+    assert flatten(config["a"]) == {"b": 1, "c": [1, {"d": 2}], "e": {}}
+    assert set(result_keys(config)) == {"a.b", "a.c", "a.e"}
+
+
+SPECIAL = Table(
+    ["method_1", "accuracy %"],
+    [["a & b_$5", "50.0 ± 1.2"], ["c{}~^\\#<|", "1,234"], ["less", "-0.5"], ["none", "-"]],
+    rules=[1],
+    bold=[(0, 1)],
+)
+
+
+def test_csv_has_a_column_for_errors_and_no_commas_in_numbers():
+    first, second, third, *_ = csv.reader(SPECIAL.csv().splitlines())
+    assert first == ["method_1", "accuracy %", "accuracy % ±"]
+    assert second == ["a & b_$5", "50.0", "1.2"] and third[1:] == ["1234", ""]
+
+
+def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
+    lines = SPECIAL.tex().splitlines()
+    assert lines[:3] == [r"\begin{tabular}{lr}", r"\toprule", r"method\_1 & accuracy \% \\"]
+    assert lines[4] == r"a \& b\_\$5 & \textbf{50.0}$_{\pm1.2}$ \\" and lines[5] == r"\midrule"
+    assert lines[7:9] == [r"less & $-$0.5 \\", r"none & - \\"]
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_latex_compiles(tmp_path):
+    save(SPECIAL, tmp_path, "table")
+    begin = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "main.tex").write_text(begin + r"\input{table}\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_bold_and_rules_show():
+    assert "| **50.0 ± 1.2** |" in SPECIAL.markdown()
+    assert SPECIAL.text().splitlines()[1] == SPECIAL.text().splitlines()[3]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([1, 3, 3], [1, 2]), ([2, 2], []), ([1], []), ([None, 1, None, 2], [3])]
+)
+def test_where_the_best_stand(values, expected):
+    assert best(values) == expected
+    assert best([None if v is None else -v for v in values], highest=False) == expected
+
+
+def test_settings_that_tell_runs_apart_without_their_echoes():
+    ei = {"acquisition": {"_target_": "a.EI", "xi": 0.1}, "method": {"acquisition": {"_target_": "a.EI"}}}
+    ucb = {"acquisition": {"_target_": "a.UCB", "beta": 2}, "method": {"acquisition": {"_target_": "a.UCB"}}}
+    assert differing([ei, ucb]) == [{"acquisition": "EI"}, {"acquisition": "UCB"}]
+    named = [{"method": {"name": n, "_target_": t}} for n, t in (("a", "x.T"), ("b", "x.T"), ("c", "x.U"))]
+    assert differing(named) == [{"method.name": "a"}, {"method.name": "b"}, {"method.name": "c"}]
+    assert differing([{"a": 1}, {"a": 1, "b": 2}]) == [{"b": None}, {"b": 2}]
+    assert differing([{"a": 1}] * 2) == [{}, {}] and differing([]) == []
+
+
+def test_labels_stand_for_what_follows_from_them():
+    paper = {"label": "ours preset=paper", "surrogate": {"mean": "zero"}, "final": "vote"}
+    ours = {"label": "ours", "surrogate": {"mean": "centred"}, "final": "reward_vote"}
+    assert differing([ours, paper]) == [{"label": "ours"}, {"label": "ours preset=paper"}]
+    swept = [one | {"seed": seed} for one in (ours, paper) for seed in (0, 1)]
+    assert differing(swept)[2:] == [{"label": "ours preset=paper", "seed": seed} for seed in (0, 1)]
+    assert differing(swept[:2]) == [{"seed": 0}, {"seed": 1}]
+    unnamed = {key: value for key, value in paper.items() if key != "label"}
+    assert "label" not in differing([ours, unnamed])[0]
+
+
+def test_a_part_that_only_some_have_is_named_where_nothing_else_tells_runs_apart():
+    ei = {"acquisition": {"_target_": "x.EI"}}
+    one, five = ({"acquisition": {"_target_": "x.UCB", "beta": beta, "loud": True}} for beta in (1, 5))
+    assert differing([ei, one, five]) == [
+        {"acquisition": "EI", "acquisition.beta": None},
+        {"acquisition": "UCB", "acquisition.beta": 1},
+        {"acquisition": "UCB", "acquisition.beta": 5},
+    ]
+
+
+def test_what_follows_from_a_data_set_or_a_model_is_not_named():
+    def config(name, model, shots=0):
+        prompt = {"wording": {"head": f"{name}, $"}, "layout": "completion"}
+        dataset = {"name": name, "hub": {"id": f"hub/{name}"}, "shots": shots}
+        return {"model": {"path": model}, "engine": {"path": model}, "prompt": prompt, "dataset": dataset}
+
+    configs = [config(n, m) for n in ("a", "b") for m in ("x", "y")]
+    assert differing(configs)[1] == {"dataset.name": "a", "model.path": "y"}
+    configs = [config("a", "x"), config("a", "x", 8), config("b", "x"), config("b", "x", 8)]
+    assert differing(configs)[1] == {"dataset.name": "a", "dataset.shots": 8}

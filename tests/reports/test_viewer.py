@@ -1,0 +1,212 @@
+"""What the viewer's pages hold: prepared from records, packed, and safe against what models write."""
+
+import json
+
+import numpy as np
+import pytest
+from viewed import ASKED, GRADER, HOSTILE, data_of, problem, searched, write, write_all
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.reports.viewer import files
+from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.run import entry_of, greedy_beside, write_run
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.runs.files import read_records
+from soft_reasoning.runs.records import record_of
+from soft_reasoning.types import Candidate, Problem, Result
+
+
+def entry(result, final=None, gold="3"):
+    return entry_of(record_of(problem(1, gold), result, GRADER), GRADER, final)
+
+
+def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
+    folder = write_all(tmp_path)
+    index, details = data_of(folder)
+    assert index["kind"] == "run" and index["greedy"] == "cot" and index["rule"] == "reward_vote"
+    assert "model m" in index["about"] and len(index["rows"]) == len(details) == 5
+    name, _, target, answer, correct, right, many, rounds, tokens, greedy, answers = index["rows"][0]
+    assert (name, target, answer, correct, right, many, rounds) == ("p0", "3", "3", True, 3, 4, 2)
+    assert (tokens, greedy, answers) == (70, True, 2)
+    assert [row[4] for row in index["rows"]] == [True, True, False, False, False]
+    assert index["rows"][4][3] is None and index["rows"][4][10] == 0
+    first, second = details[0]["rounds"]
+    card = second["candidates"][1]
+    assert card["answer"] == "3" and card["right"] is True and card["reward"] == 0.3
+    assert (card["mean"], card["sd"], card["coherence"], card["verified"]) == (0.25, 0.5, 0.5, 1.0)
+    assert card["nearest"] == [[["Now", 0.5], [" Here", 0.25]]] and "mean" not in first["candidates"][0]
+    assert first["verifier"]["answers"] == ["3"] and first["verifier"]["right"] == [True]
+    assert details[0]["prompt"] == ["<s>Ask me", ""] and details[0]["anchor"] == "Now"
+    assert details[0]["ended"] == "rounds" and details[0]["greedy"]["answer"] == "3"
+
+
+@pytest.mark.parametrize("rule", ["vote", "reward_vote", "round_vote"])
+def test_the_vote_shown_is_the_vote_that_chose(rule):
+    final = FinalAnswer(rule, 0.7)
+    result = searched("4", ["3", "4", "4.0", "5", "4", "3"], rounds=3, verifier="5")
+    votes = entry(result, final)[1]["votes"]
+    verdicts = [FakeVerdict(e["verifier"]) for e in result.trace]
+    winner = final.choose(result.candidates, verdicts, GRADER, "number")
+    assert votes[0]["answer"] == winner
+    total = sum(weight for _, weight in final.votes(result.candidates, verdicts))
+    assert sum(vote["weight"] for vote in votes) == pytest.approx(total, rel=1e-3)
+    by_answer = {vote["answer"]: vote for vote in votes}
+    assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]
+    assert (by_answer["5"]["candidates"], by_answer["5"]["verifier"]) == (1, 3)
+    share = 0.7 * (6 if rule == "round_vote" else 3)
+    assert by_answer["5"]["by_verifier"] == pytest.approx(share, rel=1e-3)
+
+
+class FakeVerdict:
+    def __init__(self, said):
+        self.answers, self.weights = said["answers"], said["weights"]
+
+
+def test_where_the_rule_is_unknown_answers_are_counted():
+    for final in (None, FinalAnswer("best_reward")):
+        votes = entry(searched("3", ["3", "4", "3"], verifier="4"), final)[1]["votes"]
+        assert {v["answer"]: (v["candidates"], v["verifier"], v["weight"]) for v in votes} == {
+            "3": (2, 0, None), "4": (1, 1, None)
+        }  # fmt: skip
+
+
+def test_the_map_keeps_the_two_axes_of_most_variance():
+    rng = np.random.default_rng(0)
+    U = rng.normal(size=(8, 20)) * np.array([9.0, 4.0] + [0.01] * 18) + 3.0
+    candidates = tuple(Candidate("3", "3", 0, u=tuple(u), reward=1.0) for u in U.tolist())
+    shown = entry(Result("3", candidates))[1]["map"]
+    points = np.array([*shown["points"], shown["zero"]])
+    before = np.vstack([U, np.zeros(20)])[:, None] - np.vstack([U, np.zeros(20)])[None]
+    after = points[:, None] - points[None]
+    far = np.linalg.norm(after[:8, :8], axis=-1), np.linalg.norm(before[:8, :8], axis=-1)
+    np.testing.assert_allclose(*far, atol=0.2)
+    assert sum(shown["shares"]) > 0.999 and shown["shares"][0] > shown["shares"][1]
+    assert "map" not in entry(Result("3", candidates[:2]))[1]
+    same = tuple(Candidate("3", "3", 0, u=(1.0, 1.0)) for _ in range(3))
+    assert entry(Result("3", same))[1]["map"]["shares"] == [0.0, 0.0]
+
+
+def test_numbers_that_json_lacks_and_halves_of_letters_survive(tmp_path):
+    result = Result("3", (Candidate("\ud83d 3", "3", 0, reward=float("-inf"), coherence=float("nan")),))
+    folder = write(tmp_path / "odd", {problem(1): result})
+    _, [detail] = data_of(folder)
+    [card] = detail["rounds"][0]["candidates"]
+    assert (card["reward"], card["coherence"], card["text"]) == ("-inf", "nan", "\ud83d 3")
+
+
+def test_records_of_earlier_versions_and_other_traces_are_shown():
+    record = record_of(problem(1), searched("3", ["3", "4", "3"], verifier="3"), GRADER)
+    del record["prompt"]
+    for candidate in record["candidates"]:
+        del candidate["agreement"]
+    record["trace"] = [
+        {"verifier": {"answers": ["3"]}},
+        {"values": [1.0], "tokens": 3},
+        {"node": 0, "round": 7},
+    ]
+    row, detail = entry_of(record, GRADER)
+    assert detail["prompt"] == [record["question"]] and detail["anchor"] is None and row[5] == 2
+    assert len(detail["rounds"]) == 1 and "verifier" not in detail["rounds"][0]
+
+
+def test_without_gold_nothing_is_right_or_wrong():
+    row, detail = entry(searched("3", ["3", "4"], verifier="3"), gold=None)
+    assert row[2] is None and row[4] is None and row[5] == 0
+    assert [vote["right"] for vote in detail["votes"]] == [None, None]
+
+
+def test_no_text_of_a_model_reaches_the_page_unpacked(tmp_path):
+    text = (write_all(tmp_path) / "report.html").read_text()
+    assert "onerror" not in text.split("<script>")[0].replace("&lt;img src=x onerror=&quot;", "")
+    assert text.count("<script") == 1 + 2 and HOSTILE not in text
+    for place in ("http:", "https:", "innerHTML", "eval(", "//cdn"):
+        assert place not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert "default-src 'none'" in text
+
+
+def test_large_pages_keep_their_details_beside_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "EMBEDDED", 100)
+    monkeypatch.setattr(files, "SHARD", 2)
+    folder = write_all(tmp_path)
+    beside = folder / "report_data"
+    assert sorted(path.name for path in beside.iterdir()) == ["0.js", "1.js", "2.js"]
+    assert (beside / "1.js").read_text().startswith('receive(1, "')
+    index, details = data_of(folder)
+    assert index["shard"] == 2 and len(index["rows"]) == 5 and not details
+    monkeypatch.setattr(files, "EMBEDDED", 10**6)
+    write_run(folder, "again", [], {"p0"}, GRADER)
+    assert not list(beside.iterdir()) and len(data_of(folder)[1]) == 1
+
+
+def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):
+    def made(name, method="cot", **config):
+        return write(
+            tmp_path / name, {problem(1): Result("3", (Candidate("Now 3", "3", 0),))}, method, **config
+        )
+
+    ours = made("ours", "soft_reasoning")
+    config = {**ASKED, "method": {"name": "soft_reasoning"}}
+    made("a", model={"path": "other"})
+    made("b", seed=1)
+    made("c", "fire")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "manifest.json").write_text("{")
+    assert greedy_beside(ours, config) == (None, {})
+    made("e", dataset={"name": "made up", "limit": 50})
+    name, records = greedy_beside(ours, config)
+    assert name == "e" and list(records) == ["p1"]
+    assert greedy_beside(tmp_path / "e", {**ASKED, "method": {"name": "cot"}}) == (None, {})
+
+
+def test_another_grader_changes_what_is_right(tmp_path):
+    folder = write(tmp_path / "run", {problem(1, "3.4"): searched("3", ["3", "3.3"], verifier="3")})
+    assert data_of(folder)[0]["rows"][0][4:6] == [False, 0]
+    write_run(folder, "again", [], {"p1"}, Grader(absolute=0.5))
+    assert data_of(folder)[0]["rows"][0][4:6] == [True, 2]
+
+
+def test_an_overview_has_the_problems_side_by_side(tmp_path):
+    write_all(tmp_path)
+    again = write(tmp_path / "se,ar=ch 2", {problem(1): searched("4", ["4", "4"], verifier="4")}, seed=1)
+    columns = [Column("cot", [tmp_path / "cot"]), Column("ours", [tmp_path / "search", again])]
+    write_overview(tmp_path, "Comparison", [], [Group("", columns)])
+    index, details = data_of(tmp_path)
+    [group] = index["groups"]
+    assert [column["runs"] for column in group["columns"]] == [
+        ["cot/report.html"], ["search/report.html", "se%2Car%3Dch%202/report.html"],
+    ]  # fmt: skip
+    rows = {row[1]: row for row in index["rows"]}
+    assert rows["p1"][4] == [[["4", False, False]], [["3", True, True], ["4", False, False]]]
+    assert rows["p2"][4] == [[["3", True, True]], [["4", False, True], None]]
+    texts = details[index["rows"].index(rows["p2"])]
+    assert texts[0][0] == {"text": "Now one two four 3. Answer: 3", "anchor": None}
+    assert texts[1] == [{"text": " one two 4. Answer: 4", "anchor": "Now"}, None]
+
+
+def test_a_verifiers_solution_stands_for_an_answer_that_no_candidate_gave(tmp_path):
+    run = write(tmp_path / "run", {problem(1): searched("9", ["3", "4"], verifier="9")})
+    write_overview(tmp_path, "Comparison", [], [Group("", [Column("a", [run])])])
+    [[[[solution]]]] = [data_of(tmp_path)[1]]
+    assert solution["text"].startswith("So 9.") and solution["anchor"] is None
+
+
+def test_records_keep_their_exact_numbers(tmp_path):
+    folder = write(tmp_path / "run", {problem(1): searched("3", ["3"], rewards=[0.123456789], verifier="3")})
+    [record] = read_records(folder)
+    assert record["candidates"][0]["reward"] == 0.123456789
+    assert data_of(folder)[1][0]["rounds"][0]["candidates"][0]["reward"] == 0.1235
+    assert json.loads((folder / "grades.json").read_text())["p1"]["answer"] == "3"
+
+
+@pytest.mark.parametrize(("final", "shown"), [("best_reward", "best_reward"), ("mine", None)])
+def test_other_final_rules_are_told_by_name(tmp_path, final, shown):
+    folder = write(tmp_path, {Problem("p", "q", "3"): Result("3", ())}, final=final)
+    index, [detail] = data_of(folder)
+    assert index["rule"] == shown and detail["votes"] == [] and detail["rounds"] == []
+
+
+def test_a_neighbour_without_a_completion_is_no_greedy_one(tmp_path):
+    write(tmp_path / "cot", {problem(1): Result(None, ())}, "cot")
+    folder = write(tmp_path / "ours", {problem(1): searched("3", ["3"], verifier="3")})
+    index, [detail] = data_of(folder)
+    assert index["greedy"] == "cot" and "greedy" not in detail and index["rows"][0][9] is None

@@ -1,0 +1,276 @@
+"""The viewer's pages in Chromium, opened from disk: what a reader sees, clicks and types."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from viewed import GRADER, problem, searched, write, write_all
+
+from soft_reasoning.reports.viewer import files
+from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.types import Problem
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+webdriver = pytest.importorskip("selenium.webdriver")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no Chromium with its chromedriver is installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless=new", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--window-size=1280,900",
+        *(["--no-sandbox"] if os.geteuid() == 0 else []),
+    ):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+class Page:
+    """A page in Chromium; expects no message in the console, unless a test says so."""
+
+    def __init__(self, chromium, width=1280, dark=False):
+        self.driver = chromium
+        media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        size = {"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 500}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        chromium.get_log("browser")
+
+    def open(self, path: Path, address=""):
+        self.driver.get("about:blank")
+        self.driver.get(path.as_uri() + address)
+        self.wait("return document.documentElement.dataset.ready || document.querySelector('.failed')")
+        return self
+
+    def wait(self, script):
+        until = time.monotonic() + 30
+        while not (found := self.js(script)):
+            assert time.monotonic() < until, f"waited for {script}; the page shows {self.text('body')[:500]}"
+            time.sleep(0.05)
+        return found
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def text(self, where):
+        return self.js("return document.querySelector(arguments[0])?.innerText", where)
+
+    def texts(self, where):
+        return self.js("return [...document.querySelectorAll(arguments[0])].map((n) => n.innerText)", where)
+
+    def click(self, where, text=""):
+        return self.js(
+            "const found = [...document.querySelectorAll(arguments[0])].find((n) => n.textContent.includes("
+            "arguments[1])); found.click()", where, text,
+        )  # fmt: skip
+
+    def keys(self, *keys):
+        for key in keys:
+            self.js("document.activeElement.blur()")
+            webdriver.ActionChains(self.driver).send_keys(key).perform()
+
+    def ids(self):
+        return self.texts(".problems tbody .c-id")
+
+    def problem(self, name):
+        self.wait(f"return document.querySelector('.problem .bar h1')?.textContent === '{name}'")
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_all(folder)
+    columns = [Column("cot", [folder / "cot"]), Column("search", [folder / "search"])]
+    table = {"title": "T", "note": "", "labels": 1, "columns": ["a", "b"], "rows": [["x", "1"]], "bold": []}
+    write_overview(folder, "Comparison", [table], [Group("", columns)])
+    return folder
+
+
+@pytest.fixture
+def page(chromium):
+    page = Page(chromium)
+    yield page
+    assert page.complaints() == []
+
+
+def test_the_list_filters_searches_and_sorts(page, runs):
+    page.open(runs / "search" / "report.html")
+    assert page.ids() == ["p0", "p1", "p2", "p3", "p4"]
+    assert page.texts(".pill") == ["right", "right", "lost", "wrong", "unparsed"]
+    assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3", "1", "2"]
+    for label, found in {
+        "covered but lost": ["p2"], "unparsed": ["p4"], "wrong": ["p2", "p3", "p4"],
+        "right, greedy wrong": ["p1"], "wrong, greedy right": ["p2", "p4"],
+        "all": ["p0", "p1", "p2", "p3", "p4"],
+    }.items():  # fmt: skip
+        page.click(".chip", label)
+        assert page.ids() == found
+    page.click(".problems th button", "problem")
+    assert page.ids() == ["p4", "p3", "p2", "p1", "p0"]
+    page.click(".problems th button", "right candidates")
+    assert page.ids()[-1] == "p1"
+    page.keys("/")
+    assert page.js("return document.activeElement.type") == "search"
+    webdriver.ActionChains(page.driver).send_keys("question p3").perform()
+    assert page.ids() == ["p3"] and "1 problem of 5" in page.text(".told")
+    page.open(runs / "search" / "report.html", "#show=wrong&sort=-id")
+    assert page.ids() == ["p4", "p3", "p2"]
+
+
+def test_keys_open_problems_and_the_way_back_works(page, runs):
+    page.open(runs / "search" / "report.html", "#show=wrong")
+    down = "\ue015"
+    page.keys("j", down, "k")
+    assert page.text(".selected .c-id") == "p3"
+    page.keys("\ue007")
+    page.problem("p3")
+    assert page.js("return location.hash") == "#show=wrong&problem=p3" and page.text(".place") == "2 of 3"
+    page.keys("j")
+    page.problem("p4")
+    page.keys("k")
+    page.problem("p3")
+    page.keys("\ue012")  # left
+    page.problem("p2")
+    page.driver.back()
+    page.wait("return document.querySelectorAll('.problems tbody tr').length === 3")
+    page.driver.forward()
+    page.problem("p2")
+    page.keys("\ue00c")  # Escape
+    page.wait("return document.querySelectorAll('.problems tbody tr').length === 3")
+    assert page.text(".selected .c-id") == "p2"
+
+
+def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
+    page.open(runs / "search" / "report.html", "#problem=p0")
+    page.problem("p0")
+    assert [text.split("\n") for text in page.texts(".round > h3")] == [
+        ["Round 1", "mean reward 0.05"], ["Round 2", "mean reward 0.25"]
+    ]  # fmt: skip
+    cards = page.texts(".rounds .card")
+    assert len(cards) == 4 and "expected" not in cards[0].split("near")[0]
+    for part in ("reward\n0.30", "verdict\n1.00", "coherence\n0.500", "expected\n0.25 ± 0.50", "␣Here"):
+        assert part in cards[3], cards[3]
+    assert "same text as candidate 1" in cards[2]
+    assert page.texts(".soft") == ["soft token", "Now"]  # in the prompt, and in the greedy completion
+    assert page.text(".rounds .card .parts").strip() == "3." and page.text(".greedy pre").startswith("Now")
+    assert page.text(".votes li.chosen .answer").startswith("3") and "verifier twice" in page.text(".votes")
+    assert page.js("return document.querySelectorAll('.point').length") == 4
+    assert "<img src=x" in page.text(".verifier pre")  # hostile text is text
+    assert page.js("return document.images.length") == 0 and "owned" != page.driver.title
+    page.js("document.querySelector('[data-candidate=\"3\"].point').dispatchEvent(new Event('click'))")
+    page.wait("return document.querySelector('#candidate-3').classList.contains('found')")
+    page.js(
+        "const s = document.querySelector('.options select'); s.value = '1';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert [t.strip() for t in page.texts(".rounds .card .parts")] == ["3."]
+    page.js("document.querySelector('.options input').click()")
+    assert "same text as" not in page.text(".rounds")
+
+
+def test_nothing_is_asked_of_a_network(page, runs):
+    for path in (runs / "search" / "report.html", runs / "report.html"):  # no file beside them either
+        page.open(path)
+        assert page.js("return performance.getEntriesByType('resource').length") == 0
+    page.js("fetch('https://example.org').catch((e) => { window.refused = String(e); })")
+    page.wait("return window.refused")
+    page.js(
+        "const s = document.createElement('script'); s.textContent = 'window.ran = 1';document.body.append(s)"
+    )
+    assert page.js("return window.ran") is None
+    assert len(complaints := page.complaints()) >= 2 and all("Content Security" in one for one in complaints)
+
+
+def test_a_comparison_leads_to_disagreements_and_into_the_runs(page, runs):
+    page.open(runs / "report.html")
+    assert page.texts(".matrix td") == ["", "2", "1", ""]
+    page.click(".chip", "methods disagree")
+    assert page.ids() == ["p1", "p2", "p4"]
+    page.click(".matrix a", "1")
+    page.wait("return document.querySelectorAll('.problems tbody tr').length === 1")
+    assert page.ids() == ["p1"]
+    page.keys("o")
+    page.problem("p1")
+    assert [text.split("\n")[0] for text in page.texts(".compared h3")] == ["cot", "search"]
+    assert [t.strip() for t in page.texts(".compared .parts")] == ["3."]
+    page.click(".compared a.into", "all candidates")
+    page.wait("return location.pathname.includes('/cot/')")
+    page.problem("p1")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
+    page = Page(chromium, width, dark)
+    addresses = [
+        ("search/report.html", ""),
+        ("search/report.html", "#problem=p0"),
+        ("report.html", ""),
+        ("report.html", "#problem=p1"),
+    ]
+    for path, address in addresses:
+        page.open(runs / path, address)
+        page.wait("return document.querySelector('.problem, .problems')")
+        assert page.js("return document.documentElement.scrollWidth") <= width, (path, address)
+        back, letters = page.js(
+            "const s = getComputedStyle(document.documentElement); return [s.backgroundColor, s.color].map("
+            "(c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0))"
+        )
+        assert (back < 150 and letters > 600) if dark else (back > 600 and letters < 150)
+    assert page.complaints() == []
+
+
+def test_details_beside_the_page_are_read_from_disk(chromium, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "EMBEDDED", 100)
+    monkeypatch.setattr(files, "SHARD", 2)
+    folder = write_all(tmp_path)
+    page = Page(chromium).open(folder / "report.html", "#problem=p2")
+    page.problem("p2")
+    assert len(page.texts(".card")) == 2 and page.complaints() == []
+    (folder / "report_data" / "0.js").unlink()
+    page.open(folder / "report.html", "#problem=p0")
+    assert "report_data/0.js could not be read" in page.text(".failed")
+
+
+@pytest.mark.slow
+def test_a_benchmark_of_1319_problems_opens_in_two_seconds(page, tmp_path):
+    many = {
+        Problem(f"gsm8k-{i}", f"Question {i}: " + "how many? " * 20, "3"): searched(
+            str(i % 5), [str(j % 5) for j in range(25)], rounds=5, verifier=str(i % 5),
+            texts=[f"step {i * j} " * 60 + f"Answer: {j % 5}" for j in range(25)],
+        )
+        for i in range(1319)
+    }  # fmt: skip
+    folder = write(tmp_path, many)
+    took = []
+    while len(took) < 3 and not (took and min(took) < 2000):
+        took.append(int(page.open(folder / "report.html").js("return document.documentElement.dataset.took")))
+    assert min(took) < 2000, took
+    assert page.text(".place") is None and len(page.ids()) == 60
+    page.keys("\ue010")  # End
+    assert page.text(".selected .c-id") == "gsm8k-1318" and len(page.ids()) == 1319
+    write_run(folder, "one", [], {"gsm8k-7"}, GRADER)
+    assert page.open(folder / "report.html").ids() == ["gsm8k-7"]
+
+
+def test_an_unknown_problem_is_told(page, runs):
+    page.open(runs / "search" / "report.html", "#problem=nowhere")
+    assert "no problem nowhere" in page.text(".failed")
+    assert problem(1).id == "p1"

@@ -1,0 +1,53 @@
+"""The estimate of operations: keys counted one by one, products counted by hand and by PyTorch."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+
+from soft_reasoning.runs.flops import flops, rates
+from soft_reasoning.types import Usage
+
+SIZES = dict(vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64)  # fmt: skip
+
+
+@pytest.mark.parametrize(("prompt", "cached", "generated"), [(7, 0, 0), (7, 0, 5), (7, 6, 5), (1, 0, 1)])
+def test_attended_keys_are_those_of_each_position_computed(prompt, cached, generated):
+    usage = Usage.of(prompt, cached, generated)
+    assert usage.attended == sum(i + 1 for i in range(cached, prompt + generated))
+    assert (usage + usage).attended == 2 * usage.attended
+
+
+def test_what_is_computed_again_costs_again():
+    rate = {"position": 100, "key": 1}
+    again = Usage.of(7, 4, 5, recomputed=3)
+    assert flops(again, rate) - flops(Usage.of(7, 4, 5), rate) == 3 * (100 + 7)
+    assert (again + again).recomputed_tokens == 6
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_estimate_is_what_pytorch_counts(tied):
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=tied, attn_implementation="eager"))
+    length = 9
+    with FlopCounterMode(display=False) as counter:
+        model(torch.arange(length)[None])
+    rate = rates(model)
+    norms = 2 * (2 * 3 + 1) * 16  # weights that multiply no matrix
+    # Counted densely: every position with every key, and the rotary angles (8 frequencies a position).
+    dense = length * (rate["position"] - norms) + length * length * rate["key"]
+    assert 0 <= counter.get_total_flops() - dense <= 2 * length * 8
+    causal = length * rate["position"] + length * (length + 1) // 2 * rate["key"]
+    assert flops(Usage.of(length), rate) == causal
+
+
+def test_a_token_passes_through_some_experts_only():
+    sizes = SIZES | {"num_local_experts": 8}
+    one, two = (
+        rates(MixtralForCausalLM(MixtralConfig(**sizes, num_experts_per_tok=k)))["position"] for k in (1, 2)
+    )
+    assert two - one == 2 * 3 * (3 * 16 * 24)  # layers x (three matrices of an expert), twice
+
+
+def test_without_a_model_there_is_no_estimate():
+    assert rates(None) is None

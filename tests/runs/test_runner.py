@@ -1,0 +1,168 @@
+"""A run from start to end: killed, resumed, shuffled, changed, interrupted."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from soft_reasoning.runs.files import read_manifest, read_records
+from soft_reasoning.runs.runner import Local, run
+from soft_reasoning.scheduler import ProblemError
+from soft_reasoning.types import Problem, Result, UserError
+from tests.runs.world import parts, problems
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return parts()
+
+
+@pytest.fixture(scope="module")
+def whole(world, tmp_path_factory):
+    """The folder of an undisturbed run of 12 problems."""
+    method, context, config = world
+    folder = tmp_path_factory.mktemp("whole")
+    run(problems(12), Local(method, context), folder, config, progress=False)
+    return folder
+
+
+def kept(folder):
+    """The records, which must be byte-identical, as text, by problem."""
+    return {r["doc_id"]: json.dumps(r) for r in read_records(folder)}
+
+
+def test_a_run_leaves_its_whole_folder(whole, capsys):
+    names = {path.name for path in whole.iterdir()}
+    assert {"manifest.json", "samples.jsonl", "results.json", "report.md", ".hydra", "tokens.png"} <= names
+    metrics = json.loads((whole / "results.json").read_text())
+    records = list(read_records(whole))
+    assert metrics["problems"] == len(records) == 12
+    assert metrics["exact_match"] == pytest.approx(sum(r["exact_match"] for r in records) / 12)
+    assert {"engine", "optimiser", "method", "store", "total"} <= set(metrics["seconds"])
+    assert set(metrics["tokens"]) == {"anchor", "candidate", "verifier", "total"}
+    for name in (line.split("(")[1].rstrip(")") for line in (whole / "report.md").read_text().splitlines()
+                 if line.startswith("![")):  # fmt: skip
+        assert (whole / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("max_live", [1, 64])
+def test_order_and_batch_do_not_matter(world, whole, tmp_path, max_live):
+    method, context, config = world
+    run(problems(12)[::-1], Local(method, context, max_live), tmp_path, config, progress=False)
+    assert kept(tmp_path) == kept(whole)
+
+
+def test_killed_and_resumed_is_byte_identical(world, whole, tmp_path, capsys):
+    command = [sys.executable, "-m", "tests.runs.world", str(tmp_path), "12", "4", "7"]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    before = (tmp_path / "samples.jsonl").read_bytes()
+    assert 0 < before.count(b"\n") < 12
+
+    method, context, config = world
+    run(problems(12), Local(method, context), tmp_path, config, progress=False)
+    assert (tmp_path / "samples.jsonl").read_bytes().startswith(before)
+    assert kept(tmp_path) == kept(whole)
+    assert "problems are done; continuing" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_measured_again_without_model_work(world, whole, monkeypatch):
+    method, context, config = world
+    monkeypatch.setattr(type(context.engine), "add", None)
+    before = (whole / "samples.jsonl").read_bytes()
+    metrics = json.loads((whole / "results.json").read_text())
+    summary = run(problems(12), Local(method, context), whole, config, progress=False)
+    assert (whole / "samples.jsonl").read_bytes() == before
+    assert summary.metrics == metrics
+
+
+def test_more_problems_continue_and_fewer_are_refused(tmp_path):
+    def go(limit):
+        method, context, config = parts(f"limit={limit}")
+        return run(problems(limit), Local(method, context), tmp_path, config, progress=False)
+
+    go(2)
+    assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
+    with pytest.raises(UserError, match=r"problem p3, which this run does not take; raise limit.*fresh="):
+        go(3)
+    assert read_manifest(tmp_path)["config"]["limit"] == 4
+    assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"question": "Another question?"}, "question"),
+        ({"gold": "another"}, "reference answer"),
+        ({"gold": None}, "reference answer"),
+        ({"answer_type": "text", "gold": "another"}, "answer type and reference answer"),
+    ],
+)
+def test_changed_data_and_changed_config_are_refused(world, whole, change, what):
+    method, context, config = world
+    first, *others = problems(12)
+    with pytest.raises(UserError, match=rf"problem p0 with another {what}; restore the data.*fresh=true"):
+        run([replace(first, **change), *others], Local(method, context), whole, config, progress=False)
+    with pytest.raises(UserError, match=r"seed: 0 -> 1.*fresh=true"):
+        run(problems(12), Local(method, context), whole, config | {"seed": 1}, progress=False)
+    assert len(kept(whole)) == 12
+
+
+@pytest.mark.parametrize("given", [[], [Problem("a", "q"), Problem("a", "r")]])
+def test_no_problems_and_repeated_ids_are_refused(world, tmp_path, given):
+    method, context, config = world
+    with pytest.raises(UserError, match="expected"):
+        run(given, Local(method, context), tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_is_full_for_the_results_is_one_line(world, tmp_path):
+    method, context, config = world
+    (tmp_path / "results.json.part").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="No space left"):
+        run(problems(1), Local(method, context), tmp_path, config, progress=False)
+
+
+class FailsAt:
+    """Answers every question but one, at which ``error`` is raised."""
+
+    name = "fails"
+
+    def __init__(self, name, error):
+        self.at, self.error = name, error
+
+    def solve(self, problem, context):
+        if problem.id == self.at:
+            raise self.error
+        return Result("3", ())
+        yield
+
+
+@pytest.mark.parametrize(
+    ("error", "seen", "word"),
+    [(KeyboardInterrupt(), KeyboardInterrupt, "interrupted"), (ValueError("x"), ProblemError, "stopped")],
+)
+def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
+    _, context, config = world
+    with pytest.raises(seen):
+        run(problems(5), Local(FailsAt("p3", error), context, 1), tmp_path, config, progress=False)
+    assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
+    assert f"{word}: 3 of 5 problems are stored" in capsys.readouterr().err
+    run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
+    assert len(kept(tmp_path)) == 5
+
+
+def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
+    method, context, config = world
+    own = [Problem("mine", "How many pens?", None)]
+    summary = run(own, Local(method, context), tmp_path, config, progress=False)
+    [record] = read_records(tmp_path)
+    assert record["exact_match"] is None and record["answer"] is not None
+    assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
+    assert "problems" in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""Statistics against closed forms, limits and enumeration."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soft_reasoning.runs.statistics import (
+    holm,
+    mcnemar,
+    mean_std,
+    mean_stderr,
+    paired_bootstrap,
+    paired_permutation,
+    pass_at,
+)
+
+
+@given(st.integers(0, 40), st.integers(2, 40))
+def test_stderr_of_shares_is_the_binomial_one(correct, n):
+    correct = min(correct, n)
+    p = correct / n
+    mean, stderr = mean_stderr([1.0] * correct + [0.0] * (n - correct))
+    assert mean == pytest.approx(p) and stderr == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)), abs=1e-12)
+
+
+def test_means_where_there_is_little_to_average():
+    assert all(map(math.isnan, mean_stderr([])))
+    assert mean_stderr([1.0])[0] == 1.0 and math.isnan(mean_stderr([1.0])[1])
+    assert mean_std([2.0])[0] == 2.0 and math.isnan(mean_std([2.0])[1]) and math.isnan(mean_std([])[0])
+    assert mean_std([1.0, 2.0, 3.0]) == pytest.approx((2.0, 1.0))
+
+
+@given(st.integers(1, 8), st.data())
+def test_pass_at_m_is_the_share_of_subsets_with_a_right_one(n, data):
+    correct, m = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    subsets = list(itertools.combinations([1] * correct + [0] * (n - correct), m))
+    assert pass_at(n, correct, m) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize(("n", "correct", "m"), [(3, 1, 0), (3, 1, 4), (3, 4, 1)])
+def test_pass_at_m_refuses_what_cannot_be(n, correct, m):
+    with pytest.raises(ValueError, match="expected"):
+        pass_at(n, correct, m)
+
+
+def test_bootstrap_agrees_with_the_normal_interval_and_with_plain_resampling():
+    rng = np.random.default_rng(1)
+    a, b = (rng.random(400) < 0.6).astype(float), (rng.random(400) < 0.5).astype(float)
+    found = paired_bootstrap(a, b, seed=3, resamples=20_000)
+    stderr = (a - b).std() / 20
+    assert found.difference == pytest.approx((a - b).mean())
+    assert found.low == pytest.approx(found.difference - 1.96 * stderr, abs=0.004)
+    assert found.high == pytest.approx(found.difference + 1.96 * stderr, abs=0.004)
+    plain = (a - b)[rng.integers(0, 400, size=(20_000, 400))].mean(axis=1)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(plain, [0.025, 0.975])), abs=0.004)
+
+
+def test_bootstrap_is_seeded_covers_and_degenerates():
+    a, b = [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 1, 1]
+    assert paired_bootstrap(a, b, seed=1) == paired_bootstrap(a, b, seed=1)
+    same = paired_bootstrap(a, a)
+    assert (same.difference, same.low, same.high) == (0, 0, 0)
+    rng, inside = np.random.default_rng(0), 0
+    for i in range(300):
+        x, y = rng.random((2, 150)) < [[0.6], [0.5]]
+        found = paired_bootstrap(x, y, seed=i, resamples=1000)
+        inside += found.low <= 0.1 <= found.high
+    assert 0.91 <= inside / 300 <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "p"),
+    [(0, 0, 1.0), (1, 0, 1.0), (5, 0, 2 / 32), (0, 10, 2 / 1024), (1, 9, 22 / 1024), (7, 7, 1.0)],
+)
+def test_mcnemar_is_the_exact_binomial(only_a, only_b, p):
+    a = [1] * only_a + [0] * only_b + [1, 0, 1]
+    b = [0] * only_a + [1] * only_b + [1, 0, 1]
+    assert mcnemar(a, b) == pytest.approx(p)
+    assert paired_permutation(a, b) == mcnemar(a, b) == mcnemar(b, a)
+
+
+def test_mcnemar_agrees_with_scipy_on_thousands():
+    from scipy.stats import binomtest
+
+    a, b = [1] * 1300 + [0] * 1200, [0] * 1300 + [1] * 1200
+    assert mcnemar(a, b) == pytest.approx(binomtest(1200, 2500).pvalue)
+
+
+def test_permutation_agrees_with_enumeration():
+    difference = np.array([1, 1 / 3, 2 / 3, -1 / 3, 1, 0, 2 / 3, -1 / 3, 1 / 3])
+    signs = np.array(list(itertools.product([-1, 1], repeat=difference.size)))
+    exact = np.mean(np.abs(signs @ difference) >= abs(difference.sum()) - 1e-9)
+    assert paired_permutation(difference, np.zeros(9), seed=0) == pytest.approx(exact, abs=0.005)
+    assert paired_permutation(difference, np.zeros(9)) == paired_permutation(difference, np.zeros(9))
+
+
+def test_holm_by_hand_and_its_bounds():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == [] and holm([0.7, 0.8]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_lowers_never_exceeds_bonferroni_and_keeps_the_order(p):
+    corrected = holm(p)
+    assert all(q >= x and q <= min(1, len(p) * x) + 1e-15 for x, q in zip(p, corrected, strict=True))
+    order = np.argsort(p, kind="stable")
+    assert all(np.diff(np.array(corrected)[order]) >= 0)
+
+
+@pytest.mark.parametrize("test", [mcnemar, paired_bootstrap, paired_permutation])
+def test_unpaired_outcomes_are_refused(test):
+    for a, b in (([1], [1, 0]), ([], [])):
+        with pytest.raises(ValueError, match="paired"):
+            test(a, b)

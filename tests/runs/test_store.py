@@ -1,0 +1,298 @@
+"""The run folder: torn lines, locks, changed configurations, exact numbers."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import conf_dir
+from soft_reasoning.runs.files import read_manifest, read_means, read_peaks, read_records, read_seconds
+from soft_reasoning.runs.settings import differing
+from soft_reasoning.runs.store import Store
+from soft_reasoning.types import UserError
+
+CONFIG = {"seed": 0, "search": {"rounds": 4, "candidates": 5}, "progress": True}
+
+
+def fill(folder, *names, config=CONFIG, **options):
+    with Store(folder, config, **options) as store:
+        for name in names:
+            asked = {"question": name.upper(), "answer_type": "number", "target": "18"}
+            store.append({"doc_id": name, **asked, "answer": "18"})
+        store.sync()
+        return store
+
+
+def composed(*overrides):
+    return OmegaConf.to_container(compose_config(overrides), resolve=True)
+
+
+def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
+    values = [0.1 + 0.2, 1 / 3, 5e-324, -0.0, 1e308, math.pi]
+    text = "“½ – 答え \u2028 \ud800"
+    with Store(tmp_path, CONFIG) as store:
+        store.append({"doc_id": "a", "values": values, "text": text})
+        store.sync()
+    [record] = read_records(tmp_path)
+    assert list(map(float.hex, record["values"])) == list(map(float.hex, values))
+    assert record["text"] == text
+
+
+def test_what_is_stored_is_known_at_the_next_start(tmp_path):
+    fill(tmp_path, "a", "b")
+    assert fill(tmp_path, "c").done == {name: (name.upper(), "number", "18") for name in "abc"}
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
+
+
+TORN = [b'{"doc_id": ["c"]}\n', b"[" * 100_000 + b"\n"]
+TORN += [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"]
+
+
+@pytest.mark.parametrize("tail", TORN)
+def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "samples.jsonl"
+    good = path.read_bytes()
+    path.write_bytes(good + tail)
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b"]
+    store = fill(tmp_path)
+    assert path.read_bytes() == good and set(store.done) == {"a", "b"}
+    [note] = store.notes
+    assert "last line" in note and "\n" not in note
+
+
+def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "samples.jsonl"
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(1, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        fill(tmp_path)
+        assert path.read_bytes() == whole[: max((end for end in ends if end <= cut), default=0)]
+
+
+def test_torn_in_the_middle_is_refused_with_file_and_line(tmp_path):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "samples.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b'{"doc_id": "b", "qu\n' + lines[2])
+    damaged = path.read_bytes()
+    with pytest.raises(UserError, match=r"samples\.jsonl, line 2: expected a record"):
+        Store(tmp_path, CONFIG)
+    assert path.read_bytes() == damaged
+
+
+def test_the_same_problem_twice_is_refused(tmp_path):
+    fill(tmp_path, "a")
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(UserError, match="problem a is there twice"):
+        Store(tmp_path, CONFIG)
+
+
+def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_path):
+    fill(tmp_path, "a")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    changed = {"seed": 1, "search": {"rounds": 4}, "progress": True, "extra": "x"}
+    with pytest.raises(UserError) as refused:
+        Store(tmp_path, changed)
+    message = str(refused.value)
+    for part in ("seed: 0 -> 1", "search.candidates: 5 -> absent", 'extra: absent -> "x"', "fresh=true"):
+        assert part in message
+    assert "rounds" not in message and "\n" not in message
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+
+
+def test_keys_that_change_no_result_may_change(tmp_path):
+    fill(tmp_path, "a")
+    assert set(fill(tmp_path, config=CONFIG | {"progress": False}).done) == {"a"}
+    fill(tmp_path, config=CONFIG | {"seed": 3}, ignore=("progress", "se*"))
+    with pytest.raises(UserError, match="progress"):
+        fill(tmp_path, config=CONFIG | {"progress": False}, ignore=())
+
+
+@pytest.mark.parametrize(
+    ("engine", "resources"),
+    [
+        ("hf", ["engine.max_batch_tokens=4000", "model.device_map=auto"]),
+        ("vllm", ["engine.gpu_memory_utilization=0.5", "engine.tensor_parallel_size=2",
+                  "engine.pipeline_parallel_size=2", "+engine.max_num_seqs=8"]),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
+    engine = f"engine={engine}"
+    fill(tmp_path, "a", config=composed(engine))
+    assert set(fill(tmp_path, config=composed(engine, *resources)).done) == {"a"}
+    with pytest.raises(UserError, match="model.dtype"):
+        fill(tmp_path, config=composed(engine, "model.dtype=float16"))
+
+
+@pytest.mark.parametrize(
+    "dataset", sorted(path.stem for path in Path(conf_dir(), "dataset").glob("[!_]*.yaml"))
+)
+def test_a_run_goes_on_with_another_limit_and_tables_tell_the_two_apart(tmp_path, dataset):
+    few, many = (composed(f"dataset={dataset}", f"limit={limit}") for limit in (1, 2))
+    fill(tmp_path, "a", config=few)
+    assert set(fill(tmp_path, config=many).done) == {"a"}
+    assert differing([few, many]) == [{"dataset.limit": 1}, {"dataset.limit": 2}]
+
+
+def test_another_config_is_welcome_while_nothing_is_stored(tmp_path):
+    fill(tmp_path)
+    fill(tmp_path, "a", config=CONFIG | {"seed": 1})
+    assert read_manifest(tmp_path)["config"]["seed"] == 1
+
+
+def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
+    fill(tmp_path, "a")
+    (tmp_path / "results.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    store = fill(tmp_path, "b", config=CONFIG | {"seed": 1}, fresh=True)
+    assert set(store.done) == {"b"} and [r["doc_id"] for r in read_records(tmp_path)] == ["b"]
+    assert not (tmp_path / "results.json").exists() and (tmp_path / "notes.txt").read_text() == "mine"
+
+
+HOLD = """
+import sys, time
+from soft_reasoning.runs.store import Store
+store = Store(sys.argv[1], {"seed": 0})
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        for fresh in (False, True):
+            with pytest.raises(UserError, match="in use by another run"):
+                Store(tmp_path, {"seed": 0}, fresh=fresh)
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    fill(tmp_path, "a", config={"seed": 0})
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nothing"):
+        with pytest.raises(UserError, match="expected a folder that can be written") as refused:
+            Store(folder, CONFIG)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_full_disk_is_a_users_fault_and_loses_nothing(tmp_path, monkeypatch):
+    import soft_reasoning.runs.store as module
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    with Store(tmp_path, CONFIG) as store:
+        store.append({"doc_id": "a"})
+        monkeypatch.setattr(module.os, "write", full)
+        with pytest.raises(UserError, match="No space left"):
+            store.append({"doc_id": "b"})
+        monkeypatch.undo()
+        assert set(store.done) == {"a"}
+    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a"]
+
+
+def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(tmp_path):
+    (tmp_path / "timing.jsonl").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="No space left") as refused, Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.5})
+    assert "\n" not in str(refused.value)
+    with pytest.raises(OSError):
+        os.fstat(store._samples)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "{", "[]", '{"versions": {}}', '{"config": 3}', '{"config": {}, "model": "x"}', "[" * 100_000,
+        '{"config": {}, "flops": {"position": "many", "key": 1}}', b"\xff\xfe",
+    ],
+)  # fmt: skip
+def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
+    fill(tmp_path, "a")
+    (tmp_path / "manifest.json").unlink()
+    if text is not None:
+        (tmp_path / "manifest.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=r"manifest\.json: expected the manifest"):
+        Store(tmp_path, CONFIG)
+
+
+def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
+    fill(tmp_path, "a", about={"device": "cpu", "model": {"path": "demo"}})
+    manifest = read_manifest(tmp_path)
+    assert manifest["config"] == CONFIG and len(manifest["config_hash"]) == 12
+    assert manifest["versions"]["torch"] and manifest["device"] == "cpu"
+    store = fill(tmp_path, about={"device": "cuda:0", "model": {"path": "demo"}})
+    assert 'device: "cpu" -> "cuda:0"' in store.notes[0]
+    assert read_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [("old", "new", True), ("old", "old", False), (None, "new", False), ("absent", "new", False)],
+)
+def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, refused):
+    def about(weights):
+        return {"model": {"path": "/m"} | ({} if weights == "absent" else {"weights": weights})}
+
+    fill(tmp_path, "a", about=about(before))
+    if not refused:
+        assert set(fill(tmp_path, "b", about=about(after)).done) == {"a", "b"}
+        return
+    with pytest.raises(UserError, match=r"other weights of /m \(old -> new\); restore them.*fresh=true"):
+        Store(tmp_path, CONFIG, about=about(after))
+    fill(tmp_path, about=about(after), fresh=True)
+
+
+def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tmp_path):
+    for kv in (7, 5):
+        with Store(tmp_path, CONFIG) as store:
+            store.append({"doc_id": str(len(store.done))})
+            store.add_seconds({"engine": 1.5, "total": 2.0}, {"kv": kv})
+    with open(tmp_path / "timing.jsonl", "a") as file:
+        file.write('{"engine": 3')
+    assert read_seconds(tmp_path) == {"engine": 3.0, "total": 4.0}
+    with Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.0, "total": 1.0})
+    assert read_seconds(tmp_path) == {"engine": 4.0, "total": 5.0}
+    assert read_peaks(tmp_path) == {"kv": 7}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\xff\xfe{}", b"5", b'{"engine": "long"}', b'{"engine": NaN}', b'{"peak_bytes": [1]}',
+     b'{"used_bytes": {"kv": [1]}}'],
+)  # fmt: skip
+def test_edited_times_are_named_in_one_line(tmp_path, line):
+    with Store(tmp_path, CONFIG) as store:
+        store.add_seconds({"engine": 1.5})
+    path = tmp_path / "timing.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    for read in (read_seconds, read_peaks, read_means):
+        with pytest.raises(UserError, match=r"timing\.jsonl, line 1: expected seconds by kind") as refused:
+            read(tmp_path)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="samples.jsonl"):
+        list(read_records(tmp_path))
+
+
+def test_every_line_is_one_json_value(tmp_path):
+    fill(tmp_path, "a\nb", "c")
+    assert [json.loads(line)["doc_id"] for line in (tmp_path / "samples.jsonl").open()] == ["a\nb", "c"]
