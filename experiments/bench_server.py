@@ -20,7 +20,7 @@ import openai
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.names import Names, choices_of
 from soft_reasoning.integrations.server.running import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
@@ -60,7 +60,7 @@ def served(reasoner: SoftReasoner, max_live: int, questions: list[str], clients:
     """Answers through a server, and the clients' CPU seconds and wall seconds, without their start."""
     settings = Settings(port=0, max_seconds=3600.0)
     listening = bound(settings)
-    service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
+    service = Service(reasoner, settings, Names("demo", choices_of("method")), max_live)
     server = Server(service, listening)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of, refuse_training
+from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import (
     build_context,
@@ -110,7 +110,6 @@ class SoftReasoner:
         self._configure(name, options, prompt, answer_type, seed, overrides)
 
         def loaded(config: DictConfig) -> Engine:
-            refuse_training(config)
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
@@ -384,7 +383,6 @@ class SoftReasoner:
             if found is None:
                 with _one_line_errors():
                     config = self._config(options)
-                    refuse_training(config)
                     method = method_of(options, config)
                     context = build_context(config, self.context.engine, self._exemplars)
                     found = Parts(config, method, context)

@@ -19,7 +19,7 @@ from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
+from soft_reasoning.types import Candidate, Problem, Result, Round
 from soft_reasoning.worker import Call, Update
 
 OnRound: TypeAlias = Callable[[Round], None]
@@ -52,15 +52,6 @@ def call_of(
 def method_of(options: Options, config: DictConfig) -> Method:
     """Return the method that ``options`` name, or the object that they hold."""
     return build_method(config) if isinstance(options.method, str | None) else options.method
-
-
-def refuse_training(config: DictConfig) -> None:
-    """Raise UserError for a method that trains the model."""
-    if config.get("finetuning") is not None:
-        raise UserError(
-            f"method={config.method.name}: expected a method that takes the model as it is, got one that "
-            "trains it; load a model for it with from_pretrained"
-        )
 
 
 class Solves(Protocol):

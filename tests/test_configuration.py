@@ -36,10 +36,9 @@ APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
-    "finetuning=constrained": ["method=constrained_finetuning"],
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
-WITHOUT_SEARCH = {"method", "finetuning"}
+WITHOUT_SEARCH = {"method"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
 
@@ -105,7 +104,7 @@ DEFAULTS = {
     "embedding": "gaussian", "search": "bayesian", "surrogate": "rbf", "acquisition": "adaptive_ei",
     "candidate_points": "local", "batch": "kriging_believer", "verifier": "multi_generate",
     "reward": "default", "final": "reward_vote", "method": "cot_decoding", "grader": "default",
-    "dataset": "custom", "decoding": "greedy", "engine": "hf", "finetuning": "constrained",
+    "dataset": "custom", "decoding": "greedy", "engine": "hf",
     "launcher": "local", "logging": "none",
 }  # fmt: skip
 """Of a class that several files configure, the one that holds its own defaults."""
@@ -127,7 +126,7 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
     for choice in CHOICES:
         group, _, name = choice.partition("=")
         if group in DEFAULTS:
-            needs = NEEDS.get(choice, []) if group in ("search", "finetuning") else []
+            needs = NEEDS.get(choice, []) if group == "search" else []
             for made, values in configured(compose_config([choice, "model.sigma=2", *needs])[group]):
                 files.setdefault(made, {})[name] = values
     checked = 0

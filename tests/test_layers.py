@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
     "types", "checks", "display", "answers", "demo", "data", "prompts", "engines", "effects", "context",
-    "finetuning", "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
+    "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
     "solution", "calls", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
 SIDEWAYS = {("runs", "reports")}  # a run ends with its report

@@ -118,7 +118,6 @@ def test_options_of_a_call(reasoner):
         ({"method": "cot", "rounds": 3}, "rounds: expected a method that has it"),
         ({"method": "cot", "temperature": 1.0}, "temperature: expected a method that has it"),
         ({"method": "telepathy"}, "telepathy"),
-        ({"method": "constrained_finetuning"}, "takes the model as it is"),
         ({"method": SelfConsistency(samples=2), "k": 3}, "expected the name of a method, got an object"),
         ({"preset": "nope"}, "nope"),
         ({"k": 0}, "search.candidates: expected a whole number"),

@@ -67,6 +67,9 @@ OWN: dict[str, Any] = {
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""
 
+FOLDER = "FOLDER"
+"""Stands in a row for any folder."""
+
 PROBLEMS = 200
 """Problems of the runs whose total tokens the paper gives."""
 
@@ -172,7 +175,8 @@ def model_of(path: str) -> str | None:
 def _fits(method: str, flat: Mapping[str, Any]) -> bool:
     """Whether a run has the name and settings of the row ``method``."""
     name, *changes = method.split()
-    wanted = OWN.get(name, {}) | {key: (value,) for key, value in (part.split("=") for part in changes)}
+    changed = {key: (value,) for key, value in (part.split("=") for part in changes)}
+    wanted = {"model.adapter": (None,)} | OWN.get(name, {}) | changed
     if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
         return False
 
@@ -186,6 +190,8 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
 
 def _same(found: Any, wanted: Any) -> bool:
     """Whether two values are equal: numbers by value, classes (``...GaussianEmbedding``) by name."""
+    if wanted == FOLDER:
+        return found is not None
     try:
         return float(found) == float(wanted)
     except (TypeError, ValueError):

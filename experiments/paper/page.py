@@ -37,7 +37,6 @@ class Item:
     sections: Sequence[str] = (TABLE,)
 
 
-NO_TUNING = "methods=[prefix_scorer,[soft_reasoning,'preset=paper']]"
 ITEMS = (
     Item("tab:main_result, four data sets", "paper_main_result",
          (*FORM, "model=llama3_8b", METHODS, *TWO), (TABLE, "Rounds to termination")),
@@ -59,7 +58,7 @@ ITEMS = (
     Item("tab:llama-Verifier-updated", "paper_llama_verifier_updated", (*SMALL, *ONE)),
     Item("fig:Reduction", "paper_reduction", (*SMALL, "embedding.seed=range(8)", *ONE)),
     Item("tab:controlled_gen, without the fine-tuned model", "paper_controlled_gen",
-         (*SMALL, NO_TUNING, *ONE)),
+         (*SMALL, *ONE)),
 )  # fmt: skip
 CORRELATION = ("+experiment=paper_correlation", *SMALL)
 HEAD = """\

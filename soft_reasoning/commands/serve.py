@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.options import check_overrides
-from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.names import Names, choices_of
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.types import UserError
 
@@ -77,7 +77,7 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
     settings: Settings = instantiate(config.server)
-    methods = [*untrained_methods()]
+    methods = choices_of("method")
     with bound(settings) as listening, closing(reasoner_of(config, choices, overrides)) as reasoner:
         if config.method.name not in methods:  # a trained method, whose model this is
             methods.append(config.method.name)

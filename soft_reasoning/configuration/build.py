@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
+import hashlib
 import inspect
+import json
 import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -23,11 +21,8 @@ from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.devices import device_of
 from soft_reasoning.engines.paths import resolve
-from soft_reasoning.finetuning.adapters import adapter, digest_of, to_stderr, weights_mark
-from soft_reasoning.finetuning.examples import examples_of
-from soft_reasoning.finetuning.training import Finetuning, train
+from soft_reasoning.engines.weights import weights_mark
 from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.verifiers import ModelVerifier
@@ -82,18 +77,12 @@ def _check_targets(part: Any, key: str) -> None:
 
 
 def build_engine(config: DictConfig) -> Engine:
-    """Load the model, fine-tuned first where the method asks for that."""
-    tuned = config.get("finetuning") is not None
-    if (tuned or config.model.adapter) and "adapter" not in config.engine:
-        what = "fine-tuned models" if tuned else "adapters"
-        raise UserError(f"this engine takes no {what}, got {config.engine._target_}; use engine=hf")
-    device_of(config.engine.get("device"))  # before anything is trained
+    """Load the model."""
+    if config.model.adapter and "adapter" not in config.engine:
+        raise UserError(f"this engine takes no adapters, got {config.engine._target_}; use engine=hf")
     if "path" not in config.engine:  # no weights to load
         return _built(config, "engine")
     with bars(config.progress and sys.stderr.isatty()):
-        if tuned:
-            adapted = OmegaConf.merge(config, {"model": {"adapter": str(build_adapter(config))}})
-            config = cast(DictConfig, adapted)
         return _built(config, "engine")
 
 
@@ -119,58 +108,7 @@ def plain(config: DictConfig) -> dict[str, Any]:
 
 def engine_settings(config: DictConfig) -> dict[str, Any]:
     """Return plain data that is equal for configurations that can share an engine."""
-    return plain(config if config.get("finetuning") is not None else config.engine)
-
-
-def build_adapter(config: DictConfig) -> Path:
-    """Return the folder of the adapter that ``config.finetuning`` describes; train it if it is missing.
-
-    The folder's name holds a hash of everything the adapter depends on: settings, seed, training rows,
-    prompt and the model's weights.
-    """
-    from soft_reasoning.engines.huggingface import loading  # imports transformers, which not all engines need
-
-    if config.model.adapter:
-        raise UserError(f"method={config.method.name} trains an adapter of its own, got model.adapter="
-                        f"{config.model.adapter}; use method=cot with it")  # fmt: skip
-    settings: Finetuning = _built(config, "finetuning")
-    dataset = build_dataset(config)
-    shown = dataset.exemplars(config.seed)
-    wanted, solved = settings.examples, {one.question for one in shown}
-    rows = dataset.training(config.seed, None if wanted is None else wanted + len(shown))
-    rows = [row for row in rows if row.question not in solved][
-        :wanted
-    ]  # exemplars, whose solutions are in the prompt
-    wording = plain(config.prompt)
-    asked = {key: wording["wording"].get(key) for key in ("head", "ask", "cue", "exemplar")}
-    model = {key: value for key, value in plain(config.model).items() if key not in ("adapter", "sigma")}
-    made_with = {
-        "model": model,
-        "weights": weights_mark(resolve(config.model.path), config.model.revision),
-        "prompt": {
-            **asked,
-            **{key: wording[key] for key in ("layout", "system", "chat_options")},
-            "date": wording.get("date", DATE),
-        },
-        "rows": digest_of([asdict(row) for row in (*rows, *shown)]),
-        "finetuning": {k: v for k, v in asdict(settings).items() if k not in ("folder", "part_tokens")},
-        "seed": config.seed,
-    }
-
-    def train_into(work: Path) -> dict[str, Any]:
-        base, tokenizer = loading.load(**model, device=device_of(None))
-        examples = examples_of(
-            rows, _prompts(config, tokenizer, shown),
-            response=settings.response, max_length=settings.max_length,
-        )  # fmt: skip
-        to_stderr(f"fine-tuning {config.model.path} on {len(examples)} of {len(rows)} training rows")
-        return train(base, examples, work, settings, config.seed, progress=config.progress)
-
-    root = Path(settings.folder).expanduser().absolute()
-    folder = adapter(root, dataset.name, made_with, train_into, say=to_stderr)
-    gc.collect()  # the engine, loaded next, measures free memory
-    torch.cuda.empty_cache()
-    return folder
+    return plain(config.engine)
 
 
 def build_dataset(config: DictConfig) -> Dataset:
@@ -195,7 +133,7 @@ def build_grader(config: DictConfig) -> AnswerGrader:
 
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
     """Build what methods read during a run; ``exemplars`` come from the data set."""
-    prompts = _prompts(config, engine.tokenizer, exemplars)
+    prompts = build_prompts(config, engine.tokenizer, exemplars)
     return Context(
         engine=engine,
         prompts=prompts,
@@ -205,7 +143,8 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
     )
 
 
-def _prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
+def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
+    """Build the prompts of a run, with ``exemplars`` shown in them."""
     prompt = config.prompt
     return Prompts(
         tokenizer,
@@ -279,7 +218,7 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
     asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
     return {
         "model": name,
-        "prompt": digest_of(asked.ids),
+        "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
         **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
         "method.placement": config.method.placement,
         "method.scope": config.method.scope,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.engines.abilities import ShowsModel
-from soft_reasoning.finetuning.adapters import weights_mark
+from soft_reasoning.engines.weights import weights_mark
 from soft_reasoning.runs.flops import rates
 from soft_reasoning.runs.settings import IGNORED, flatten, result_keys
 from soft_reasoning.types import UserError

@@ -17,8 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {"paper_correlation", "paper_neurons"}
 """Those that a script of experiments/ runs, which have tests of their own."""
 ONLY = {
-    # Fine-tuning needs a model; the 50 projections are as good as two here.
-    "paper_controlled_gen": ["methods=[prefix_scorer,[soft_reasoning,'preset=paper']]"],
+    # The 50 projections are as good as two here.
     "paper_reduction": ["embedding.seed=0,1"],
     "paper_baselines": ["method=cot"],
 }

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from openai import OpenAI
 
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.names import Names, untrained_methods
+from soft_reasoning.integrations.server.names import Names, choices_of
 from soft_reasoning.integrations.server.running import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
@@ -35,7 +35,7 @@ class Served:
     def __init__(self, reasoner, max_live, settings):
         listening = bound(settings)
         self.url = address_of(listening)
-        self.service = Service(reasoner, settings, Names("demo", untrained_methods()), max_live)
+        self.service = Service(reasoner, settings, Names("demo", choices_of("method")), max_live)
         self.server = Server(self.service, listening)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()

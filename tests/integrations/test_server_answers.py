@@ -238,7 +238,6 @@ def test_many_at_once_with_the_async_client(running, reasoner):
 def test_models(client, reasoner):
     names = [one.id for one in client.models.list()]
     assert names[0] == "demo" and {"cot-demo", "soft_reasoning-demo", "rap-demo"} < {*names}
-    assert "constrained_finetuning-demo" not in names  # it trains the model
     assert client.models.retrieve("cot-demo").id == "cot-demo"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nobody")

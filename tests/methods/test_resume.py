@@ -26,11 +26,7 @@ def records(folder):
 
 @pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(method, marks=pytest.mark.slow) if method == "rap" else method
-        for method in METHODS
-        if method != "constrained_finetuning"
-    ],
+    [pytest.param(method, marks=pytest.mark.slow) if method == "rap" else method for method in METHODS],
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     config = compose_config(

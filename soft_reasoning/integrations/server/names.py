@@ -8,7 +8,6 @@ from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.folder import conf_dir
 
@@ -20,17 +19,6 @@ def choices_of(group: str) -> list[str]:
     else:
         found = [path.stem for path in Path(conf_dir(), group).glob("*.yaml")]
     return sorted(name for name in found if not name.startswith("_"))
-
-
-def untrained_methods() -> list[str]:
-    """Return the methods that take the model as it is."""
-    return [name for name in choices_of("method") if not _trains(name)]
-
-
-def _trains(method: str) -> bool:
-    path = Path(conf_dir(), "method", f"{method}.yaml")
-    entries = OmegaConf.select(OmegaConf.load(path), "defaults") if path.is_file() else None
-    return any("finetuning" in str(entry) for entry in entries or ())
 
 
 @dataclass(frozen=True)

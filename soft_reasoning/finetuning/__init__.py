@@ -1,1 +1,0 @@
-"""Fine-tuning of LoRA adapters with the token-wise constrained objective."""

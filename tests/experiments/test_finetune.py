@@ -1,0 +1,172 @@
+"""experiments/finetune.py: the objective against its hand-written gradient; an adapter that loads."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+import soft_reasoning
+from soft_reasoning.configuration.build import build_context, build_engine
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.data.exemplars import Exemplar
+from soft_reasoning.types import UserError
+from tests.contracts.engine import logits_after
+
+peft = pytest.importorskip("peft")
+from experiments import finetune as script  # noqa: E402
+from experiments.finetune import strengths, token_losses  # noqa: E402
+
+B = {"first": 0.5, "early": 2.0, "early_tokens": 5, "rest": 0.1}
+
+
+@pytest.fixture
+def model():
+    """(logits of 12 tokens over 7 words, targets, reference log-probabilities, b), float64."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(12, 7, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, 7, (12,), generator=generator)
+    reference = torch.randn(12, 7, generator=generator, dtype=torch.float64).log_softmax(-1)
+    b = strengths(torch.ones(1, 12).bool(), **B).double()
+    return logits, targets, reference[torch.arange(12), targets], b
+
+
+def chosen(logits, targets):
+    return logits.log_softmax(-1)[torch.arange(len(targets)), targets]
+
+
+def gradient(loss, logits):
+    return torch.autograd.grad(loss, logits)[0]
+
+
+def test_the_gradient_is_that_of_weighted_cross_entropy(model):
+    logits, targets, reference, b = model
+    got = gradient(token_losses(chosen(logits, targets), reference, b).sum(), logits)
+    probabilities = logits.detach().softmax(-1)
+    for t in range(12):
+        p = probabilities[t, targets[t]]
+        ratio = math.log(p) - reference[t].item()
+        weight = 2 * (1 - 1 / (1 + math.exp(-b[t].item() * ratio)))
+        for word in range(7):  # d(-log softmax)/d logit = p - 1{target}
+            expected = weight * (probabilities[t, word].item() - (word == targets[t].item()))
+            assert got[t, word].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_small_b_is_plain_fine_tuning(model):
+    logits, targets, reference, _ = model
+    tiny = torch.full((12,), 1e-8, dtype=torch.float64)
+    got = gradient(token_losses(chosen(logits, targets), reference, tiny).sum(), logits)
+    assert torch.allclose(got, gradient(-chosen(logits, targets).sum(), logits), atol=1e-6)
+
+
+def test_the_loss_where_model_and_reference_agree(model):
+    logits, targets, _, b = model
+    logprobs = chosen(logits, targets)
+    assert torch.allclose(token_losses(logprobs, logprobs, b), 2 / b * math.log(2))
+
+
+def test_a_strongly_held_token_stops_pulling_once_likelier():
+    ratio = torch.tensor([3.0, 3.0, -3.0], requires_grad=True)
+    token_losses(ratio, torch.zeros(3), torch.tensor([2.0, 0.1, 2.0])).sum().backward()
+    held, free, unlikely = (-ratio.grad).tolist()
+    assert held < 0.01 and free > 0.8 and unlikely > 1.99
+
+
+def test_extreme_ratios_stay_finite():
+    ratio = torch.tensor([1e4, -1e4], requires_grad=True)
+    losses = token_losses(ratio, torch.zeros(2), torch.tensor([2.0, 2.0]))
+    losses.sum().backward()
+    assert torch.isfinite(losses).all() and torch.isfinite(ratio.grad).all()
+
+
+def test_strengths_by_position_in_each_response():
+    responses = torch.tensor([[0, 0] + [1] * 8, [0] * 9 + [1]]).bool()
+    expected = [0.5, 2, 2, 2, 2, 0.1, 0.1, 0.1, 0.5]
+    assert strengths(responses, **B).tolist() == pytest.approx(expected)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The folder of a random model with the bundled one's tokenizer."""
+    folder = tmp_path_factory.mktemp("base")
+    shipped = Path(soft_reasoning.__file__).parent / "demo" / "model"
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(shipped / name, folder)
+    vocabulary = json.loads((shipped / "tokenizer.json").read_text())["model"]["vocab"]
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, initializer_range=0.2,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
+    config = compose_config(["engine=fake", "prompt=math"])
+    prompts = build_context(config, build_engine(config)).prompts
+    rows = [Exemplar("How many?", "3 + 4 = 7.", "7"), Exemplar("How many?", "then " * 2000, "7")]
+    [row] = script.training_rows(rows, prompts, max_length=800)
+    learnt = [id for id, label in zip(row["input_ids"], row["labels"], strict=True) if label == id]
+    assert prompts.tokenizer.decode(learnt) == " 3 + 4 = 7.\nAnswer: 7\n</s>"
+    with pytest.raises(UserError, match="expected rows of up to 5 tokens, got none of 2"):
+        script.training_rows(rows, prompts, max_length=5)
+
+
+def test_padding_changes_no_log_probability(base):
+    model = AutoModelForCausalLM.from_pretrained(base).eval()
+    rows = [
+        {"input_ids": list(range(5, 5 + n)), "labels": [-100] * 3 + list(range(8, 5 + n))} for n in (6, 9)
+    ]
+    together = script.response_logprobs(model, *script.padded(rows).values())
+    alone = [script.response_logprobs(model, *script.padded([row]).values()) for row in rows]
+    assert torch.allclose(together, torch.cat(alone), atol=1e-5)
+
+
+def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_path, monkeypatch):
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"question": f"Ann has {n} pens.", "thought": f"So {n} + 1 = {n + 1}.", "answer": n + 1}
+            )
+            + "\n"
+            for n in range(2, 18)
+        )
+    )
+    (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
+    run = [f"model.path={base}", "dataset=custom", f"dataset.path={tmp_path / 'asked.jsonl'}", "prompt=demo",
+           f"dataset.train.path={tmp_path / 'rows.jsonl'}"]  # fmt: skip
+    folder = tmp_path / "adapter"
+    trained = ["--epochs", "20", "--batch-size", "8", "--learning-rate", "0.01", "--warmup-steps", "2"]
+    monkeypatch.setattr(sys, "argv", ["finetune.py", "--out", str(folder), *trained, *run])
+    script.main()
+    state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())
+    losses = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+    assert losses[-1] < 0.9 * losses[0]
+
+    tuned, frozen = (
+        build_engine(compose_config([*run, *more])) for more in ([f"model.adapter={folder}"], [])
+    )
+    beside = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder).eval()
+    prompt = tuple(range(5, 30))
+    with torch.no_grad():
+        expected = beside(torch.tensor([prompt])).logits[0, -1]
+    assert torch.allclose(logits_after(tuned, [prompt])[0], expected, atol=1e-3)
+    assert not torch.allclose(logits_after(frozen, [prompt])[0], expected, atol=0.1)
+
+
+def test_a_missing_or_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    for adapter in ("/no/where", str(tmp_path / "empty")):
+        with pytest.raises(Exception, match="model.adapter: expected"):
+            build_engine(compose_config([f"model.path={base}", f"model.adapter={adapter}"]))
+    with pytest.raises(UserError, match="takes no adapters"):
+        build_engine(compose_config(["engine=fake", "model.adapter=x"]))
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(Exception, match=r"pip install 'soft-reasoning\[finetuning\]'"):
+        build_engine(compose_config([f"model.path={base}", f"model.adapter={tmp_path}"]))
