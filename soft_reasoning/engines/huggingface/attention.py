@@ -314,8 +314,7 @@ def attend(
             lse.index_select(0, order).view(shape),
         )
     if sinks is not None:
-        everyone = torch.arange(len(q) - 1, device=q.device)
-        total.add(everyone, None, sinks.float().expand(len(q) - 1, -1).contiguous())
+        total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
     return total.mean().to(v.dtype)
 
 

@@ -18,6 +18,8 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.output import kept
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
+PADDING = 8
+"""On the CPU a pass has a multiple of so many rows: products of fewer rows may sum in another order."""
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
 KEPT_SHARE, LEAST_KEPT = 4, 8192
@@ -33,17 +35,15 @@ class ModelCalls:
         self.device: torch.device = self.lookup.weight.device
         self.dtype: torch.dtype = self.lookup.weight.dtype
         self._accepts = set(inspect.signature(model.forward).parameters)
+        self.padding: int = PADDING if self.device.type == "cpu" else 1
 
     def accepts(self, name: str) -> bool:
         """Whether the model's forward takes an argument of this name."""
         return name in self._accepts
 
     def rows(self, count: int) -> int:
-        """Return how many rows a pass of ``count`` rows gets.
-
-        On the CPU a result must not depend on their number, and products of few rows take other paths.
-        """
-        return count if self.device.type != "cpu" else -(-count // 8) * 8
+        """Return how many rows a pass of ``count`` rows gets: the next multiple of ``padding``."""
+        return -(-count // self.padding) * self.padding
 
     def embed(self, ids: list[int]) -> Tensor:
         """(len(ids), D) on the model's device, as its lookup returns it (scale included)."""
@@ -170,7 +170,8 @@ class ModelRunner:
         grown = [self.blocks.grow(sequence) for sequence in sequences]
         if self._step is None or any(grown) or sequences != self._rows:
             self._prepare_pool()
-            self._step, self._rows = self._decode_pass(sequences), sequences
+            self._rows = list(sequences)  # the caller's list may change
+            self._step = self._decode_pass(self._rows)
         else:
             self._step.advance()
         return self._forward(self._step, self.calls.embed_newest(sequences), None)[: len(sequences)]

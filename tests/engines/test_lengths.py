@@ -1,0 +1,71 @@
+"""Every architecture, prompts of every length, batches of every size: the logits of one plain pass."""
+
+from collections import deque
+
+import pytest
+import torch
+
+from soft_reasoning.engines.base import prepare
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.types import Request
+from tests.engines.models import FAMILIES, VOCABULARY, tiny
+
+LONGEST, STEPS = 33, 3
+"""One position more than a block of keys; tokens that are fed after each prompt."""
+
+
+class Texts:
+    """Random texts, and the logits after each of their positions from one pass without a cache."""
+
+    def __init__(self, model, count: int = 4, length: int = LONGEST + STEPS) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.ids = torch.randint(3, VOCABULARY, (count, length), generator=generator)
+        self.width = model.get_input_embeddings().weight.shape[1]
+        with torch.no_grad():
+            self.logits = torch.stack([model(row[None]).logits[0].float() for row in self.ids])
+
+    def sequence(self, index: int, length: int) -> Sequence:
+        text = index % len(self.ids)
+        ids = tuple(self.ids[text, :length].tolist())
+        limits = {"hidden_size": self.width, "context_length": 2**31, "vocabulary": VOCABULARY}
+        return Sequence(text, prepare(Request(ids, max_new_tokens=STEPS + 1), **limits))
+
+    def worst(self, rows: list[Sequence], logits: torch.Tensor) -> float:
+        """Largest error of ``logits`` (R, V), next tokens of ``rows``, relative to the logits' size."""
+        expected = torch.stack([self.logits[row.index, row.position] for row in rows])
+        return float((logits - expected).abs().max() / expected.abs().max())
+
+
+@torch.inference_mode()
+def worst_error(runner, texts: Texts, lengths: list[int]) -> float:
+    """Serve a batch of prompts of ``lengths``; after each step the first, a middle or the last row ends."""
+    waiting = deque(texts.sequence(i, length) for i, length in enumerate(lengths))
+    worst, running = 0.0, list[Sequence]()
+    while waiting or running:
+        if started := runner.admit(waiting, len(running)):
+            worst = max(worst, texts.worst(started, runner.prefill(started)))
+            running += started
+        for end in (0, len(running) // 2, -1):
+            for row in running:
+                row.output.ids.append(int(texts.ids[row.index, row.position + 1]))
+            worst = max(worst, texts.worst(running, runner.decode(running)))
+            runner.release(running.pop(end if len(running) > end else -1))
+            if not running:
+                break
+        while running and not waiting:
+            runner.release(running.pop())
+    return worst
+
+
+@pytest.mark.parametrize("padding", [8, 1])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_lengths_on_both_sides_of_a_padding_boundary(family, padding):
+    """As on the CPU, and as on a GPU, where no row is added to a pass."""
+    model = tiny(family)
+    runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
+    runner.calls.padding = padding
+    texts = Texts(model)
+    for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
+        assert worst_error(runner, texts, lengths) < 1e-3, lengths
