@@ -9,10 +9,12 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from itertools import islice
 from time import monotonic, perf_counter
 from typing import Any, TypeAlias
@@ -22,7 +24,7 @@ from soft_reasoning.context import Context, Limits
 from soft_reasoning.effects import BudgetSpent, Submitted, grouped, handler_of
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Method
+from soft_reasoning.methods.base import Method, Steps
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 MAX_LIVE = 64
@@ -76,11 +78,12 @@ class Job:
         self._limits, self._generated = context.limits, 0
         seconds = self._limits.max_seconds
         self._deadline = None if seconds is None else monotonic() + seconds
-        self._steps, self._clock = method.solve(problem, context), clock
+        self._start, self._clock = partial(begun, method, problem, context), clock
 
     def advance(self, answer: Any) -> Result | None:
         """Send the effect's answer; return the result if that was the last one."""
-        self.begun = True
+        if not self.begun:
+            self.begun, self._steps = True, self._start()
         try:
             self.effect = self._steps.send(answer)
         except BudgetSpent:
@@ -146,6 +149,27 @@ class Job:
         return named
 
 
+def begun(method: Method, problem: Problem, context: Context) -> Steps[Result]:
+    """Return the generator of ``method`` for a problem.
+
+    Raises:
+        UserError: If the method's ``solve`` is none, or cannot be called like one.
+    """
+    try:
+        signature(method.solve).bind(problem, context)
+    except (AttributeError, TypeError) as error:
+        raise UserError(
+            f"method: expected an object with solve(problem, context), got {method!r:.60} ({error})"
+        ) from error
+    steps: Any = method.solve(problem, context)
+    if not isinstance(steps, Generator):
+        raise UserError(
+            f"method: expected solve(problem, context) to yield effects, got {type(steps).__name__} from "
+            f"{type(method).__name__}.solve; a method without effects ends in a yield that is not reached"
+        )
+    return steps
+
+
 Outcome: TypeAlias = Result | Exception
 """How a job ends."""
 
@@ -204,6 +228,10 @@ class Scheduler:
                 return job.advance(answer)
             except Exception as error:
                 return job.failed(error)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if threading.current_thread() is threading.main_thread():
+                    raise
+                return job.failed(RuntimeError(f"{type(error).__name__}: {error}"))  # of a user's own part
 
     def drop(self, jobs: Collection[Job]) -> None:
         """Give up on ``jobs``."""

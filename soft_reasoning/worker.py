@@ -7,6 +7,7 @@ single question up.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ class Worker:
         # Guards what follows. Reentrant, since the garbage collector may close a worker anywhere.
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self._closed = False
 
     @property
@@ -82,8 +84,13 @@ class Worker:
         """Begin to solve a call's problems.
 
         Raises:
-            UserError: If the worker is closed.
+            UserError: If the worker is closed, or belongs to the process that this one was forked from.
         """
+        if self._process != os.getpid():
+            raise UserError(
+                "expected the process that loaded the model, got one forked from it, which has no thread to "
+                "work in; load SoftReasoner in each process"
+            )
         with self._lock:
             if self._closed:
                 raise UserError(CLOSED)
@@ -111,7 +118,7 @@ class Worker:
             thread.join()
 
     def _work(self) -> None:
-        scheduler = Scheduler(self.engine)
+        scheduler, reason = Scheduler(self.engine), "it was closed while solving"
         try:
             while not self._closed:
                 self._receive(wait=not self._jobs and not self._calls)
@@ -119,12 +126,15 @@ class Worker:
                 self._admit(scheduler)
                 if self._jobs:
                     self._step(scheduler)
+        except BaseException as error:
+            reason = f"its thread ended by {error!r}"
+            raise
         finally:
             with self._lock:
                 self._closed = True
             self._receive(wait=False)
             for call in {*self._calls, *self._jobs.values()}:
-                self._end(call, UserError("expected an open SoftReasoner, and it was closed while solving"))
+                self._end(call, UserError(f"expected an open SoftReasoner, and {reason}"))
             scheduler.drop(scheduler.live)
             self.engine.close()
 

@@ -1,6 +1,7 @@
 """One thread drives the engine for callers in any thread, and for event loops."""
 
 import gc
+import os
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from queue import SimpleQueue
 import pytest
 
 from soft_reasoning.scheduler import ProblemError
-from soft_reasoning.types import Generate, Problem, Request, UserError
+from soft_reasoning.types import Generate, Problem, Request, Result, UserError
 from soft_reasoning.worker import Call, Worker
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 
@@ -211,6 +212,77 @@ def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
     del reasoner
     gc.collect()
     assert gone() is None and engine.closed == 1
+
+
+@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()])
+def test_a_part_that_would_end_the_process_ends_its_own_call(worker, engine, ending):
+    def leaves(problem):
+        yield ask(problem)
+        raise ending
+
+    engine.go.set()
+    bad, of_bad = call_of(problems(1), engine, Script(leaves))
+    good, of_good = call_of([Problem("7", "?")], engine)
+    worker.submit(bad)
+    worker.submit(good)
+    assert type(ending).__name__ in str(of_bad.get(timeout=20)[1])
+    assert answers(of_good, 1) == {"7": "107"}
+
+
+class Short:
+    name = "short"
+
+    def solve(self, problem):
+        yield ask(problem)
+
+
+class Plain:
+    name = "plain"
+
+    def solve(self, problem, context):
+        return Result(None, ())
+
+
+@pytest.mark.parametrize("method", [Short(), Script, Plain(), object()])
+def test_a_method_that_is_none_is_refused_and_no_call_hangs(worker, engine, method):
+    engine.go.set()
+    bad, updates = call_of(problems(2), engine, method)
+    worker.submit(bad)
+    message = str(updates.get(timeout=20)[1])
+    assert "method: expected" in message and "solve(problem, context)" in message
+    assert len(message.splitlines()) == 1
+    good, of_good = call_of(problems(1), engine)
+    worker.submit(good)
+    assert answers(of_good, 1) == {"0": "100"}
+
+
+def test_a_worker_that_dies_says_why(engine, monkeypatch):
+    def dies(*_):
+        raise MemoryError("by hand")
+
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+    worker = Worker(engine)
+    call, updates = call_of(problems(1), engine)
+    monkeypatch.setattr(worker, "_admit", dies)
+    worker.submit(call)
+    assert "MemoryError('by hand')" in str(updates.get(timeout=20)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_child_is_refused_in_one_line(worker, engine):
+    engine.go.set()
+    call, updates = call_of(problems(1), engine)
+    worker.submit(call)
+    assert answers(updates, 1)
+    child = os.fork()
+    if child == 0:
+        try:
+            worker.submit(call)
+        except UserError as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_threads_see_their_own_results(engine):
