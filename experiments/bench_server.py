@@ -20,10 +20,9 @@ import openai
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.names import Names, choices_of
-from soft_reasoning.integrations.server.running import Server, address_of, bound
+from soft_reasoning.integrations.server.app import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Settings
+from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
 from soft_reasoning.reports.tables import Table
 
 WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
@@ -56,11 +55,11 @@ def clients_main(url: str, clients: int) -> None:
     json.dump([answers, time.process_time() - cpu, time.perf_counter() - wall], sys.stdout)
 
 
-def served(reasoner: SoftReasoner, max_live: int, questions: list[str], clients: int) -> list:
+def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     """Answers through a server, and the clients' CPU seconds and wall seconds, without their start."""
     settings = Settings(port=0, max_seconds=3600.0)
     listening = bound(settings)
-    service = Service(reasoner, settings, Names("demo", choices_of("method")), max_live)
+    service = Service(reasoner, settings, Names("demo", choices_of("method")))
     server = Server(service, listening)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -75,7 +74,7 @@ def served(reasoner: SoftReasoner, max_live: int, questions: list[str], clients:
             env=os.environ,
         )
     finally:
-        service.close()
+        server.should_exit = True
         thread.join()
     return json.loads(ended.stdout)
 
@@ -108,7 +107,7 @@ def main() -> None:
                 reasoner.solve(WARM)
                 cpu, begun, of_clients = time.process_time(), time.perf_counter(), 0.0
                 if way == server:
-                    answers[way], of_clients, wall = served(reasoner, 64, questions, args.clients)
+                    answers[way], of_clients, wall = served(reasoner, questions, args.clients)
                 else:
                     answers[way] = [one.text for one in reasoner.solve(questions)]
                     wall = time.perf_counter() - begun

@@ -21,6 +21,8 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
+OPEN, CLOSE = "<think>", "</think>"
+"""What stands around a thinking model's thoughts."""
 DATE = "2024-07-26"
 """The date that the templates of Llama 3.1 state when no date is given."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
@@ -220,6 +222,13 @@ class Prompts:
         else:
             prompt = self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
         return replace(prompt, stop=(*prompt.stop, *self._more_stop))
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return the thoughts of a thinking model in a solution's ``text``, and what it says after them."""
+        thought, mark, said = text.partition(CLOSE)
+        if not mark:
+            return ("", text) if not text.lstrip().startswith(OPEN) else (text, "")
+        return thought.replace(OPEN, "", 1).strip(), said.lstrip("\n")
 
     def review(
         self,

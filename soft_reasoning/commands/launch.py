@@ -77,8 +77,9 @@ def _unless_empty(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # it holds something, or is the working directory
-            folder.rmdir()
+        with suppress(OSError):  # it holds something
+            if folder.resolve() != Path.cwd():
+                folder.rmdir()
 
 
 @contextmanager

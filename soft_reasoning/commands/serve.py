@@ -1,14 +1,11 @@
-"""The command line: soft-reasoning serve [group=choice] [key=value].
-
-It answers requests as OpenAI's chat completions do; the server itself is ``integrations.server``.
-"""
+"""The command soft-reasoning serve [group=choice] [key=value]; the server is ``integrations.server``."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -18,8 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.options import check_overrides
-from soft_reasoning.integrations.server.names import Names, choices_of
-from soft_reasoning.integrations.server.settings import Settings
+from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
@@ -60,34 +56,34 @@ def reasoner_of(config: DictConfig, choices: Mapping[str, str], overrides: Seque
 
 
 def log_to_stderr() -> None:
-    """Write a line for each request to standard error."""
-    handler, own = logging.StreamHandler(sys.stderr), logging.getLogger("soft_reasoning.integrations.server")
+    """Write uvicorn's line for each request, and errors, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    own.addHandler(handler)
-    own.setLevel(logging.INFO)
-    own.propagate = False  # Hydra's own handler would print them again
+    for name, level in (("uvicorn", logging.WARNING), ("uvicorn.access", logging.INFO),
+                        ("soft_reasoning.integrations.server", logging.INFO)):  # fmt: skip
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False  # Hydra's own handler would print them again
+        logger.setLevel(level)
 
 
 def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[str]) -> None:
     """Serve what the composed configuration describes, until a signal ends it."""
     try:
-        from soft_reasoning.integrations.server.running import Server, bound
+        from soft_reasoning.integrations.server.app import Server, bound
         from soft_reasoning.integrations.server.service import Service
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
-    settings: Settings = instantiate(config.server)
-    methods = choices_of("method")
+    settings: Settings = instantiate(config.server, _convert_="all")
     with bound(settings) as listening, closing(reasoner_of(config, choices, overrides)) as reasoner:
-        if config.method.name not in methods:  # a trained method, whose model this is
-            methods.append(config.method.name)
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         log_to_stderr()
-        service = Service(reasoner, settings, Names(name, sorted(methods)), config.max_live)
-        Server(service, listening).run(sockets=[listening])
+        service = Service(reasoner, settings, Names(name, choices_of("method")))
+        with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
+            Server(service, listening).run(sockets=[listening])
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from openai import OpenAI
 
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.names import Names, choices_of
-from soft_reasoning.integrations.server.running import Server, address_of, bound
+from soft_reasoning.integrations.server.app import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Settings
+from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
 
 
 def questions(count):
@@ -32,10 +31,10 @@ def wait_until(holds, seconds=60.0):
 class Served:
     """A running server: its address, its parts, and a client."""
 
-    def __init__(self, reasoner, max_live, settings):
+    def __init__(self, reasoner, settings):
         listening = bound(settings)
         self.url = address_of(listening)
-        self.service = Service(reasoner, settings, Names("demo", choices_of("method")), max_live)
+        self.service = Service(reasoner, settings, Names("demo", choices_of("method")))
         self.server = Server(self.service, listening)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()
@@ -49,8 +48,8 @@ class Served:
 
 
 @contextmanager
-def served(reasoner, *, max_live=64, **settings):
-    running = Served(reasoner, max_live, Settings(port=0, **{"drain_seconds": 0.0, **settings}))
+def served(reasoner, **settings):
+    running = Served(reasoner, Settings(port=0, **{"drain_seconds": 0.1, **settings}))
     try:
         yield running
     finally:

@@ -193,6 +193,26 @@ def test_chat_templates_are_those_of_hf(manager, folder, tmp_path, family):
     assert plain[0]["arguments"][0][0] == f"Question:\n{ROWS[0]['question']}\nThought:\n"
 
 
+def test_the_harnesss_clients_of_a_server(manager, folder):
+    """Its completions get the rows of ``hf``; its chats get what ``solve`` answers."""
+    serving = pytest.importorskip("tests.integrations.serving", reason="needs the extra [serve]")
+    until = {"until": ["\n"], "max_gen_toks": 60}
+    given = task(folder, generation_kwargs=until, doc_to_text="{{question}}")
+    options = {"tasks": [given], "task_manager": manager, "limit": 2, "bootstrap_iters": 0}
+    with model.SoftReasoner.from_pretrained("demo") as reasoner, serving.served(reasoner) as running:
+
+        def answers(kind, path, name, **more):
+            arguments = {"model": name, "base_url": f"{running.url}/{path}", "tokenizer": DEMO}
+            found = lm_eval.simple_evaluate(kind, model_args=arguments, **options, **more)
+            return [row["resps"][0][0] for row in found["samples"]["demo"]]
+
+        found = answers("local-completions", "completions", "cot-demo")
+        assert found == [row["resps"][0][0] for row in evaluate("hf", manager, given, limit=2)[1]]
+        found = answers("local-chat-completions", "chat/completions", "demo", apply_chat_template=True)
+        limits = {"max_new_tokens": 60, "stop": ["\n"], "temperature": 0.0, "seed": 1234}
+        assert found == [reasoner.solve(row["question"], **limits).text for row in ROWS[:2]]
+
+
 @pytest.mark.slow
 def test_a_search_is_more_accurate_and_its_answers_reach_the_filters(manager, folder, monkeypatch):
     solutions = kept(monkeypatch)

@@ -99,7 +99,9 @@ def test_what_cannot_be_served_is_one_line(tmp_path, words, message):
 def test_help(tmp_path):
     ended = subprocess.run(command("--help"), cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert (
-        ended.returncode == 0 and "max_waiting" in ended.stdout and "SOFT_REASONING_API_KEY" in ended.stdout
+        ended.returncode == 0
+        and "max_connections" in ended.stdout
+        and "SOFT_REASONING_API_KEY" in ended.stdout
     )
     assert "verifier" in ended.stdout  # the groups of run follow
 

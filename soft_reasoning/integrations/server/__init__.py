@@ -1,7 +1,6 @@
-"""An HTTP server whose requests and answers are those of OpenAI's chat completions (extra ``serve``).
+"""An HTTP server that speaks OpenAI's API (extra ``serve``): chat completions, completions and responses.
 
-The command is ``soft-reasoning serve``. In reading order: ``settings``, ``running`` (the process), ``app``
-(addresses), ``service`` (which requests are in work, and how they end), ``requests`` (what they may hold),
-``names`` (of models), ``translation`` (a request to a call of ``SoftReasoner.asolve``, and its solution to
-choices), ``responses``, ``usage``, ``tokens`` (log-probabilities), ``streaming`` and ``errors``.
+The command is ``soft-reasoning serve``. In reading order: ``settings`` (options and model names), ``app``
+(addresses, streaming, the process), ``requests`` (what a request may hold, and the call that it becomes),
+``service`` (solves requests within the limits) and ``responses`` (what a solution becomes).
 """

@@ -1,210 +1,236 @@
-"""The addresses of the server: ``/v1/chat/completions``, ``/v1/models`` and ``/health``."""
+"""The addresses of the server, its streams, and its process."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
+import re
+import socket
+import sys
 import time
-import uuid
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+import uvicorn
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from soft_reasoning.integrations.server.errors import ApiError
-from soft_reasoning.integrations.server.requests import ChatRequest, read_request
-from soft_reasoning.integrations.server.responses import models_of, response_of
-from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.streaming import DONE, Rounds, chunks_of, event
-from soft_reasoning.solution import Solution
+from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
+from soft_reasoning.integrations.server.responses import Reply, ResponsesReply, TextReply, event, models_of
+from soft_reasoning.integrations.server.service import Service, shutting_down
+from soft_reasoning.integrations.server.settings import Settings
+from soft_reasoning.types import Round, UserError
 
-log: logging.Logger = logging.getLogger(__name__)
-
-GONE = 499
-"""Status in the log of a client that disconnected."""
-
-MOST_UNREAD = 2**24
-"""Bytes beyond the limit that are read and dropped."""
+T = TypeVar("T")
+TYPES = {401: "authentication_error", 403: "permission_error", 503: "service_unavailable_error",
+         504: "timeout_error"}  # fmt: skip
+"""OpenAI's names of errors; others are the request's fault below 500, and the server's above."""
 
 
 def create_app(service: Service) -> FastAPI:
     """Return the application."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    created, names = int(time.time()), service.names
+    settings, names, created = service.settings, service.names, int(time.time())
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.allowed_origins, allow_methods=["*"], allow_headers=["*"]
+        )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts)
 
-    @app.exception_handler(ApiError)
-    async def _(_: Request, error: ApiError) -> Response:
-        return error.response()
+    def guard(request: Request) -> None:
+        """Refuse pages of other sites, and who lacks the key."""
+        origin = request.headers.get("origin")
+        if origin is not None and not {origin, "*"} & {*settings.allowed_origins}:
+            raise ApiError(403, f"expected no page of {origin!r:.80}; add it to server.allowed_origins")
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        right = settings.api_key is None or hmac.compare_digest(key.encode(), settings.api_key.encode())
+        if not right or (settings.api_key is not None and scheme.lower() != "bearer"):
+            raise ApiError(401, "expected the header Authorization: Bearer KEY with this server's key, got "
+                           f"{'another key' if key else 'none'}", code="invalid_api_key")  # fmt: skip
 
-    @app.exception_handler(HTTPException)
-    async def _(request: Request, error: HTTPException) -> Response:
-        asked = f"{request.method} {request.url.path}"
-        said = f"expected /v1/chat/completions, /v1/models or /health, got {asked}"
-        return ApiError(error.status_code, said, code="unknown_url").response()
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(guard)])
+
+    @v1.post("/chat/completions")
+    async def chat(body: ChatBody, http: Request) -> Response:
+        return await respond(http, service, Reply(body, service.reasoner.context.prompts))
+
+    @v1.post("/completions")
+    async def completion(body: TextBody, http: Request) -> Response:
+        return await respond(http, service, TextReply(body, service.reasoner.context.prompts))
+
+    @v1.post("/responses")
+    async def response(body: ResponsesBody, http: Request) -> Response:
+        return await respond(http, service, ResponsesReply(body, service.reasoner.context.prompts))
+
+    @v1.get("/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": models_of(names.served, created)}
+
+    @v1.get("/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        if name not in names.served:
+            message = f"model: expected one of {', '.join(names.served)}, got {name!r:.80}"
+            raise ApiError(404, message, "model", "model_not_found")
+        return models_of([name], created)[0]
 
     @app.get("/health")
     async def health() -> Response:
-        state = "closing" if service.closing else "ok"
-        return JSONResponse({"status": state, "in_work": service.in_work}, 503 if service.closing else 200)
+        closed = service.reasoner.closed
+        return JSONResponse({"status": "closed" if closed else "ok", "in_work": service.in_work},
+                            503 if closed else 200)  # fmt: skip
 
-    @app.get("/v1/models")
-    async def models(request: Request) -> dict[str, Any]:
-        authorise(request, service)
-        return {"object": "list", "data": models_of(names.served, created)}
+    @app.get("/metrics", dependencies=[Depends(guard)])
+    async def metrics() -> Response:
+        return PlainTextResponse(service.metrics(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/v1/models/{name:path}")
-    async def model(name: str, request: Request) -> dict[str, Any]:
-        authorise(request, service)
-        if not names.known(name):
-            said = f"model: expected one of {', '.join(names.served)}, got {name!r:.80}"
-            raise ApiError(404, said, param="model", code="model_not_found")
-        return models_of([name], created)[0]
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        return JSONResponse(error_body(error), error.status_code, error.headers)
 
-    @app.post("/v1/chat/completions")
-    async def chat(http: Request) -> Response:
-        authorise(http, service)
-        exchange = Exchange(http, service)
-        try:
-            return await exchange.answer()
-        except ApiError as error:
-            exchange.log(error.status)
-            return error.response()
-        except ClientDisconnect:
-            exchange.log(GONE)
-            return Response(status_code=GONE)  # nobody reads it
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        refusal = of_fields(error)
+        return JSONResponse(error_body(refusal), refusal.status_code)
 
+    app.include_router(v1)
     return app
 
 
-def authorise(request: Request, service: Service) -> None:
-    """Check the key of a request.
+def error_body(error: HTTPException) -> dict[str, Any]:
+    """Return an error as OpenAI writes it."""
+    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+    more = {key: getattr(error, key, None) for key in ("param", "code")}
+    return {"error": {"message": error.detail, "type": TYPES.get(error.status_code, kind), **more}}
+
+
+def of_fields(error: RequestValidationError) -> ApiError:
+    """Return the error for a field that was refused."""
+    last = error.errors()[-1]  # of a union, the list rather than the text
+    parts = [str(part) for part in last["loc"][1:]]
+    names = [
+        part for part in parts if not re.search(r"\W|^(str|int|[A-Z]\w*)$", part)
+    ]  # the others are types
+    if not names or last["type"] == "json_invalid":
+        return ApiError(400, "body: expected a JSON object and the header Content-Type: application/json")
+    place = ".".join(names)
+    got = "" if last["type"] == "missing" else f", got {last['input']!r:.80}"
+    return ApiError(400, f"{place}: {last['msg']}{got}", place, last["type"])
+
+
+async def respond(http: Request, service: Service, reply: Reply) -> Response:
+    """Solve a request and answer it.
 
     Raises:
-        ApiError: If it is not the server's.
+        ApiError: For any other status than 200.
     """
-    key = service.settings.api_key
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if key is None:
-        return
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), key.encode()):
-        raise ApiError(401, "expected the header Authorization: Bearer KEY with this server's key, got "
-                       f"{'another key' if given else 'none'}", code="invalid_api_key")  # fmt: skip
+    if not reply.body.stream:
+        return JSONResponse(reply.whole(await unless_gone(http, service.solve(reply.body))))
+    parts = stream(service, reply)
+    first = await unless_gone(http, anext(parts))  # what is refused at once has a status of its own
+    return StreamingResponse(
+        rest(first, parts), media_type="text/event-stream", headers={"cache-control": "no-cache"}
+    )
 
 
-class Exchange:
-    """One request for a completion and its response."""
+async def unless_gone(http: Request, work: Awaitable[T]) -> T:
+    """Return the result of ``work``; end it when the client disconnects or the server shuts down."""
+    task, gone = asyncio.ensure_future(work), asyncio.create_task(disconnected(http))
+    gone.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    except asyncio.CancelledError as error:
+        raise shutting_down() from error  # nobody reads it where the client has gone
+    finally:
+        task.cancel()
+        gone.cancel()
 
-    def __init__(self, http: Request, service: Service) -> None:
-        self._http, self._service = http, service
-        self._began, self._created = time.perf_counter(), int(time.time())
-        self._name = f"chatcmpl-{uuid.uuid4().hex}"
-        self._request: ChatRequest | None = None
 
-    async def answer(self) -> Response:
-        """Return the response.
+async def disconnected(http: Request) -> None:
+    """Wait until the client disconnects."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
 
-        Raises:
-            ApiError: For any other status than 200.
-            ClientDisconnect: If nobody waits for it any more; its work has ended.
-        """
-        request = self._request = read_request(await self._body())
-        rounds = Rounds()
-        task = self._service.start(request, rounds.add)
-        watch = asyncio.create_task(self._cancel_when_gone(task))
-        task.add_done_callback(lambda _: watch.cancel())
-        try:
-            if request.stream:
-                comments = rounds.comments(task, self._service.settings.keep_alive_seconds)
-                begun = await anext(comments, "")
-                if not task.done():
-                    return self._streamed(self._goes_on(begun, comments, task, request))
-            else:
-                await asyncio.wait({task})
-            body = self._finished(task, request)
-        except BaseException:
-            task.cancel()
-            raise
-        self.log(200)
-        return self._streamed(_parts(body, request)) if request.stream else JSONResponse(body)
 
-    def log(self, status: int) -> None:
-        """Write a line about the request: no question, no answer."""
-        asked = self._request
-        model, user = ("", None) if asked is None else (asked.model, asked.user or asked.safety_identifier)
-        seconds = time.perf_counter() - self._began
-        log.info("%s model=%.80r user=%.80r: %d, %.2f s", self._name, model, user, status, seconds)
-
-    def _streamed(self, parts: AsyncIterator[str]) -> Response:
-        return StreamingResponse(parts, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-
-    async def _goes_on(
-        self, begun: str, comments: AsyncIterator[str], task: asyncio.Task[Solution], request: ChatRequest
-    ) -> AsyncIterator[str]:
-        """Yield comments while the work goes on, and then the answer or the error."""
-        status = GONE
-        try:
-            yield begun
-            async for comment in comments:
-                yield comment
-            async for part in _parts(self._finished(task, request), request):
+async def stream(service: Service, reply: Reply) -> AsyncIterator[str]:
+    """Yield events of finished rounds, comments while nothing happens, and the answer."""
+    rounds: asyncio.Queue[Round | None] = asyncio.Queue()
+    task = asyncio.create_task(service.solve(reply.body, rounds.put_nowait))
+    task.add_done_callback(lambda _: rounds.put_nowait(None))
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(service.settings.keep_alive_seconds):
+                    round = await rounds.get()
+            except TimeoutError:
+                yield ": in work\n\n"
+                continue
+            if round is None:
+                break
+            for part in reply.round(round):
                 yield part
-            status = 200
-        except ApiError as error:
-            status = error.status
-            yield event(error.body())
-        except ClientDisconnect:
-            return
-        finally:
-            task.cancel()
-            self.log(status)
-
-    def _finished(self, task: asyncio.Task[Solution], request: ChatRequest) -> dict[str, Any]:
-        """Return the body for a finished task; errors as in :meth:`answer`."""
-        if task.cancelled():
-            raise self._service.shutting_down() if self._service.closing else ClientDisconnect
-        tokenizer = self._service.reasoner.context.engine.tokenizer
-        return response_of(self._name, self._created, request, task.result(), tokenizer)
-
-    async def _cancel_when_gone(self, task: asyncio.Task[Solution]) -> None:
-        while (await self._http.receive())["type"] != "http.disconnect":
-            pass
+        for part in reply.end(task.result()):
+            yield part
+    finally:
         task.cancel()
 
-    async def _body(self) -> bytes:
-        """Read the body within the limits.
 
-        A body that is somewhat too long is read to its end, since clients first send and then listen.
-        """
-        kind = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # so that no page of another site can send a request unasked
-            raise ApiError(
-                400, f"expected the header Content-Type: application/json, got {kind or 'none'!r:.80}"
+async def rest(first: str, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield ``first`` and what follows; an error is the last event."""
+    yield first
+    try:
+        async for part in parts:
+            yield part
+    except ApiError as error:
+        yield event(error_body(error))
+
+
+def bound(settings: Settings) -> socket.socket:
+    """Return a socket at the server's address.
+
+    Raises:
+        UserError: If the address is taken or does not exist.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        raise UserError(
+            f"server.host={settings.host} server.port={settings.port}: expected an address that is free, "
+            f"got: {error.strerror or error}; choose another port="
+        ) from error
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the address that clients are given."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+class Server(uvicorn.Server):
+    """Serves ``service`` on a socket by ``run(sockets=[listening])``; uvicorn sees to signals and limits.
+
+    Args:
+        service: Solves the requests.
+        listening: The socket of :func:`bound`.
+    """
+
+    def __init__(self, service: Service, listening: socket.socket) -> None:
+        settings = service.settings
+        super().__init__(
+            uvicorn.Config(
+                create_app(service), log_config=None, limit_concurrency=settings.max_connections,
+                timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
             )
-        most, seconds = self._service.settings.max_body_bytes, self._service.settings.max_seconds
-        body, length = bytearray(), 0
-        try:
-            async with asyncio.timeout(seconds):
-                async for part in self._http.stream():
-                    length += len(part)
-                    if length <= most:
-                        body += part
-                    elif length > most + MOST_UNREAD:
-                        break
-        except TimeoutError as error:
-            raise ApiError(
-                408, f"expected the whole request within {seconds:g} seconds", retry=False
-            ) from error
-        if length > most:
-            raise ApiError(413, f"expected a request of at most {most:,} bytes, got more; shorten it")
-        return bytes(body)
+        )  # fmt: skip
+        self._message = f"serving {service.names.model} at {address_of(listening)} (Ctrl-C ends it)"
 
-
-async def _parts(body: dict[str, Any], request: ChatRequest) -> AsyncIterator[str]:
-    options = request.stream_options
-    for chunk in chunks_of(body, options is not None and options.include_usage):
-        yield event(chunk)
-    yield DONE
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say where."""
+        await super().startup(sockets)
+        print(f"soft_reasoning: {self._message}", file=sys.stderr, flush=True)

@@ -1,117 +1,111 @@
-"""What a request may hold: fields that act, and fields that are refused unless they ask for nothing."""
+"""What requests may hold, and the call of ``SoftReasoner.asolve`` that they become."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    ValidationError,
-    field_validator,
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+
+from soft_reasoning.configuration.options import Changes
+from soft_reasoning.data.questions import Asked, Message
+from soft_reasoning.integrations.server.settings import Names, Settings
+
+HINTS = frozenset(
+    "client_metadata include metadata min_p name parallel_tool_calls prompt_cache_key reasoning "
+    "prompt_cache_retention reasoning_effort safety_identifier service_tier store stream_options top_p "
+    "truncation user verbosity".split()
 )
-from pydantic_core import from_json
+"""Fields without effect here that are taken whatever they say: an answer without them is still an answer."""
 
-from soft_reasoning.integrations.server.errors import ApiError, of_fields, refused
-
-UNUSED: dict[str, tuple[Any, ...]] = {
-    "audio": (), "frequency_penalty": (0,), "function_call": ("none",), "functions": ([],),
-    "logit_bias": ({},), "metadata": ({},), "modalities": (["text"],), "parallel_tool_calls": (True, False),
-    "prediction": (), "presence_penalty": (0,), "prompt_cache_key": (), "reasoning_effort": (),
-    "response_format": ({"type": "text"},), "service_tier": ("auto", "default"), "store": (False,),
-    "tool_choice": ("none",), "tools": ([],), "top_logprobs": (0,), "top_p": (1,), "verbosity": (),
-    "web_search_options": (),
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "best_of": (1,), "function_call": ("none",), "length_penalty": (1,), "modalities": (["text"],),
+    "repetition_penalty": (1,), "response_format": ({"type": "text"},), "skip_special_tokens": (True,),
+    "text": ({"format": {"type": "text"}},), "tool_choice": ("auto", "none"), "top_k": (-1,),
 }  # fmt: skip
-"""OpenAI's fields that do nothing here, with the values besides null that ask for nothing."""
+"""Values of other fields that ask for nothing, as null, false, 0 and empty ones do everywhere."""
 
 
-class Strict(BaseModel):
-    """A model that refuses unknown fields."""
+class ApiError(HTTPException):
+    """An answer other than 200, in OpenAI's format.
 
-    model_config = ConfigDict(extra="forbid")
+    Args:
+        status: The status code.
+        message: What was expected, what came, and how to fix it.
+        param: The field that it is about.
+        code: A name that programs can compare.
+        retry: Whether the same request may succeed later; None leaves that to the client.
+    """
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, code: str | None = None,
+        retry: bool | None = None,
+    ) -> None:  # fmt: skip
+        headers = {} if retry is None else {"x-should-retry": str(retry).lower()}
+        super().__init__(status, message, headers)
+        self.param, self.code = param, code
 
 
-class TextPart(Strict):
+def refused(field: str, message: str) -> ApiError:
+    """Return the error for a field of the request that cannot be."""
+    return ApiError(400, f"{field}: {message}", field, "invalid_value")
+
+
+class Part(BaseModel):
     """A part of a message; only text can be read."""
 
-    type: Literal["text"]
+    type: Literal["text", "input_text", "output_text"]
     text: str
 
 
-class Message(Strict):
-    """One message of the chat; an answer of an earlier request may be sent back as it came."""
+class ChatMessage(BaseModel):
+    """One message of a chat; an answer of an earlier request may be sent back as it came."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
-    annotations: Any = None
-    audio: Any = None
-    function_call: Any = None
-    name: Any = None
-    refusal: Any = None
-    tool_calls: Any = None
+    content: str | list[Part]
+    tool_calls: list[Any] | None = Field(default=None, max_length=0)
 
-    @field_validator("annotations", "audio", "function_call", "name", "refusal", "tool_calls")
-    @classmethod
-    def _empty(cls, value: Any) -> Any:
-        if value not in (None, []):
-            raise ValueError(
-                f"expected nothing, since models here read text only, got {value!r:.40}; leave it out"
-            )
-        return value
-
-    @property
-    def text(self) -> str:
-        """The text of all parts."""
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content)
+    def plain(self) -> Message:
+        """Return the message as ``solve`` takes it."""
+        parts = [self.content] if isinstance(self.content, str) else [part.text for part in self.content]
+        return {"role": "system" if self.role == "developer" else self.role, "content": "".join(parts)}
 
 
-class StreamOptions(Strict):
-    """What a stream holds besides the answer."""
+class Thought(BaseModel):
+    """The thoughts of an earlier answer, sent back; they are not read."""
 
-    include_usage: StrictBool = False
-    include_obfuscation: Literal[False] = False
+    type: Literal["reasoning"]
 
 
-class Extra(Strict):
+class Extra(BaseModel):
     """The field ``soft_reasoning``: what OpenAI's fields have no name for."""
+
+    model_config = ConfigDict(extra="forbid")
 
     method: str | None = None
     preset: str | None = None
-    k: StrictInt | None = Field(default=None, ge=1)
-    rounds: StrictInt | None = Field(default=None, ge=0)
-    max_seconds: float | None = Field(default=None, gt=0, strict=True)
+    k: int | None = Field(default=None, ge=1)
+    rounds: int | None = Field(default=None, ge=0)
+    max_seconds: float | None = Field(default=None, gt=0)
 
 
-class ChatRequest(Strict):
-    """The body of ``/v1/chat/completions``."""
+Count = Annotated[int, Field(ge=1)]
+Stop = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+
+
+class Body(BaseModel):
+    """Fields that all requests for an answer share; ``model_extra`` holds those that are not read."""
+
+    model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: list[Message] = Field(min_length=1)
-    n: StrictInt | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2, strict=True)
-    max_tokens: StrictInt | None = Field(default=None, ge=1)
-    max_completion_tokens: StrictInt | None = Field(default=None, ge=1)
-    seed: StrictInt | None = Field(default=None, ge=0, lt=2**63)
-    stop: str | list[str] | None = None
-    stream: StrictBool | None = None
-    stream_options: StreamOptions | None = None
-    logprobs: StrictBool | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
+    n: Count | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    stop: Annotated[str, Field(min_length=1)] | Stop | None = None
+    stream: bool | None = None
     soft_reasoning: Extra = Extra()
-
-    @field_validator("stop")
-    @classmethod
-    def _few(cls, value: str | list[str] | None) -> str | list[str] | None:
-        given = [value] if isinstance(value, str) else value or []
-        if len(given) > 4 or not all(given):
-            raise ValueError(f"expected at most 4 texts, none of them empty, got {value!r:.80}")
-        return value
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -119,37 +113,142 @@ class ChatRequest(Strict):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
-    def choices(self) -> int:
-        """The number of choices asked for."""
-        return self.n or 1
+    def wants_logprobs(self) -> bool:
+        """Whether the answer comes with log-probabilities."""
+        return False
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """Most tokens of each completion, and of all work."""
+        return None, None
+
+    def questions(self) -> list[Asked]:
+        """Return what is to be solved."""
+        raise NotImplementedError
 
 
-def read_request(body: bytes) -> ChatRequest:
-    """Return the request that ``body`` holds.
+class StreamOptions(BaseModel):
+    """What a stream holds besides the answer."""
+
+    include_usage: bool = False
+
+
+class ChatBody(Body):
+    """The body of ``/v1/chat/completions``."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return bool(self.logprobs)
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        return self.max_tokens, self.max_completion_tokens
+
+    def questions(self) -> list[Asked]:
+        return [[message.plain() for message in self.messages]]
+
+
+class TextBody(Body):
+    """The body of ``/v1/completions``, whose prompts reach the model as they are."""
+
+    prompt: str | list[str] | list[int] | list[list[int]] = Field(min_length=1)
+    max_tokens: Count | None = None
+    logprobs: int | None = Field(default=None, ge=0)
+    stream_options: StreamOptions | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return self.logprobs is not None
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        return self.max_tokens, None
+
+    def prompts(self) -> list[str | list[int]]:
+        """Return each prompt, a text or token ids."""
+        alone = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        return cast(list[str | list[int]], [self.prompt] if alone else self.prompt)
+
+
+class ResponsesBody(Body):
+    """The body of ``/v1/responses``."""
+
+    input: str | list[Thought | ChatMessage] = Field(min_length=1)
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        return None, self.max_output_tokens
+
+    def questions(self) -> list[Asked]:
+        chat: list[Message] = []
+        if self.instructions:
+            chat.append({"role": "system", "content": self.instructions})
+        if isinstance(self.input, str):
+            chat.append({"role": "user", "content": self.input})
+        else:
+            chat += [item.plain() for item in self.input if isinstance(item, ChatMessage)]
+        return [chat]
+
+
+def check_unused(body: Body, ignored: bool) -> None:
+    """Refuse fields that ask for what has no effect here, unless they are ``ignored``.
 
     Raises:
-        ApiError: For what is no JSON, and for a field that is unknown, wrong or does nothing here.
+        ApiError: For the first of them.
     """
-    try:
-        given = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
+    for name, value in ({} if ignored else body.model_extra or {}).items():
+        if value and name not in HINTS and value not in NEUTRAL.get(name, ()):
+            raise ApiError(
+                400, f"{name}: expected a field that has an effect here, got {name}={value!r:.40}; leave it "
+                "out, or start the server with server.unknown_fields=ignore",
+                param=name, code="unknown_parameter",
+            )  # fmt: skip
+
+
+def changes_of(
+    body: Body, names: Names, settings: Settings, presets: Sequence[str], context_length: int
+) -> Changes:
+    """Return the options of the call.
+
+    Raises:
+        ApiError: For a model that is not served, and for what is beyond the server's limits.
+    """
+    extra, (each, total) = body.soft_reasoning, body.bounds
+    if body.model not in names.served:
+        served = ", ".join(names.served)
         raise ApiError(
-            400, f"body: expected JSON, got something else ({error})", code="invalid_json"
-        ) from error
-    if not isinstance(given, dict):
-        raise ApiError(400, "body: expected a JSON object", code="invalid_json")
-    for name, neutral in UNUSED.items():
-        value = given.pop(name, None)
-        if value is not None and value not in neutral:
-            instead = "".join(f" or {one!r}" for one in neutral[:1])
+            404, f"model: expected one of {served}, got {body.model!r:.80}", "model", "model_not_found"
+        )
+    named, method = names.method(body.model), extra.method
+    known = names.methods if named is None else [named]
+    for field, value, choices in (("method", method, known), ("preset", extra.preset, presets)):
+        if value is not None and value not in choices:
             raise refused(
-                name,
-                f"expected null{instead}, since nothing here acts on it, got {value!r:.40}; leave it out",
+                f"soft_reasoning.{field}", f"expected one of {', '.join(choices)}, got {value!r:.80}"
             )
-    try:
-        request = ChatRequest.model_validate(given)
-    except ValidationError as error:
-        raise of_fields(error) from error
-    if request.stream_options is not None and not request.stream:
-        raise refused("stream_options", "expected stream=true with it; leave it out")
-    return request
+    for field, value, most in (
+        ("n", body.n, settings.max_n),
+        ("max_tokens", each, settings.max_tokens),
+        ("max_tokens", each, context_length),
+        ("max_output_tokens" if isinstance(body, ResponsesBody) else "max_completion_tokens", total,
+         settings.max_tokens),
+        ("soft_reasoning.k", extra.k, settings.max_k),
+        ("soft_reasoning.rounds", extra.rounds, settings.max_rounds),
+        ("soft_reasoning.max_seconds", extra.max_seconds, settings.max_seconds),
+    ):  # fmt: skip
+        if value is not None and most is not None and value > most:
+            raise refused(field, f"expected at most {most:g}, the limit here, got {value:g}")
+    options = {
+        "method": method or named, "preset": extra.preset, "k": extra.k, "rounds": extra.rounds,
+        "max_seconds": extra.max_seconds, "temperature": body.temperature, "seed": body.seed,
+        "max_tokens": total or settings.max_tokens, "max_new_tokens": each, "stop": body.stops or None,
+    }  # fmt: skip
+    return cast(Changes, {key: value for key, value in options.items() if value is not None})

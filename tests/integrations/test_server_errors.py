@@ -1,0 +1,267 @@
+"""What the server refuses, its limits, and how requests and the server end."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from soft_reasoning import SoftReasoner, UserError  # noqa: E402
+from soft_reasoning.integrations.server.app import bound  # noqa: E402
+from soft_reasoning.integrations.server.settings import Settings  # noqa: E402
+from tests.integrations.serving import chat, questions, served, wait_until  # noqa: E402
+
+Q = questions(1)[0]
+LONG = {"method": "self_consistency", "k": 64}
+LONGER = {"method": "self_consistency", "k": 2000}
+"""Take about a second, and about half a minute."""
+
+
+@pytest.fixture(scope="module")
+def reasoner():
+    with SoftReasoner.from_pretrained("demo", k=3, rounds=1, overrides=["max_new_tokens=60"]) as reasoner:
+        yield reasoner
+
+
+@pytest.fixture(scope="module")
+def running(reasoner):
+    with served(reasoner, max_body_bytes=20_000, max_tokens=500, max_n=4, max_k=64, max_rounds=8) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(running):
+    with running.client() as client:
+        yield client
+
+
+def ask(client, model="cot-demo", messages=None, extra=None, **options):
+    body = {**({} if extra is None else {"soft_reasoning": extra}), **options.pop("body", {})}
+    return client.chat.completions.create(
+        model=model, messages=messages or chat(Q), extra_body=body or None, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "param", "words"),
+    [
+        ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
+        ({"temperature": "hot"}, "temperature", "a valid number.* got 'hot'"),
+        ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
+        ({"max_tokens": 501}, "max_tokens", "at most 500"),
+        ({"max_completion_tokens": 501}, "max_completion_tokens", "at most 500"),
+        ({"n": 5}, "n", "at most 4"),
+        ({"seed": -1}, "seed", "greater than or equal to 0"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
+        ({"stop": [""]}, None, "at least 1 character"),
+        ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
+        ({"presence_penalty": 1}, "presence_penalty", "server.unknown_fields=ignore"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "an effect here"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
+        ({"body": {"colour": "red"}}, "colour", "an effect here, got colour='red'"),
+        ({"extra": {"method": "telepathy"}}, "soft_reasoning.method", "expected one of cot, got"),
+        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of default"),
+        ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
+        ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
+        ({"extra": {"rounds": 9}, "model": "demo"}, "soft_reasoning.rounds", "at most 8"),
+        ({"extra": {"max_seconds": 601}}, "soft_reasoning.max_seconds", "at most 600"),
+        ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
+        ({"model": "prefix_scorer-demo", "logprobs": True}, "logprobs", "single completions, got prefix"),
+        ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
+        ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages", "expected a question in words"),
+        ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model takes 1536"),
+    ],
+)  # fmt: skip
+def test_a_field_that_cannot_be_is_named(client, sent, param, words):
+    for stream in (False, True):  # before the first event of a stream
+        with pytest.raises(openai.BadRequestError, match=words) as error:
+            ask(client, **{**sent, "stream": stream})
+        body = error.value.body
+        assert body["type"] == "invalid_request_error" and len(body["message"].splitlines()) == 1
+        assert param is None or body["param"] == param
+
+
+def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
+    with served(reasoner, unknown_fields="ignore") as running, running.client() as other:
+        sent = {"presence_penalty": 1, "tools": [{"type": "function", "function": {"name": "f"}}]}
+        assert ask(other, body={"colour": "red"}, **sent).choices == ask(client).choices
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "words"),
+    [
+        (b"{", "application/json", 400, "expected a JSON object"),
+        (b"[]", "application/json", 400, "expected a JSON object"),
+        (
+            b'{"messages": [{"role": "user", "content": "Hi"}]}',
+            "application/json",
+            400,
+            "model: Field required",
+        ),
+        (b"{}", "text/plain", 400, "Content-Type: application/json"),
+        (b"x" * 20_001, "application/json", 413, "Content Too Large"),
+    ],
+)
+def test_a_body_that_cannot_be(running, body, kind, status, words):
+    for parts in (body, iter([body])):  # with its length, and in chunks
+        url = f"{running.url}/chat/completions"
+        response = httpx.post(url, content=parts, headers={"content-type": kind}, timeout=60)
+        assert response.status_code == status and words in response.text
+
+
+def test_errors_are_openais(running, client):
+    response = httpx.post(f"{running.url}/chat/completions", json={})
+    assert {*json.loads(response.text)["error"]} == {"message", "type", "param", "code"}
+    assert httpx.get(f"{running.url}/nothing").json()["error"]["type"] == "invalid_request_error"
+    assert httpx.get(f"{running.url}/chat/completions").status_code == 405
+    with pytest.raises(openai.NotFoundError, match="model: expected one of demo, ") as error:
+        ask(client, "gpt-9")
+    assert error.value.body["code"] == "model_not_found"
+
+
+def test_a_key(reasoner):
+    with served(reasoner, api_key="secret") as running:
+        with running.client("secret") as client:
+            assert client.models.list().data and ask(client).choices
+        with running.client("other") as client:
+            for call in (client.models.list, lambda: ask(client)):
+                with pytest.raises(openai.AuthenticationError, match="got another key"):
+                    call()
+        root = running.url.removesuffix("/v1")
+        assert "got none" in httpx.get(f"{root}/metrics").json()["error"]["message"]
+        assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_work": 0}
+
+
+def test_other_hosts_and_pages_are_refused(running, reasoner):
+    def status(url, **headers):
+        return httpx.get(f"{url}/models", headers=headers).status_code
+
+    assert status(running.url) == status(running.url, host="localhost:1") == 200
+    assert status(running.url, host="rebound.example") == 400
+    assert status(running.url, origin="https://page.example") == 403
+    with served(reasoner, allowed_origins=["https://page.example"], allowed_hosts=["*"]) as other:
+        response = httpx.get(
+            f"{other.url}/models", headers={"origin": "https://page.example", "host": "rebound.example"}
+        )
+        assert response.status_code == 200
+        assert response.headers["access-control-allow-origin"] == "https://page.example"
+        assert status(other.url, origin="https://other.example") == 403
+
+
+def in_background(pool, client, extra=LONG):
+    return pool.submit(ask, client, "demo", extra=extra)
+
+
+def test_too_many_connections(reasoner):
+    with served(reasoner, max_connections=2) as running, running.client() as client:
+        with ThreadPoolExecutor(1) as pool:
+            held = in_background(pool, client)
+            wait_until(lambda: running.service.in_work == 1)
+            with running.client() as other, pytest.raises(openai.InternalServerError) as error:
+                ask(other)
+            assert error.value.status_code == 503 and held.result(timeout=300).choices
+
+
+def test_a_request_that_takes_too_long(reasoner):
+    limits = {"max_seconds": 0.3, "max_k": 2000, "keep_alive_seconds": 0.02}
+    with served(reasoner, **limits) as running, running.client() as client:
+        with pytest.raises(openai.InternalServerError, match="within 0.3 seconds") as error:
+            ask(client, "demo", extra=LONGER)
+        assert error.value.status_code == 504 and error.value.response.headers["x-should-retry"] == "false"
+        with pytest.raises(openai.APIError, match="within 0.3 seconds"):  # the stream has begun
+            list(ask(client, "demo", extra=LONGER, stream=True))
+        wait_until(lambda: running.service.in_work == 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
+    body = {"model": "demo", "messages": chat(Q), "stream": stream, "soft_reasoning": LONGER}
+    with served(reasoner, keep_alive_seconds=0.05, max_k=2000) as running:
+        url = f"{running.url}/chat/completions"
+        with httpx.Client(timeout=60) as http:
+            if stream:
+                with http.stream("POST", url, json=body) as response:
+                    assert next(response.iter_lines()) == ": in work" and running.service.in_work == 1
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    http.post(url, json=body, timeout=0.5)
+        wait_until(lambda: running.service.in_work == 0, seconds=10)
+        with running.client() as client:
+            assert ask(client).choices
+
+
+def test_a_shutdown_finishes_the_work(reasoner):
+    with served(reasoner, drain_seconds=300) as running, running.client() as client:
+        with ThreadPoolExecutor(1) as pool:
+            held = in_background(pool, client)
+            wait_until(lambda: running.service.in_work == 1)
+            running.end()
+            assert held.result(timeout=300).choices
+        running.thread.join(60)
+        assert not running.thread.is_alive()
+        with pytest.raises(openai.APIConnectionError):
+            ask(client)
+
+
+def test_a_shutdown_gives_up_on_what_takes_too_long(reasoner):
+    with served(reasoner, drain_seconds=0.2, max_k=2000) as running, running.client() as client:
+        with ThreadPoolExecutor(1) as pool:
+            held = in_background(pool, client, LONGER)
+            wait_until(lambda: running.service.in_work == 1)
+            running.end()
+            with pytest.raises(openai.InternalServerError, match="shutting down"):
+                held.result(timeout=60)
+
+
+def test_a_reasoner_that_has_gone():
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            reasoner.close()
+            assert httpx.get(running.url.replace("/v1", "/health")).status_code == 503
+            with pytest.raises(openai.InternalServerError, match="shutting down"):
+                ask(client)
+
+
+def test_a_fault_of_ours_is_an_error_500(caplog, monkeypatch):
+    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
+
+        async def broken(*_, **__):
+            raise ZeroDivisionError("broken")
+
+        monkeypatch.setattr(reasoner, "asolve", broken)
+        with served(reasoner) as running, running.client() as client:
+            with pytest.raises(openai.InternalServerError, match="ZeroDivisionError while solving") as error:
+                ask(client)
+            assert error.value.status_code == 500
+    assert "broken" in caplog.text  # with its traceback, for whoever runs the server
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"port": 70000}, "port: .* at most 65535"),
+        ({"max_seconds": 0}, "max_seconds: .* above 0"),
+        ({"max_connections": 0}, "max_connections: .* at least 1"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"drain_seconds": -1}, "drain_seconds"),
+        ({"unknown_fields": "shrug"}, "unknown_fields: expected one of refuse, ignore"),
+        ({"api_key": " "}, "server.api_key"),
+        ({"host": ""}, "server.host"),
+    ],
+)
+def test_settings_are_checked(given, words):
+    with pytest.raises(UserError, match=words):
+        Settings(**given)
+
+
+def test_an_address_that_is_taken_is_one_line():
+    with bound(Settings(port=0)) as first:
+        with pytest.raises(UserError, match="expected an address that is free"):
+            bound(Settings(port=first.getsockname()[1]))
+    with pytest.raises(UserError, match="server.host=no.such.host.invalid"):
+        bound(Settings(host="no.such.host.invalid"))
