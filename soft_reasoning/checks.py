@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TypeGuard
 
-from soft_reasoning.types import UserError
+from soft_reasoning.types import UserError, shortened
 
 
 class OptionError(UserError, ValueError):
@@ -79,6 +79,25 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     if value not in known:
         raise OptionError(name, f"expected one of {', '.join(known)}, got {value!r}")
     return str(value)
+
+
+def ids(problems: Iterable[tuple[str, str]]) -> None:
+    """Check the ids of ``problems``, pairs of where a problem comes from and its id.
+
+    Raises:
+        UserError: For an id that is there twice, or that holds half of a surrogate pair, which no file can.
+    """
+    seen: dict[str, str] = {}
+    for where, name in problems:
+        if name in seen:
+            raise UserError(f"{where}: expected a new id, got '{shortened(name)}' again (as in {seen[name]})")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"{where}: expected an id of whole characters, got {shortened(name)!r}; fix the data"
+            ) from error
+        seen[name] = where
 
 
 def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequence[str] = ()) -> str:

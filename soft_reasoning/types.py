@@ -52,6 +52,11 @@ class GivenPrompt:
     max_new_tokens: int | None = None
 
 
+def shortened(text: str) -> str:
+    """``text`` as messages show it."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 @dataclass(frozen=True)
 class Problem:
     """One row of a benchmark.
@@ -77,7 +82,7 @@ class Problem:
     @property
     def name(self) -> str:
         """The id as messages show it; the id of a user's own question is the question itself."""
-        return self.id if len(self.id) <= 60 else f"{self.id[:57]}..."
+        return shortened(self.id)
 
     def without_gold(self) -> Problem:
         """Return the problem without its reference answer, as a verifier may see it."""

@@ -10,7 +10,7 @@ import torch
 from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, finite, whole
+from soft_reasoning.checks import choice, finite, ids, whole
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
 from soft_reasoning.types import Problem, UserError, generator_for
@@ -79,12 +79,7 @@ class Dataset:
         """
         rows = [row for row in self._rows(self._path, self._hub) if _holds(row.doc, self._where)]
         problems = [self._problem(row) for row in rows]
-        seen: dict[str, Row] = {}
-        for row, problem in zip(rows, problems, strict=True):
-            if problem.id in seen:
-                first = seen[problem.id].where
-                raise UserError(f"{row.where}: expected a new id, got '{problem.id}' again (as in {first})")
-            seen[problem.id] = row
+        ids((row.where, problem.id) for row, problem in zip(rows, problems, strict=True))
         if self._sample == "random":
             order = torch.randperm(len(problems), generator=generator_for(seed, self.name, "sample"))
             problems = [problems[i] for i in order.tolist()]

@@ -65,20 +65,22 @@ class Table:
 
     def csv(self) -> str:
         """Format as comma-separated values: errors in columns of their own, numbers without commas."""
-        wide = [any(ERROR in row[j] for row in self.rows) for j in range(len(self.columns))]
+        wide = [
+            j >= self.labels and any(ERROR in row[j] for row in self.rows) for j in range(len(self.columns))
+        ]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         names = [[name, f"{name} ±"] if wide[j] else [name] for j, name in enumerate(self.columns)]
-        writer.writerow([name for pair in names for name in pair])
+        writer.writerow([_plain(name) for pair in names for name in pair])
         for row in self.rows:
             cells = [self._values(row[j], j, wide[j]) for j in range(len(self.columns))]
-            writer.writerow([value for pair in cells for value in pair])
+            writer.writerow([_plain(value) for pair in cells for value in pair])
         return file.getvalue()
 
     def _values(self, cell: str, column: int, wide: bool) -> list[str]:
         if column >= self.labels:
             cell = "" if cell == MISSING else re.sub(r"(?<=\d),(?=\d{3})", "", cell)
-        value, _, error = cell.partition(ERROR)
+        value, _, error = cell.partition(ERROR) if wide else (cell, "", "")
         return [value, error] if wide else [value]
 
     def tex(self) -> str:
@@ -92,6 +94,17 @@ class Table:
             cells = [_tex_cell(cell, (i, j) in self.bold) for j, cell in enumerate(row)]
             lines.append(" & ".join(cells) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _plain(cell: str) -> str:
+    """``cell`` with a quote before what a spreadsheet would compute (OWASP, CSV injection), but no number."""
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _escaped(text: str) -> str:

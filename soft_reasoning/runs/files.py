@@ -61,7 +61,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the records of a run; a torn last line is skipped.
 
     Raises:
-        UserError: If there are none, or another line is torn.
+        UserError: If there are none, or a whole line is no record.
     """
     path = Path(folder) / SAMPLES
     if not path.is_file():
@@ -187,6 +187,11 @@ def writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def encoded(text: str) -> bytes:
+    """``text`` in UTF-8; half of a surrogate pair becomes the escape that JSON reads as such."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -196,35 +201,33 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` atomically."""
     draft = path.with_name(path.name + ".part")
     with writing(path.parent):
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(draft, "wb") as file:
+            file.write(encoded(text))
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
 
 
 def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (end of the line in bytes, record) for each whole line; stop before a torn last one."""
+    """Yield (end of the line in bytes, record) for each line; a last one without its newline is torn."""
     end = 0
     with open(path, "rb") as file:
-        torn: int | None = None
         for number, line in enumerate(file, start=1):
-            if torn is not None:
-                raise UserError(
-                    f"{path}, line {torn}: expected a record, found a torn or edited line; restore or delete "
-                    "that line, or start over with fresh=true"
-                )
+            if not line.endswith(b"\n"):
+                return
             record = _record(line)
             if record is None:
-                torn = number
-                continue
+                raise UserError(
+                    f"{path}, line {number}: expected a record, found an edited line; restore or delete "
+                    "that line, or start over with fresh=true"
+                )
             end += len(line)
             yield end, record
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
-        record = json.loads(line) if line.endswith(b"\n") else None
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("doc_id"), str) else None

@@ -234,18 +234,22 @@ def _why(row: Graded) -> str:
 
 
 class _Mean:
-    """A mean of floats; the sum is exact, so their order does not matter."""
+    """A mean of floats; the sum is exact, so their order does not matter. None if one is infinite."""
 
     def __init__(self) -> None:
         self.count, self.total = 0, Fraction(0)
+        self.finite: bool = True
 
     def add(self, value: float) -> None:
         self.count += 1
-        self.total += Fraction(value)
+        if math.isfinite(value):
+            self.total += Fraction(value)
+        else:
+            self.finite = False
 
     @property
     def value(self) -> float | None:
-        return float(self.total / self.count) if self.count else None
+        return float(self.total / self.count) if self.count and self.finite else None
 
 
 class _Round:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
+from soft_reasoning.reports.tables import Table
 from soft_reasoning.runs.files import PREDICTIONS, read_records, write_text
+from soft_reasoning.types import shortened
 
 SHOWN = 20
 """Answers that are printed; the file holds all."""
@@ -20,12 +20,11 @@ def write_predictions(folder: Path, ids: Mapping[str, object]) -> list[str]:
         for one in read_records(folder)
         if one["doc_id"] in ids
     ]
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("id", "question", "answer"))
-    writer.writerows((name, text, "" if answer is None else answer) for name, text, answer in rows)
-    write_text(folder / PREDICTIONS, out.getvalue())
-    lines = [f"{name}: {'no answer' if answer is None else answer}" for name, _, answer in rows[:SHOWN]]
+    cells = [(name, text, "" if answer is None else answer) for name, text, answer in rows]
+    write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), cells, labels=3).csv())
+    lines = [
+        f"{shortened(name)}: {'no answer' if answer is None else answer}" for name, _, answer in rows[:SHOWN]
+    ]
     if len(rows) > SHOWN:
         lines.append(f"... and {len(rows) - SHOWN} more")
     return [*lines, f"\n{folder / PREDICTIONS}"]

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import ids
 from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.methods.base import Method
@@ -27,7 +28,7 @@ from soft_reasoning.runs.settings import IGNORED
 from soft_reasoning.runs.store import Store
 from soft_reasoning.runs.tracking.base import Tracker
 from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.types import Problem, Result, UserError, shortened
 
 
 class Solver(Protocol):
@@ -233,11 +234,7 @@ def _solve_all(
 def _check(problems: Sequence[Problem]) -> None:
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise UserError(f"expected problems with ids of their own, got {problem.id} twice; fix the data")
-        seen.add(problem.id)
+    ids((f"problem {number}", problem.id) for number, problem in enumerate(problems, start=1))
 
 
 def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
@@ -252,13 +249,15 @@ def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> 
     for name, before in store.done.items():
         if name not in wanted:
             raise UserError(
-                f"{store.folder} holds problem {name}, which this run does not take; raise limit, {fix}"
+                f"{store.folder} holds problem {shortened(name)}, which this run does not take; "
+                f"raise limit, {fix}"
             )
         now = wanted[name].question, wanted[name].answer_type, wanted[name].gold
         parts = zip(("question", "answer type", "reference answer"), before, now, strict=True)
         if changed := " and ".join(part for part, old, new in parts if old != new):
             raise UserError(
-                f"{store.folder} holds problem {name} with another {changed}; restore the data, {fix}"
+                f"{store.folder} holds problem {shortened(name)} with another {changed}; "
+                f"restore the data, {fix}"
             )
     for record in read_records(store.folder):
         yield grade(record, grader)

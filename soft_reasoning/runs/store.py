@@ -27,6 +27,7 @@ from soft_reasoning.runs.files import (
     SAMPLES,
     TIMING,
     USED,
+    encoded,
     read_manifest,
     scan_records,
     write_json,
@@ -43,7 +44,7 @@ from soft_reasoning.runs.manifest import (
 from soft_reasoning.runs.records import Asked, asked
 from soft_reasoning.runs.settings import IGNORED
 from soft_reasoning.runs.tracking.base import LOGGING
-from soft_reasoning.types import UserError
+from soft_reasoning.types import UserError, shortened
 
 try:
     import fcntl
@@ -73,8 +74,8 @@ class Store:
 
     Raises:
         UserError: If the folder cannot be written, is in use by another process, or holds results of
-            another configuration or of other weights; if ``samples.jsonl`` is torn anywhere but in its last
-            line; and if a method cannot write.
+            another configuration or of other weights; if a whole line of ``samples.jsonl`` is no record; and
+            if a method cannot write.
 
     Example:
         >>> with Store(folder, {"seed": 0}) as store:
@@ -158,8 +159,8 @@ class Store:
             whole = end
             if record["doc_id"] in self.done:
                 raise UserError(
-                    f"{path}: problem {record['doc_id']} is there twice; delete one of its lines, or start "
-                    "over with fresh=true"
+                    f"{path}: problem {shortened(record['doc_id'])} is there twice; delete one of its "
+                    "lines, or start over with fresh=true"
                 )
             self.done[record["doc_id"]] = asked(record)
         if whole < os.fstat(self._samples).st_size:
@@ -168,7 +169,7 @@ class Store:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one problem's record, which is safe after :meth:`sync`."""
-        line = memoryview((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
+        line = memoryview(encoded(json.dumps(record, ensure_ascii=False) + "\n"))
         with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]

@@ -26,6 +26,14 @@ def test_text_and_markdown():
     assert table.markdown() == "| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n| c | 10.5 |"
 
 
+def test_cells_that_a_spreadsheet_would_compute_are_text():
+    rows = [["=1+1", "-1.5"], ["@a", "+2.0"], ["-x", "-"], ["\tb", "+1 (0 to 2)"]]
+    table = Table(["name", "=value"], rows)
+    assert list(csv.reader(table.csv().splitlines())) == [
+        ["name", "'=value"], ["'=1+1", "-1.5"], ["'@a", "+2.0"], ["'-x", ""], ["'\tb", "'+1 (0 to 2)"]
+    ]  # fmt: skip
+
+
 def test_a_table_with_a_short_row_is_refused():
     with pytest.raises(ValueError):
         Table(["a", "b"], [["1"]]).text()

@@ -1,6 +1,7 @@
 """A run from start to end: killed, resumed, shuffled, changed, interrupted."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.runs.files import read_manifest, read_records
+from soft_reasoning.runs.files import read_manifest, read_records, read_results
 from soft_reasoning.runs.runner import Local, run
 from soft_reasoning.scheduler import ProblemError
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.types import Candidate, Problem, Result, UserError
 from tests.runs.world import parts, problems
 
 ROOT = Path(__file__).parents[2]
@@ -114,10 +115,12 @@ def test_changed_data_and_changed_config_are_refused(world, whole, change, what)
     assert len(kept(whole)) == 12
 
 
-@pytest.mark.parametrize("given", [[], [Problem("a", "q"), Problem("a", "r")]])
-def test_no_problems_and_repeated_ids_are_refused(world, tmp_path, given):
+@pytest.mark.parametrize(
+    "given", [[], [Problem("a" * 10**4, "q"), Problem("a" * 10**4, "r")], [Problem("\ud800", "q")]]
+)
+def test_no_problems_and_ids_that_repeat_or_are_no_text_are_refused(world, tmp_path, given):
     method, context, config = world
-    with pytest.raises(UserError, match="expected"):
+    with pytest.raises(UserError, match="^.{,60}expected.{,300}$"):
         run(given, Local(method, context), tmp_path / "run", config)
     assert not (tmp_path / "run").exists()
 
@@ -156,6 +159,25 @@ def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
     assert f"{word}: 3 of 5 problems are stored" in capsys.readouterr().err
     run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
     assert len(kept(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("weight", [1e308, math.inf])
+def test_huge_and_infinite_rewards_are_measured(world, tmp_path, weight):
+    _, context, config = world
+
+    class Rewarded:
+        name = "rewarded"
+
+        def solve(self, problem, context):
+            yield from ()
+            return Result("3", tuple(Candidate("3", "3", 0, reward=sign * weight) for sign in (1, 1, -1)))
+
+    own = [Problem(str(i), "How many \ud800 pens?", None) for i in range(3)]
+    summary = run(own, Local(Rewarded(), context), tmp_path, config, progress=False)
+    [first] = summary.metrics["by_round"]
+    assert first["reward"] == (pytest.approx(1e308 / 3) if weight == 1e308 else None)
+    assert first["best_reward"] == (1e308 if weight == 1e308 else None)
+    assert read_results(tmp_path)["problems"] == 3
 
 
 def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):

@@ -50,11 +50,7 @@ def test_what_is_stored_is_known_at_the_next_start(tmp_path):
     assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
 
 
-TORN = [b'{"doc_id": ["c"]}\n', b"[" * 100_000 + b"\n"]
-TORN += [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b'{"doc_id"\n', b"\0\0\0\0", b"7\n"]
-
-
-@pytest.mark.parametrize("tail", TORN)
+@pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b"\0\0\0\0"])
 def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     fill(tmp_path, "a", "b")
     path = tmp_path / "samples.jsonl"
@@ -65,6 +61,29 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     assert path.read_bytes() == good and set(store.done) == {"a", "b"}
     [note] = store.notes
     assert "last line" in note and "\n" not in note
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"doc_id": ["c"]}\n', b"[" * 100_000 + b"\n", b'{"doc_id"\n', b"\0\n", b"7\n"]
+)
+def test_a_last_line_that_is_whole_and_wrong_is_refused(tmp_path, tail):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(path.read_bytes() + tail)
+    damaged = path.read_bytes()
+    for opened in (lambda: list(read_records(tmp_path)), lambda: Store(tmp_path, CONFIG)):
+        with pytest.raises(UserError, match=r"samples\.jsonl, line 3: expected a record"):
+            opened()
+    assert path.read_bytes() == damaged
+
+
+def test_a_long_id_makes_no_long_message(tmp_path):
+    fill(tmp_path, "a" * 10**6)
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(UserError, match="problem aaa.* is there twice") as refused:
+        Store(tmp_path, CONFIG)
+    assert len(str(refused.value)) < 1000
 
 
 def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
