@@ -1,7 +1,7 @@
 """What the bundled model knows as a solver and as a reviewer.
 
-    python experiments/checking.py --problems 500
-    python experiments/checking.py --out experiments/results/checking.md model=FOLDER
+    python -m experiments.checking --problems 500
+    python -m experiments.checking --out experiments/results/checking.md model=FOLDER
 
 A faithful stand-in for a large model checks better than it solves: with nothing right to read its reviewer
 should know no more than greedy decoding, and find a right solution where there is one. Every verifier reads
@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verifier_accuracy import mean, percent, share
-
+from experiments.demo.solutions import AUTHORS
+from experiments.verifier_accuracy import mean, percent, share
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.demo.solutions import AUTHORS
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduler import drive

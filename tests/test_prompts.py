@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning.demo.problems import make_split
-from soft_reasoning.demo.prompts import build_tokenizer, review_prompt, solve_prompt
+from experiments.demo.problems import make_split
+from experiments.demo.prompts import build_tokenizer, review_prompt, solve_prompt
 from soft_reasoning.prompts import Prompts, ReviewWording, TaskWording, Wording
 from soft_reasoning.types import Problem, UserError
 

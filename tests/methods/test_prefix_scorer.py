@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from experiments.demo.prompts import review_prompt
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.demo.prompts import review_prompt
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
 from soft_reasoning.scheduler import drive

@@ -8,12 +8,12 @@ import re
 import pytest
 import torch
 
+from experiments.demo.problems import make_split
+from experiments.demo.prompts import steps_prompt
+from experiments.demo.solutions import FINAL_CUE, final_question
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.demo.problems import make_split
-from soft_reasoning.demo.prompts import steps_prompt
-from soft_reasoning.demo.solutions import FINAL_CUE, final_question
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
 from soft_reasoning.scheduler import drive

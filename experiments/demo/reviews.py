@@ -13,9 +13,9 @@ import random
 from collections.abc import Sequence
 from itertools import groupby
 
-from soft_reasoning.demo.problems import WordProblem
-from soft_reasoning.demo.prompts import verdict
-from soft_reasoning.demo.solutions import (
+from experiments.demo.problems import WordProblem
+from experiments.demo.prompts import verdict
+from experiments.demo.solutions import (
     AUTHORS,
     HABITS,
     Author,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from soft_reasoning.demo.problems import NAMES, OBJECTS, WordProblem
+from experiments.demo.problems import NAMES, OBJECTS, WordProblem
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from soft_reasoning.demo.problems import LARGEST, LEVELS, TRAPS, apply, draw, make_split
-from soft_reasoning.demo.prompts import build_tokenizer, flatten, review_prompt, solve_prompt
-from soft_reasoning.demo.reviews import annotate, draw_shown, is_right, review, sound
-from soft_reasoning.demo.solutions import AUTHORS, HABITS, LAYOUTS, equations, solve, write
+from experiments.demo.problems import LARGEST, LEVELS, TRAPS, apply, draw, make_split
+from experiments.demo.prompts import build_tokenizer, flatten, review_prompt, solve_prompt
+from experiments.demo.reviews import annotate, draw_shown, is_right, review, sound
+from experiments.demo.solutions import AUTHORS, HABITS, LAYOUTS, equations, solve, write
 
 PROBLEMS = make_split("train", 400)
 

@@ -1,4 +1,4 @@
-"""Train the bundled demo model from nothing: python experiments/train_demo_model.py
+"""Train the bundled demo model from nothing: python -m experiments.demo.train
 
 Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow elapsed
 time, so a run of any length ends annealed. A run that was cut off goes on with --resume.
@@ -17,16 +17,19 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from demo_text import example
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from soft_reasoning.demo.problems import SPLIT_SEEDS, make_split
-from soft_reasoning.demo.prompts import CONTEXT, build_tokenizer, problem_row, solve_prompt
-from soft_reasoning.demo.reviews import Span
+from experiments.demo.problems import SPLIT_SEEDS, make_split
+from experiments.demo.prompts import CONTEXT, build_tokenizer, problem_row, solve_prompt
+from experiments.demo.reviews import Span
+from experiments.demo.solutions import training_rows
+from experiments.demo.text import example
 
 COUNTS = {"validation": 500, "test": 500}
+SOLVED = 500
+"""Training problems that ship, with a solution each."""
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
@@ -294,6 +297,8 @@ def main() -> None:
         with open(args.out / f"{split}.jsonl", "w", encoding="utf-8") as file:
             for i, problem in enumerate(problems):
                 file.write(json.dumps(problem_row(problem, split, i)) + "\n")
+    with open(args.out / "train.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in training_rows(SOLVED, forbidden))
 
     if args.resume:
         tokenizer = AutoTokenizer.from_pretrained(args.out / "model")

@@ -10,12 +10,12 @@ neither of the two, but others. So who is right differs from problem to problem.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from soft_reasoning.demo.problems import Event, WordProblem
+from experiments.demo.problems import SPLIT_SEEDS, Event, WordProblem, make_split
 
 HABITS = ("packs", "gifts", "other", "share", "times", "ask")
 """What can go wrong: counting one pack or one gift only, counting somebody else's objects, subtracting
@@ -210,3 +210,20 @@ def _say(steps: Sequence[Equation], value: int) -> str:
 
 def _errors(author: Author, rng: random.Random) -> frozenset[str]:
     return frozenset(h for h in sorted(author.habits) if rng.random() < HABIT_RATE)
+
+
+def training_rows(count: int, exclude: Collection[str]) -> list[dict[str, str]]:
+    """Rows of the train split without the questions in ``exclude``.
+
+    Each has a correct solution in the style of one of the authors, drawn by weight.
+    """
+    rng = random.Random(SPLIT_SEEDS["train"])
+    rows = []
+    for problem in make_split("train", count, exclude=exclude):
+        author = rng.choices(AUTHORS, [a.weight for a in AUTHORS])[0]
+        solution = write(
+            equations(problem, frozenset()), author.layout, rng.choice(author.openers), problem.objects
+        )
+        thought = solution.body.rpartition("\n")[0]
+        rows.append({"question": problem.question, "thought": thought, "answer": str(solution.answer)})
+    return rows

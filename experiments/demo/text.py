@@ -6,10 +6,10 @@ import random
 import re
 from dataclasses import replace
 
-from soft_reasoning.demo.problems import LEVELS, draw
-from soft_reasoning.demo.prompts import flatten, review_prompt, solve_prompt, steps_prompt
-from soft_reasoning.demo.reviews import Span, annotate, draw_shown, review
-from soft_reasoning.demo.solutions import AUTHORS, Solution, decompose, draw_author, equations, solve, write
+from experiments.demo.problems import LEVELS, draw
+from experiments.demo.prompts import flatten, review_prompt, solve_prompt, steps_prompt
+from experiments.demo.reviews import Span, annotate, draw_shown, review
+from experiments.demo.solutions import AUTHORS, Solution, decompose, draw_author, equations, solve, write
 
 OPENER = re.compile(r"^[A-Za-z]+ ?")
 SOLUTIONS_LINE = "\nSolutions:\n"
