@@ -8,43 +8,71 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from os import PathLike, fspath
 from queue import SimpleQueue
 from typing import Any, Unpack, cast, overload
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.calls import Found, OnRound, Parts, call_of, greedy_of, method_of
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_engine,
+    check_lengths,
     check_prior,
+    check_unseen,
     check_wording,
     prior_of,
 )
-from soft_reasoning.configuration.compose import check_prompt, is_bundled, override, prompt_for
-from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.options import Changes, Options, check_overrides, configured, without_parts
+from soft_reasoning.configuration.compose import (
+    check_prompt,
+    is_bundled,
+    model_overrides,
+    override,
+    prompt_for,
+)
+from soft_reasoning.configuration.options import (
+    LoadOptions,
+    Options,
+    applied,
+    changed,
+    check_overrides,
+    checked,
+    configured,
+    configured_method,
+    key_of,
+    loading_settings,
+    without_parts,
+)
 from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
+from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import Method
+from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduler import Clock
-from soft_reasoning.solution import Solution
-from soft_reasoning.types import Problem, Result, UserError
+from soft_reasoning.solution import Answers, OnRound, Solution
+from soft_reasoning.types import Candidate, Problem, Result, UserError
 from soft_reasoning.worker import Call, Update, Worker
 
 MOST_PARTS = 64
 """Combinations of options whose parts are kept."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a call is solved with; the options keep a user's own objects alive, whose ids are in the key."""
+
+    options: Options
+    config: DictConfig
+    method: Method
+    context: Context
 
 
 class SoftReasoner:
@@ -58,19 +86,13 @@ class SoftReasoner:
     Args:
         model: A causal language model, in evaluation mode afterwards.
         tokenizer: Its tokenizer. Where it has a chat template, prompts use it.
-        method: A method's name, by default ``soft_reasoning``, or an object of one's own.
         prompt: The name of a shipped prompt (by default ``math`` for numbers, else that of ``answer_type``),
             a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
         answer_type: The type of answers: number, boolean, choice, text or latex.
-        preset: Which parts Soft Reasoning has: default, informed, paper, paper_literal or released.
-        k: Candidates of a round, or samples.
-        rounds: Rounds after the first.
-        max_tokens: Most generated tokens per question; it holds within a round.
-        max_seconds: Most seconds per question, which questions solved together share.
-        temperature: Sampling temperature of the candidates; 0 is greedy.
-        seed: Seed of every draw.
         overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``, but
             for those that only a run of a data set reads.
+        options: method, preset, k, rounds, max_tokens, verifier and the others of
+            :class:`~soft_reasoning.configuration.options.Options`.
 
     Raises:
         UserError: In one line, for an option that does not exist, and for a prompt that asks for answers of
@@ -89,49 +111,35 @@ class SoftReasoner:
         model: Any,
         tokenizer: Any,
         *,
-        method: str | Method | None = None,
         prompt: PromptLike | None = None,
         answer_type: str = "number",
-        preset: str | None = None,
-        k: int | None = None,
-        rounds: int | None = None,
-        max_tokens: int | None = None,
-        max_seconds: float | None = None,
-        temperature: float | None = None,
-        seed: int = 0,
         overrides: Sequence[str] = (),
+        **options: Unpack[Options],
     ) -> None:
         from soft_reasoning.engines.huggingface import HuggingFaceEngine  # imports transformers
 
         if isinstance(model, str | PathLike):
             raise UserError(f"SoftReasoner: expected a loaded model, got {model!r}; use from_pretrained")
-        options = Options(method, preset, k, rounds, max_tokens, max_seconds, temperature)
+        if hasattr(tokenizer, "get_input_embeddings") and not hasattr(model, "get_input_embeddings"):
+            raise UserError("SoftReasoner: expected a model and its tokenizer, got them in the other order; "
+                            "swap them")  # fmt: skip
         name = getattr(model, "name_or_path", None) or "model"
-        self._configure(name, options, prompt, answer_type, seed, overrides)
 
         def loaded(config: DictConfig) -> Engine:
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
-        self._open({}, loaded)
+        self._open(name, prompt, answer_type, overrides, checked(options, "SoftReasoner"), {}, loaded)
 
     @classmethod
     def from_pretrained(
         cls,
         name_or_path: str | PathLike[str] = "demo",
         *,
-        method: str | Method | None = None,
         prompt: PromptLike | None = None,
         answer_type: str = "number",
-        preset: str | None = None,
-        k: int | None = None,
-        rounds: int | None = None,
-        max_tokens: int | None = None,
-        max_seconds: float | None = None,
-        temperature: float | None = None,
-        seed: int = 0,
         overrides: Sequence[str] = (),
-        **model_options: Any,
+        **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
         """Load a model by its name on the hub or its folder; "demo" is the one that ships.
 
@@ -140,67 +148,69 @@ class SoftReasoner:
 
         Args:
             name_or_path: The name or the folder.
-            method, prompt, answer_type, preset, k, rounds: As for the class.
-            max_tokens, max_seconds, temperature, seed, overrides: As for the class.
-            model_options: Keys of the model's configuration (dtype, device_map, ...).
+            prompt, answer_type, overrides: As for the class.
+            options: Those of the class, and how the model is loaded: device, dtype, device_map, quantization,
+                revision, adapter, attn_implementation, trust_remote_code.
 
         Raises:
             UserError: In one line, for a model or an option that does not exist.
         """
-        if not _is_path(name_or_path):
+        if not isinstance(cast(Any, name_or_path), str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
+        settings, own = loading_settings(options)
         self = cls.__new__(cls)
-        options = Options(method, preset, k, rounds, max_tokens, max_seconds, temperature)
-        self._configure(fspath(name_or_path), options, prompt, answer_type, seed, overrides)
-        self._open(model_options, build_engine)
+        name = fspath(name_or_path)
+        self._open(name, prompt, answer_type, overrides, own, settings, build_engine)
         return self
 
-    def _configure(
+    def _open(
         self,
         model: str,
-        options: Options,
         prompt: PromptLike | None,
         answer_type: str,
-        seed: int,
         overrides: Sequence[str],
+        options: Options,
+        settings: Mapping[str, Any],
+        load: Callable[[DictConfig], Engine],
     ) -> None:
-        """Check the arguments and keep them."""
+        """Build the parts of the reasoner's own options, load the model and make the worker."""
         check_overrides(overrides)
         choice("answer_type", answer_type, ANSWER_TYPES)
         default = "demo" if is_bundled(model) else prompt_for(answer_type)
         shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
         self._prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
         self._base = [
+            *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
             f"prompt={(prompt if shipped else None) or default}",
-            override("model.path", model),
-            override("seed", seed),
+            override("seed", options.pop("seed", 0)),
         ]
         self._overrides, self._options = list(overrides), options
-        self.answer_type: str = answer_type
-        self._made: OrderedDict[Hashable, Parts] = OrderedDict()  # those used last at the end
+        self._name, self.answer_type = model, answer_type
+        self._made: OrderedDict[Hashable, _Parts] = OrderedDict()  # those used last at the end
         self._making = threading.Lock()
+        config = self._config(options)
+        for key, value in settings.items():  # as they are: Hydra's grammar has no {"": "cpu"}
+            OmegaConf.update(config, key, value)
+        method = configured_method(options, config)
+        self._exemplars = build_dataset(config).exemplars(config.seed)
+        engine = load(config)
+        context = applied(options, build_context(config, engine, self._exemplars))
+        self._own = parts = _Parts(options, config, method, context)
+        self._worker = Worker(engine, config.max_live)
+        weakref.finalize(self, self._worker.close)  # where nobody closes it
+        try:
+            check_wording(method, context)
+            if prior_of(method) is not None:
+                check_prior(config, method, parts.context)
+        except BaseException:
+            self.close()
+            raise
 
-    def _open(self, model_options: Mapping[str, Any], load: Callable[[DictConfig], Engine]) -> None:
-        """Build the parts of the reasoner's own options, load the model and make the worker."""
-        with _one_line_errors():
-            config = self._config(self._options)
-            for key, value in model_options.items():  # as they are: Hydra's grammar has no {"": "cpu"}
-                choice("from_pretrained: options", key, [str(one) for one in config.model])
-                config.model[key] = value
-            method = method_of(self._options, config)
-            self._exemplars = build_dataset(config).exemplars(config.seed)
-            engine = load(config)
-            context = self._options.applied(build_context(config, engine, self._exemplars))
-            self._own = parts = Parts(config, method, context)
-            self._worker = Worker(engine, config.max_live)
-            weakref.finalize(self, self._worker.close)  # where nobody closes it
-            try:
-                check_wording(method, parts.context)
-                if prior_of(method) is not None:
-                    check_prior(config, method, parts.context)
-            except BaseException:
-                self.close()
-                raise
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return (
+            f"SoftReasoner({self._name!r}, method={self.method.name}, answer_type={self.answer_type}{state})"
+        )
 
     @property
     def method(self) -> Method:
@@ -215,18 +225,18 @@ class SoftReasoner:
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
         self, questions: Asked, *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution: ...  # fmt: skip
 
     @overload
     def solve(
         self, questions: Iterable[Asked], *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> list[Solution]: ...  # fmt: skip
 
     def solve(
         self, questions: Asked | Iterable[Asked], *,
-        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Changes],
+        progress: bool = False, on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution | list[Solution]:  # fmt: skip
         """Answer one question (a Solution) or several together (a list, in the order given).
 
@@ -241,9 +251,7 @@ class SoftReasoner:
             progress: Whether to show progress, in a terminal, a notebook or a log.
             on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread.
                 What it raises ends the call.
-            options: Keyword arguments of the class (method, preset, k, rounds, max_tokens, max_seconds,
-                temperature, seed), for this call, ``max_new_tokens`` (of each completion) and ``stop`` (texts
-                that end a candidate, besides the prompt's own).
+            options: :class:`~soft_reasoning.configuration.options.Options` for this call.
 
         Raises:
             UserError: In one line, for what is no question or longer than the model's context, for an id with
@@ -252,24 +260,25 @@ class SoftReasoner:
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
         call, parts = self._call(problems, options, updates.put)
-        found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
+        answers = Answers(call, on_round)
         with self._submitted(call), Progress(len(call.problems), enabled=progress) as shown:
             while True:
-                shown.done = len(found.results)
-                shown.show(Clock(generated_tokens=found.tokens))
-                if found.complete:
+                shown.done = len(answers.results)
+                shown.show(Clock(generated_tokens=answers.tokens))
+                if answers.complete:
                     break
-                found.take(updates.get())
-        return found.solutions(problems)[0] if alone else found.solutions(problems)
+                answers.take(updates.get())
+        solutions = self._solutions(problems, answers.results, parts)
+        return solutions[0] if alone else solutions
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
-        self, questions: Asked, *, on_round: OnRound | None = None, **options: Unpack[Changes]
+        self, questions: Asked, *, on_round: OnRound | None = None, **options: Unpack[Options]
     ) -> Solution: ...
 
     @overload
     async def asolve(
-        self, questions: Iterable[Asked], *, on_round: OnRound | None = None, **options: Unpack[Changes]
+        self, questions: Iterable[Asked], *, on_round: OnRound | None = None, **options: Unpack[Options]
     ) -> list[Solution]: ...
 
     async def asolve(
@@ -277,25 +286,26 @@ class SoftReasoner:
         questions: Asked | Iterable[Asked],
         *,
         on_round: OnRound | None = None,
-        **options: Unpack[Changes],
+        **options: Unpack[Options],
     ) -> Solution | list[Solution]:
         """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
-        def send(what: Update) -> None:
+        def send(update: Update) -> None:
             try:
-                loop.call_soon_threadsafe(updates.put_nowait, what)
+                loop.call_soon_threadsafe(updates.put_nowait, update)
             except RuntimeError:  # the loop was closed with the task in it
                 self._worker.cancel(call)
 
         # In a thread, since composing the configuration of new options takes tenths of a second.
         call, parts = await asyncio.to_thread(self._call, problems, options, send)
-        found = Found(call, parts, on_round, partial(greedy_of, weakref.ref(self), config=parts.config))
+        answers = Answers(call, on_round)
         with self._submitted(call):
-            while not found.complete:
-                found.take(await updates.get())
-        return found.solutions(problems)[0] if alone else found.solutions(problems)
+            while not answers.complete:
+                answers.take(await updates.get())
+        solutions = self._solutions(problems, answers.results, parts)
+        return solutions[0] if alone else solutions
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """The question as methods see it, with its reference answer where there is one.
@@ -312,14 +322,12 @@ class SoftReasoner:
             UserError: As :meth:`solve`.
         """
         updates: SimpleQueue[Update] = SimpleQueue()
-        context = replace(self.context, limits=Limits())
-        with self._submitted(call_of([problem], method, context, updates.put)):
-            while True:
-                _, outcome = updates.get()
-                if isinstance(outcome, Exception):
-                    raise outcome
-                if isinstance(outcome, Result):
-                    return outcome
+        call = _checked_call([problem], method, replace(self.context, limits=Limits()), updates.put)
+        answers = Answers(call, None)
+        with self._submitted(call):
+            while not answers.complete:
+                answers.take(updates.get())
+        return answers.results[problem.id]
 
     @contextmanager
     def _submitted(self, call: Call) -> Generator[None]:
@@ -352,8 +360,8 @@ class SoftReasoner:
         self.close()
 
     def _call(
-        self, problems: Sequence[Problem], changes: Changes, send: Callable[[Update], None]
-    ) -> tuple[Call, Parts]:
+        self, problems: Sequence[Problem], changes: Mapping[str, Any], send: Callable[[Update], None]
+    ) -> tuple[Call, _Parts]:
         """Return a call of the worker for the different ones among ``problems``, and its parts.
 
         Raises:
@@ -364,35 +372,35 @@ class SoftReasoner:
             if unique.setdefault(problem.id, problem) != problem:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
         if changes.get("method") == self.method.name:  # its options and overrides hold
-            changes = cast(Changes, {key: value for key, value in changes.items() if key != "method"})
-        parts, asked = self._parts(self._options.changed(changes)), list(unique.values())
-        return call_of(asked, parts.method, parts.context, send), parts
+            changes = {name: value for name, value in changes.items() if name != "method"}
+        parts = self._parts(changed(self._options, changes))
+        return _checked_call([*unique.values()], parts.method, parts.context, send), parts
 
-    def _parts(self, options: Options) -> Parts:
+    def _parts(self, options: Options) -> _Parts:
         """The parts of ``options``; those used last are kept."""
-        found = self._own if options.key == self._options.key else self._kept(options)
-        parts = replace(found, context=options.applied(found.context))
+        key = key_of(options)
+        parts = self._own if key == key_of(self._options) else self._kept(key, options)
+        parts = replace(parts, context=applied(options, parts.context))
         if parts.context.seed != self.context.seed and prior_of(parts.method) is not None:
             config = cast(DictConfig, OmegaConf.merge(parts.config, {"seed": parts.context.seed}))
             check_prior(config, parts.method, parts.context)
         return parts
 
-    def _kept(self, options: Options) -> Parts:
+    def _kept(self, key: Hashable, options: Options) -> _Parts:
         with self._making:
-            found = self._made.pop(options.key, None)
-            if found is None:
-                with _one_line_errors():
-                    config = self._config(options)
-                    method = method_of(options, config)
-                    context = build_context(config, self.context.engine, self._exemplars)
-                    found = Parts(config, method, context)
-            self._made[options.key] = found
+            parts = self._made.pop(key, None)
+            if parts is None:
+                config = self._config(options)
+                method = configured_method(options, config)
+                context = build_context(config, self.context.engine, self._exemplars)
+                parts = _Parts(options, config, method, context)
+            self._made[key] = parts
             while len(self._made) > MOST_PARTS:
                 self._made.popitem(last=False)
-        return found
+        return parts
 
     def _config(self, options: Options) -> DictConfig:
-        own = options.method is self._options.method or options.method == self._options.method
+        own = options.get("method") is None or options.get("method") == self._options.get("method")
         overrides = self._overrides if own else without_parts(self._overrides)
         config = configured(options, [*self._base, *overrides])
         if self._prompt is not None:
@@ -405,15 +413,38 @@ class SoftReasoner:
             )
         return config
 
+    def _solutions(
+        self, problems: Sequence[Problem], results: Mapping[str, Result], parts: _Parts
+    ) -> list[Solution]:
+        """The results of ``problems``, with their stories."""
+        method, grader, reasoner = parts.method, parts.context.grader, weakref.ref(self)
+        made = {
+            problem.id: Solution.of(
+                results[problem.id], problem, method.name, getattr(method, "final", None), grader,
+                cache(partial(_greedy, reasoner, problem, parts.config.max_new_tokens)),
+            )
+            for problem in problems
+        }  # fmt: skip
+        return [made[problem.id] for problem in problems]
 
-@contextmanager
-def _one_line_errors() -> Generator[None]:
-    """Turn an error of the configuration into one line."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(one_line(error)) from error
+
+def _checked_call(
+    problems: Sequence[Problem], method: Method, context: Context, send: Callable[[Update], None]
+) -> Call:
+    """Return a call of the worker; what cannot be solved is refused before any model work."""
+
+    def check() -> None:
+        check_abilities(method, context.engine)
+        check_wording(method, context)
+        check_lengths(list(problems), context)
+        check_unseen(list(problems), method)
+
+    return Call(problems, method, context, check, send)
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | PathLike) and bool(fspath(cast(str, value)))
+def _greedy(reference: weakref.ref[Any], problem: Problem, max_new_tokens: int) -> Candidate | None:
+    """Decode ``problem`` greedily; None once the reasoner is closed or gone."""
+    reasoner = reference()
+    if reasoner is None or reasoner.closed:
+        return None
+    return reasoner.run_method(problem, ChainOfThought(max_new_tokens)).candidates[0]

@@ -7,10 +7,15 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
-from soft_reasoning.rewards.votes import Vote
-from soft_reasoning.types import Candidate, Result
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.votes import Vote, votes_of
+from soft_reasoning.types import Candidate, Problem, Result, Round
+from soft_reasoning.worker import Call, Update
+
+OnRound: TypeAlias = Callable[[Round], None]
 
 WIDTH = 100
 """Characters of a quoted line."""
@@ -40,6 +45,25 @@ class Solution(Result):
     rule: str | None = None
     votes: tuple[Vote, ...] = ()
     greedy_candidate: Callable[[], Candidate | None] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        result: Result,
+        problem: Problem,
+        method: str,
+        final: object,
+        grader: AnswerGrader,
+        greedy: Callable[[], Candidate | None] | None = None,
+    ) -> Solution:
+        """Return the solution of ``problem`` by the method called ``method``, with its final rule."""
+        rule = final if isinstance(final, FinalAnswer) else None
+        votes = votes_of(result.candidates, result.trace, rule, grader, problem.answer_type)
+        return cls(
+            result.answer, result.candidates, result.trace, result.usage, result.prompt,
+            question=problem.question, method=method, rule=None if rule is None else rule.rule,
+            votes=tuple(votes), greedy_candidate=greedy,
+        )  # fmt: skip
 
     @property
     def text(self) -> str:
@@ -227,3 +251,29 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
+
+
+class Answers:
+    """The results of a call as they come in."""
+
+    def __init__(self, call: Call, on_round: OnRound | None) -> None:
+        self.results: dict[str, Result] = {}
+        self.tokens: int = 0
+        self._count, self._on_round = len(call.problems), on_round
+
+    @property
+    def complete(self) -> bool:
+        """Whether every problem of the call has its result."""
+        return len(self.results) == self._count
+
+    def take(self, update: Update) -> None:
+        """Add a result, pass a round on, or raise an error."""
+        problem, outcome = update
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Round):
+            if self._on_round is not None:
+                self._on_round(outcome)
+        elif problem is not None:
+            self.results[problem.id] = outcome
+            self.tokens += sum(usage.generated_tokens for usage in outcome.usage.values())

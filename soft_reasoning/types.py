@@ -310,6 +310,13 @@ class Candidate:
     token_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
     logprobs: tuple[float, ...] = field(default=(), repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        scores = (("reward", self.reward), ("verified", self.verified), ("coherence", self.coherence))
+        shown = "".join(f", {name}={value:.3g}" for name, value in scores if value is not None)
+        text = " ".join(self.text.split())
+        text = text if len(text) <= 60 else f"{text[:57]}..."
+        return f"Candidate({self.answer!r}, round={self.round}{shown}, text={text!r})"
+
     def stored(self) -> dict[str, Any]:
         """Return what is stored of it, by name."""
         left_out = ("token_ids", "logprobs")

@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 LAYERS = (
     "types", "checks", "display", "answers", "demo", "data", "prompts", "engines", "effects", "context",
     "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
-    "solution", "calls", "api", "objective", "integrations", "commands", "run",
+    "solution", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
 SIDEWAYS = {("runs", "reports")}  # a run ends with its report
 SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}

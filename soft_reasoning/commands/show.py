@@ -15,10 +15,9 @@ from soft_reasoning.commands.regrade import grader_of
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary_table
 from soft_reasoning.reports.viewer.run import final_of
-from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.runs.files import PAGE, read_manifest, read_records, read_results
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Usage, UserError
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 
 def story_of(folder: Path, name: str) -> Solution:
@@ -31,19 +30,15 @@ def story_of(folder: Path, name: str) -> Solution:
     record = next((one for one in read_records(folder) if one["doc_id"] == name), None)
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
-    known = {one.name for one in fields(Candidate)}
+    known = {field.name for field in fields(Candidate)}
     candidates = tuple(
-        Candidate(text=text, **{key: _tuple(value) for key, value in one.items() if key in known})
-        for one, text in zip(record["candidates"], record["resps"][0], strict=True)
+        Candidate(text=text, **{key: _tuple(value) for key, value in entry.items() if key in known})
+        for entry, text in zip(record["candidates"], record["resps"][0], strict=True)
     )
-    final = final_of(config)
-    votes = votes_of(candidates, record["trace"], final, grader_of(config, ()), record["answer_type"])
-    return Solution(
-        record["answer"], candidates, tuple(record["trace"]),
-        {role: Usage(**counts) for role, counts in record["usage"].items()},
-        question=record["question"], method=config["method"]["name"],
-        rule=None if final is None else final.rule, votes=tuple(votes),
-    )  # fmt: skip
+    usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
+    result = Result(record["answer"], candidates, tuple(record["trace"]), usage)
+    problem = Problem(name, record["question"], None, record["answer_type"])
+    return Solution.of(result, problem, config["method"]["name"], final_of(config), grader_of(config, ()))
 
 
 def _tuple(value: Any) -> Any:

@@ -8,7 +8,7 @@ import json
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.configuration.errors import one_line
+from soft_reasoning.configuration.errors import one_line, user_errors
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
@@ -146,20 +146,31 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
     prompt = config.prompt
-    return Prompts(
-        tokenizer,
-        _built(config, "prompt.wording", _convert_="all"),
-        exemplars=exemplars,
-        layout=prompt.layout,
-        system=prompt.system,
-        date=prompt.get("date", DATE),
-        chat_options=plain(prompt)["chat_options"],
-    )
+    with user_errors():
+        return Prompts(
+            tokenizer,
+            _built(config, "prompt.wording", _convert_="all"),
+            exemplars=exemplars,
+            layout=prompt.layout,
+            system=prompt.system,
+            date=prompt.get("date", DATE),
+            chat_options=plain(prompt)["chat_options"],
+        )
 
 
 def build_method(config: DictConfig) -> Method:
     """Build the method that ``config.method`` names, with its parts."""
     return _built(config, "method", _convert_="all")
+
+
+def build_optimiser(config: DictConfig, acquisition: Callable[..., Any]) -> Any:
+    """Build the method's optimiser with a user's own acquisition function."""
+    if not callable(acquisition):
+        raise UserError(
+            "acquisition: expected a class of acquisition functions, such as BoTorch's, or a function that "
+            f"makes one of a model, got {acquisition!r:.80}"
+        )
+    return _built(config, "search.optimiser", _convert_="all", acquisition=acquisition)
 
 
 def prior_of(method: Method) -> Prior | None:

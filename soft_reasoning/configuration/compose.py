@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
-from soft_reasoning.configuration.errors import one_line, unknown_key
+from soft_reasoning.configuration.errors import unknown_key, user_errors
 from soft_reasoning.configuration.folder import choices, conf_dir, known_keys, register_resolvers
 from soft_reasoning.configuration.prompt_files import is_file_name
 from soft_reasoning.data.demo import FOLDER
@@ -37,20 +37,15 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
         UserError: For a choice or key that does not exist, and as :func:`check`.
     """
     overrides = completed(overrides)
-    try:
-        with _COMPOSING:
-            register_resolvers()
-            if GlobalHydra.instance().is_initialized():
+    with user_errors(), _COMPOSING:
+        register_resolvers()
+        if GlobalHydra.instance().is_initialized():
+            config = compose("config", overrides=overrides)
+        else:
+            with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
                 config = compose("config", overrides=overrides)
-            else:
-                with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
-                    config = compose("config", overrides=overrides)
-            check(config)
-    except Exception as error:
-        if (line := one_line(error)) is None:
-            raise
-        raise UserError(line) from error
-    return config
+        check(config)
+        return config
 
 
 def completed(overrides: Sequence[str]) -> list[str]:

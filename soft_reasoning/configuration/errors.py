@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,17 @@ from omegaconf.errors import OmegaConfBaseException
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.folder import known_keys
 from soft_reasoning.types import UserError
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Raise a user's fault as a UserError with its line; other errors stay as they are."""
+    try:
+        yield
+    except Exception as error:
+        if (line := one_line(error)) is None:
+            raise
+        raise UserError(line) from error
 
 
 def one_line(error: BaseException) -> str | None:

@@ -1,17 +1,31 @@
-"""What people change from call to call, and how that becomes a configuration."""
+"""Keyword arguments of ``SoftReasoner`` and of a call: how they become a configuration and a method."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypedDict, cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
+from soft_reasoning.configuration.build import build_method, build_optimiser
 from soft_reasoning.configuration.compose import compose_config, override
 from soft_reasoning.context import Context, Limits
 from soft_reasoning.methods.base import Method
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.functions import (
+    Final,
+    Score,
+    Stop,
+    Weigh,
+    final_rule,
+    reward_of,
+    stopping_rule,
+    verifier_of,
+)
+from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.types import UserError
 
 OF_RUNS = (
@@ -23,6 +37,9 @@ OF_RUNS = (
 COUNTS = ("search.candidates", "method.samples", "method.paths", "method.candidates")
 """Where methods have k, the first that is there."""
 
+PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
+"""Parts of a method that may be a user's own: a name, a function or an object."""
+
 OF_METHODS = (
     "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
     "verifier", "reward", "final", "decoding",
@@ -30,89 +47,161 @@ OF_METHODS = (
 """Groups whose overrides belong to one method."""
 
 
-class Changes(TypedDict, total=False):
-    """Keyword arguments of a call.
+class Options(TypedDict, total=False):
+    """Keyword arguments of :class:`~soft_reasoning.SoftReasoner` and of a call; None is the default.
 
-    Those of :class:`~soft_reasoning.SoftReasoner`, whose values hold unless others are given here, and
-    ``max_new_tokens`` and ``stop``.
-    """
-
-    method: str | Method
-    preset: str
-    k: int
-    rounds: int
-    max_tokens: int
-    max_seconds: float
-    temperature: float
-    seed: int
-    max_new_tokens: int
-    stop: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a question is solved with; None is the method's default.
+    A call's replace the reasoner's.
 
     Attributes:
-        method: A method's name, or an object of one's own.
-        preset: Which parts Soft Reasoning has.
+        method: A method's name, or an object of your own.
+        preset: Which parts Soft Reasoning has: default, informed, paper, paper_literal or released.
         k: Candidates of a round, or samples.
         rounds: Rounds after the first.
-        max_tokens: Most generated tokens per question.
-        max_seconds: Most seconds per question.
+        max_tokens: Most generated tokens per question; it holds within a round.
+        max_seconds: Most seconds per question, which questions solved together share.
         temperature: Sampling temperature of the candidates; 0 is greedy.
         seed: Seed of every draw.
         max_new_tokens: Most tokens of each completion, a candidate's or the verifier's.
-        stop: More texts that end a candidate.
-
-    Raises:
-        UserError: For a bound, a seed or a stop text out of its range.
+        stop: Texts that end a candidate, besides the prompt's own.
+        verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
+            its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
+        reward: The name of a shipped reward, a function of a candidate's score and coherence, or a
+            :class:`~soft_reasoning.rewards.combine.Reward`.
+        final: Chooses the answer: the name of a shipped rule, a function of all candidates, or an object.
+        acquisition: The name of a shipped acquisition function, or a class of BoTorch's kind.
+        stopping: Ends the rounds early: the name of a rule, a function of the rewards of every round, or an
+            object with ``reason``.
     """
 
-    method: str | Method | None = None
-    preset: str | None = None
-    k: int | None = None
-    rounds: int | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    max_new_tokens: int | None = None
-    stop: Sequence[str] = ()
+    method: str | Method | None
+    preset: str | None
+    k: int | None
+    rounds: int | None
+    max_tokens: int | None
+    max_seconds: float | None
+    temperature: float | None
+    seed: int | None
+    max_new_tokens: int | None
+    stop: Sequence[str] | None
+    verifier: str | Score | Verifier | None
+    reward: str | Weigh | None
+    final: str | Final | FinalAnswer | None
+    acquisition: str | Callable[..., Any] | None
+    stopping: str | Stop | None
 
-    def __post_init__(self) -> None:
-        Limits(self.max_tokens, self.max_seconds)
-        if self.seed is not None:
-            whole("seed", self.seed, least=0)
-        if not _are_texts(self.stop) or not all(self.stop):
-            raise UserError(f"stop: expected a list of texts, none of them empty, got {self.stop!r:.80}")
 
-    @property
-    def key(self) -> Hashable:
-        """What the parts depend on; a method object need not be hashable."""
-        method = self.method if isinstance(self.method, str | None) else id(self.method)
-        return method, self.preset, self.k, self.rounds, self.temperature, self.max_new_tokens
+class LoadOptions(Options, total=False):
+    """Keyword arguments of ``SoftReasoner.from_pretrained``: those of :class:`Options`, and of loading.
 
-    def applied(self, context: Context) -> Context:
-        """Return ``context`` with the bounds, the seed and the stop texts."""
-        limits = Limits(
-            context.limits.max_tokens if self.max_tokens is None else self.max_tokens,
-            context.limits.max_seconds if self.max_seconds is None else self.max_seconds,
-        )
-        prompts = context.prompts.stopping_at(self.stop) if self.stop else context.prompts
-        seed = context.seed if self.seed is None else self.seed
-        return replace(context, limits=limits, prompts=prompts, seed=seed)
+    Attributes:
+        device: Such as "cpu" or "cuda:1"; by default a GPU where there is one.
+        dtype: Such as "bfloat16" or torch.bfloat16; by default the model's own.
+        device_map: How weights are spread over devices, as in transformers.
+        quantization: "4bit", "8bit", or the arguments of BitsAndBytesConfig.
+        revision: The model's revision on the hub.
+        adapter: A folder of PEFT weights, merged at loading.
+        attn_implementation: As in transformers.
+        trust_remote_code: Whether code of the model's repository may run.
+    """
 
-    def changed(self, changes: Changes) -> Options:
-        """Return the options of a call; with another method, what belongs to this one is not kept."""
-        known = [one.name for one in fields(Options)]
-        for name in changes:
-            if name not in known:
-                raise UserError(f"solve: expected options among {', '.join(known)}, got {name}")
-        kept = self
-        if changes.get("method") not in (None, self.method):
-            kept = Options(max_tokens=self.max_tokens, max_seconds=self.max_seconds)
-        return replace(kept, **{name: value for name, value in changes.items() if value is not None})
+    device: str | None
+    dtype: Any
+    device_map: Any
+    quantization: Any
+    revision: str | None
+    adapter: str | None
+    attn_implementation: str | None
+    trust_remote_code: bool
+
+
+KNOWN = tuple(Options.__annotations__)
+LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
+INSTEAD = {
+    "torch_dtype": "dtype=", "load_in_4bit": 'quantization="4bit"', "load_in_8bit": 'quantization="8bit"',
+    "quantization_config": "quantization={...}", "stop_strings": "stop=", "max_length": "max_new_tokens=",
+}  # fmt: skip
+"""Arguments of transformers, and what they are called here."""
+
+
+def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
+    """Return the keys of the configuration that the arguments of loading set, and the other options.
+
+    Raises:
+        UserError: For an unknown name, with the one to use instead where it is known.
+    """
+    for name in options:
+        if name in INSTEAD:
+            raise UserError(f"from_pretrained: expected {INSTEAD[name]} in place of {name}; change it")
+        if name not in (*KNOWN, *LOADING):
+            known = ", ".join((*KNOWN, *LOADING))
+            raise UserError(f"from_pretrained: expected options among {known}, got {name}")
+    settings = {f"model.{name}": options[name] for name in LOADING if name in options}
+    if "model.device" in settings:
+        settings["engine.device"] = settings.pop("model.device")
+    if not isinstance(dtype := settings.get("model.dtype"), str | None):
+        settings["model.dtype"] = str(dtype).removeprefix("torch.")  # of an object such as torch.float32
+    rest = {name: value for name, value in options.items() if name in KNOWN}
+    return settings, checked(rest, "from_pretrained")
+
+
+def checked(options: Mapping[str, Any], where: str) -> Options:
+    """Return the options that are not None.
+
+    Raises:
+        UserError: For an unknown name, what is no method, and a bound, seed or stop text out of its range.
+    """
+    for name in options:
+        if name not in KNOWN:
+            raise UserError(f"{where}: expected options among {', '.join(KNOWN)}, got {name}")
+    values = {name: value for name, value in options.items() if value is not None}
+    Limits(values.get("max_tokens"), values.get("max_seconds"))
+    if "seed" in values:
+        whole("seed", values["seed"], least=0)
+    stop = values.get("stop", ())
+    if not _are_texts(stop) or not all(stop):
+        raise UserError(f"stop: expected a list of texts, none of them empty, got {stop!r:.80}")
+    if not isinstance(values.get("method", ""), str):
+        _check_method(values["method"])
+    return cast(Options, values)
+
+
+def _check_method(method: Any) -> None:
+    wanted = "method: expected a name, or an object with a name and solve(problem, context)"
+    if isinstance(method, type):
+        raise UserError(f"{wanted}, got the class {method.__name__}; make an object of it")
+    if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
+        raise UserError(f"{wanted}, got {method!r:.80}")
+    try:
+        inspect.signature(method.solve).bind(None, None)
+    except TypeError as error:
+        raise UserError(f"{wanted}, got one whose solve does not take them ({error})") from error
+
+
+def changed(options: Options, changes: Mapping[str, Any]) -> Options:
+    """Return the options of a call; with another method, what belongs to the reasoner's is not kept."""
+    changes = checked(changes, "solve")
+    kept: Mapping[str, Any] = options
+    if changes.get("method", options.get("method")) != options.get("method"):
+        kept = {name: value for name, value in options.items() if name in ("max_tokens", "max_seconds")}
+    return cast(Options, {**kept, **changes})
+
+
+def key_of(options: Options) -> Hashable:
+    """Return what a method and its prompts depend on; objects of the user's need not be hashable."""
+    names = ("method", "preset", "k", "rounds", "temperature", "max_new_tokens", *PARTS)
+    values = (options.get(name) for name in names)
+    return tuple(value if isinstance(value, str | int | float | None) else id(value) for value in values)
+
+
+def applied(options: Options, context: Context) -> Context:
+    """Return ``context`` with the bounds, the seed and the stop texts of ``options``."""
+    limits = Limits(
+        options.get("max_tokens") or context.limits.max_tokens,
+        options.get("max_seconds") or context.limits.max_seconds,
+    )
+    stop = options.get("stop")
+    prompts = context.prompts.stopping_at(stop) if stop else context.prompts
+    return replace(context, limits=limits, prompts=prompts, seed=options.get("seed", context.seed))
 
 
 def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
@@ -121,35 +210,66 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
     Raises:
         UserError: For a value that does not exist, or an option that the method does not have.
     """
-    named = options.method if isinstance(options.method, str) else None
-    chosen = [f"{key}={value}" for key, value in (("method", named), ("preset", options.preset)) if value]
-    begun = [*overrides, *chosen]
-    if options.max_new_tokens is not None:
-        begun.append(override("max_new_tokens", whole("max_new_tokens", options.max_new_tokens, least=1)))
-    config = compose_config(begun)
+    chosen = [*overrides]
+    for name in ("method", "preset", *PARTS):
+        if isinstance(value := options.get(name), str):
+            chosen.append(f"{'search.stopping.rule' if name == 'stopping' else name}={value}")
+    if (most := options.get("max_new_tokens")) is not None:
+        chosen.append(override("max_new_tokens", whole("max_new_tokens", most, least=1)))
+    config = compose_config(chosen)
     more: list[str] = []
-    if options.k is not None:
-        more.append(override(_key("k", COUNTS, config, options), options.k))
-    if options.rounds is not None:
-        more.append(override(_key("rounds", ("search.rounds",), config, options), options.rounds))
-    if options.temperature is not None:
-        more += _temperature(options, config)
-    return compose_config([*begun, *more]) if more else config
+    if (k := options.get("k")) is not None:
+        more.append(override(_key("k", COUNTS, config, options), k))
+    if (rounds := options.get("rounds")) is not None:
+        more.append(override(_key("rounds", ("search.rounds",), config, options), rounds))
+    if (temperature := options.get("temperature")) is not None:
+        more += _temperature(temperature, config, options)
+    return compose_config([*chosen, *more]) if more else config
+
+
+def configured_method(options: Options, config: DictConfig) -> Method:
+    """Return the method that ``config`` names, with the user's own parts in it, or the user's object.
+
+    Raises:
+        UserError: For a part that the method does not have, or one that is neither function nor object.
+    """
+    own = {name: value for name in PARTS if not isinstance(value := options.get(name), str | None)}
+    method = options.get("method")
+    if not isinstance(method, str | None):
+        for name in own:
+            raise UserError(f"{name}: expected the name of a method, got an object; set it there")
+        return method
+    method = build_method(config)
+    known = [field.name for field in fields(method)] if is_dataclass(method) else []
+    parts: dict[str, Any] = {}
+    for name, value in own.items():
+        if ("optimiser" if name == "acquisition" else name) not in known:
+            raise UserError(
+                f"{name}: expected a method that has it, got method={method.name}; leave {name} out"
+            )
+        if name == "acquisition":
+            parts["optimiser"] = build_optimiser(config, value)
+        elif name == "stopping":
+            parts[name] = stopping_rule(value, config.search.rounds)
+        else:
+            parts[name] = {"verifier": verifier_of, "reward": reward_of, "final": final_rule}[name](value)
+    return replace(cast(Any, method), **parts) if parts else method
 
 
 def _key(name: str, keys: Sequence[str], config: DictConfig, options: Options) -> str:
-    if isinstance(options.method, str | None):
-        for key in keys:
-            if OmegaConf.select(config, key) is not None:
-                return key
-        raise UserError(f"{name}: expected a method that has it, got method={config.method.name}; "
-                        f"leave {name} out")  # fmt: skip
-    raise UserError(f"{name}: expected the name of a method, got an object; set it there")
+    if not isinstance(options.get("method"), str | None):
+        raise UserError(f"{name}: expected the name of a method, got an object; set it there")
+    for key in keys:
+        if OmegaConf.select(config, key) is not None:
+            return key
+    raise UserError(
+        f"{name}: expected a method that has it, got method={config.method.name}; leave {name} out"
+    )
 
 
-def _temperature(options: Options, config: DictConfig) -> list[str]:
-    value = real("temperature", options.temperature, least=0.0)
-    if "decoding" in config and isinstance(options.method, str | None):
+def _temperature(temperature: float, config: DictConfig, options: Options) -> list[str]:
+    value = real("temperature", temperature, least=0.0)
+    if "decoding" in config and isinstance(options.get("method"), str | None):
         return ["decoding=sampled", f"decoding.temperature={value}"] if value else ["decoding=greedy"]
     if not value and "temperature" not in config.method and "verifier" not in config:
         return []  # greedy in any case
@@ -158,12 +278,10 @@ def _temperature(options: Options, config: DictConfig) -> list[str]:
 
 def without_parts(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` without those of the parts of a method."""
-
-    def root(one: str) -> str:
-        key: Any = one.lstrip("+~").partition("=")[0]
-        return key.replace("/", ".").partition(".")[0]
-
-    return [one for one in overrides if root(one) not in OF_METHODS]
+    roots = {
+        word: word.lstrip("+~").partition("=")[0].replace("/", ".").partition(".")[0] for word in overrides
+    }
+    return [word for word in overrides if roots[word] not in OF_METHODS]
 
 
 def check_overrides(overrides: Any) -> None:
@@ -174,12 +292,12 @@ def check_overrides(overrides: Any) -> None:
     """
     if not _are_texts(overrides):
         raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
-    for one in overrides:
-        key = one.lstrip("+~").partition("=")[0]
+    for word in overrides:
+        key = word.lstrip("+~").partition("=")[0]
         if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
-            raise UserError(f"overrides: expected what solving a question takes, got {one}, which only "
+            raise UserError(f"overrides: expected what solving a question takes, got {word}, which only "
                             "soft-reasoning run reads; leave it out")  # fmt: skip
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast(list[Any], value))
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in cast(list[Any], value))

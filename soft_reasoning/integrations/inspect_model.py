@@ -23,7 +23,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.options import Changes
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, UserError
@@ -130,7 +130,7 @@ class SoftReasoningAPI(ModelAPI):
     def _tokenizer(self) -> Any:
         return self.reasoner.context.engine.tokenizer
 
-    def _changes(self, config: GenerateConfig) -> Changes:
+    def _changes(self, config: GenerateConfig) -> Options:
         """The options of a call; a setting without effect is told of once."""
         given = {
             key: value for key, value in config.model_dump(exclude_none=True).items() if value is not False
@@ -141,7 +141,7 @@ class SoftReasoningAPI(ModelAPI):
             if key not in ACTS and key not in OF_INSPECT and key not in self._told:
                 self._told.add(key)
                 log.warning("soft_reasoning: %s=%r has no effect", key, given[key])
-        return cast(Changes, {option: given[key] for key, option in ACTS.items() if key in given})
+        return cast(Options, {option: given[key] for key, option in ACTS.items() if key in given})
 
     def _choice(
         self, one: Candidate | None, solution: Solution, config: GenerateConfig

@@ -96,7 +96,7 @@ class _WorkerProcess:
 
 
 class RaySolver:
-    """One run on Ray workers; an ``evaluation.runner.Solver``."""
+    """One run on Ray workers; an ``runs.runner.Solver``."""
 
     def __init__(
         self,

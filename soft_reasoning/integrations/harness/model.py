@@ -11,7 +11,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.models.utils import postprocess_generated_text
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.options import Changes, Options, check_overrides, configured
+from soft_reasoning.configuration.options import Options, check_overrides, configured
 from soft_reasoning.engines.devices import device_of
 from soft_reasoning.engines.huggingface.loading import why
 from soft_reasoning.engines.paths import resolve
@@ -99,7 +99,7 @@ class SoftReasoningLM(_HFLM):
         texts: dict[int, str] = {}
         for temperature in dict.fromkeys(one.temperature for one in generations):
             indices = [i for i, one in enumerate(generations) if one.temperature == temperature]
-            changes = Changes() if temperature is None else Changes(temperature=temperature)
+            changes = Options() if temperature is None else Options(temperature=temperature)
             solutions = self.reasoner.solve(
                 [asked[i] for i in indices], progress=not disable_tqdm and self.rank == 0, **changes
             )

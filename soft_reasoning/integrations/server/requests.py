@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-from soft_reasoning.configuration.options import Changes
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.integrations.server.settings import Names, Settings
 
@@ -215,7 +215,7 @@ def check_unused(body: Body, ignored: bool) -> None:
 
 def changes_of(
     body: Body, names: Names, settings: Settings, presets: Sequence[str], context_length: int
-) -> Changes:
+) -> Options:
     """Return the options of the call.
 
     Raises:
@@ -251,4 +251,4 @@ def changes_of(
         "max_seconds": extra.max_seconds, "temperature": body.temperature, "seed": body.seed,
         "max_tokens": total or settings.max_tokens, "max_new_tokens": each, "stop": body.stops or None,
     }  # fmt: skip
-    return cast(Changes, {key: value for key, value in options.items() if value is not None})
+    return cast(Options, {key: value for key, value in options.items() if value is not None})

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.options import Changes
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Asked
 from soft_reasoning.engines.text import decode
 from soft_reasoning.integrations.server.requests import (
@@ -105,7 +105,7 @@ class Service:
         return [{"question": text, "prompt": prompt} for text, prompt in zip(texts, prompts, strict=True)]
 
     async def _solve(
-        self, questions: list[Asked], changes: Changes, on_round: Callable[[Round], None] | None
+        self, questions: list[Asked], changes: Options, on_round: Callable[[Round], None] | None
     ) -> list[Solution]:
         most = self.settings.max_seconds
         try:

@@ -1,0 +1,158 @@
+"""A user's own functions as the parts of a method: verifier, reward, final answer and stopping rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import real
+from soft_reasoning.context import Context
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.types import Candidate, Effect, Problem, UserError
+
+Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
+"""A question and a round's candidates -> a score in [0, 1] for each; None is no judgement."""
+
+Weigh: TypeAlias = Callable[[float | None, float], float]
+"""A candidate's score, None without a verifier, and its coherence -> its reward; larger is better."""
+
+Final: TypeAlias = Callable[[Sequence[Candidate]], str | None]
+"""All candidates of a question -> the answer, or None."""
+
+Stop: TypeAlias = Callable[[Sequence[Sequence[float]]], bool]
+"""The rewards of every round so far -> whether the search has converged."""
+
+
+@dataclass(frozen=True)
+class FunctionVerifier:
+    """Scores candidates by a function: unit tests, a judge, a reward model.
+
+    The function is called in the thread that drives the engine, once per round of a question.
+
+    Example:
+        >>> def shortest(question, candidates):
+        ...     return [1 / (1 + len(candidate.text)) for candidate in candidates]
+        >>> SoftReasoner.from_pretrained("demo", verifier=shortest)
+    """
+
+    function: Score
+    name: str = "function"
+
+    def verify(
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Generator[Effect, Any, Verdict]:
+        """Judge ``candidates``.
+
+        Raises:
+            UserError: Unless the function returns a score in [0, 1] or None for each candidate.
+        """
+        values = self.function(problem.question, list(candidates))
+        try:
+            scores = list(values)
+        except TypeError:
+            scores = []
+        if len(scores) != len(candidates):
+            raise UserError(
+                f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
+            )
+        return Verdict(tuple(None if score is None else _score(score) for score in scores))
+        yield
+
+
+def _score(value: Any) -> float:
+    value = getattr(value, "item", lambda: value)()  # of numpy or torch
+    return real("verifier's score", float(value) if isinstance(value, bool) else value, least=0.0, most=1.0)
+
+
+@dataclass(frozen=True)
+class FunctionReward(Reward):
+    """Rewards a candidate by a function of its score and coherence."""
+
+    function: Weigh = field(kw_only=True)
+
+    def __call__(self, verified: float | None, coherence: float) -> float:
+        return real("reward", self.function(verified, coherence))
+
+
+@dataclass(frozen=True)
+class FunctionFinal:
+    """Chooses the final answer by a function of all candidates."""
+
+    function: Final
+    rule: str = "function"
+    needs_posterior: bool = False
+
+    def choose(
+        self,
+        candidates: Sequence[Candidate],
+        verdicts: Sequence[Verdict],
+        grader: AnswerGrader,
+        answer_type: str,
+        posterior_mean: Sequence[float] | None = None,
+    ) -> str | None:
+        """Return the function's answer."""
+        answer = self.function(candidates)
+        if answer is not None and not isinstance(answer, str):
+            raise UserError(f"final: expected an answer as text or None, got {answer!r:.80}; use str()")
+        return answer
+
+
+@dataclass(frozen=True)
+class FunctionStopping:
+    """Ends the rounds when a function says so, or after the first and ``rounds`` more."""
+
+    function: Stop
+    rounds: int
+
+    def reason(
+        self, rewards_by_round: Sequence[Sequence[float]], *, agreement: Sequence[float | None] = ()
+    ) -> str | None:
+        """Return why to stop, or None to continue."""
+        if self.function(rewards_by_round):
+            return "converged"
+        return "rounds" if len(rewards_by_round) > self.rounds else None
+
+
+def verifier_of(value: Any) -> Any:
+    """Return the verifier that ``value`` is or stands for."""
+    wanted = (
+        "a function of a question and its candidates that returns a score for each, or an object with verify"
+    )
+    return _part("verifier", value, "verify", FunctionVerifier, wanted)
+
+
+def reward_of(value: Any) -> Any:
+    """Return the reward that ``value`` is or stands for."""
+    wanted = "a function of a candidate's score and coherence, or a Reward"
+    return _part("reward", value, "of_coherence", lambda function: FunctionReward(function=function), wanted)
+
+
+def final_rule(value: Any) -> Any:
+    """Return the rule of the final answer that ``value`` is or stands for."""
+    wanted = "a function of the candidates that returns an answer, or an object with choose"
+    return _part("final", value, "choose", FunctionFinal, wanted)
+
+
+def stopping_rule(value: Any, rounds: int) -> Any:
+    """Return the stopping rule that ``value`` is or stands for."""
+    wanted = "a function of the rewards of every round, or an object with reason"
+    return _part("stopping", value, "reason", lambda function: FunctionStopping(function, rounds), wanted)
+
+
+def _part(name: str, value: Any, method: str, wrap: Callable[[Any], Any], wanted: str) -> Any:
+    if isinstance(value, type):
+        raise UserError(f"{name}: expected {wanted}, got the class {value.__name__}; make an object of it")
+    if callable(getattr(value, method, None)):
+        return value
+    if callable(value):
+        return wrap(value)
+    raise UserError(f"{name}: expected {wanted}, got {value!r:.80}")

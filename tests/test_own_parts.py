@@ -1,0 +1,109 @@
+"""A user's own verifier, reward, final rule, acquisition function, stopping rule and method from Python."""
+
+import pytest
+from botorch.acquisition import UpperConfidenceBound
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.rewards.verifiers import Oracle, Verdict
+
+QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+
+
+@pytest.fixture(scope="module")
+def reasoner():
+    with SoftReasoner.from_pretrained(
+        "demo", k=3, rounds=1, max_new_tokens=40, stopping="none", overrides=["engine=fake"]
+    ) as opened:
+        yield opened
+
+
+def scores_of(solution):
+    return [candidate.verified for candidate in solution.candidates]
+
+
+def test_a_function_scores_each_round(reasoner):
+    rounds = []
+
+    def longest(question, candidates):
+        rounds.append((question, len(candidates)))
+        return [min(len(candidate.text), 1000) / 1000 for candidate in candidates]
+
+    solution = reasoner.solve(QUESTION, verifier=longest)
+    assert rounds == [(QUESTION, 3)] * 2
+    lengths = [min(len(candidate.text), 1000) / 1000 for candidate in solution.candidates]
+    assert scores_of(solution) == lengths and len(set(lengths)) > 1
+    assert all(c.reward == pytest.approx(c.verified + c.coherence) for c in solution.candidates)
+    reverse = reasoner.solve(QUESTION, verifier=lambda _, round: [1 - s for s in longest(_, round)])
+    assert scores_of(reverse)[:3] == [1 - score for score in lengths[:3]]
+
+
+def test_an_object_and_a_name_judge_too(reasoner):
+    class Always:
+        name = "always"
+
+        def verify(self, problem, candidates, context, *, stage, earlier=()):
+            return Verdict((0.25,) * len(candidates))
+            yield
+
+    assert set(scores_of(reasoner.solve(QUESTION, verifier=Always()))) == {0.25}
+    assert set(scores_of(reasoner.solve(QUESTION, verifier="none"))) == {None}
+    with SoftReasoner.from_pretrained("demo", verifier=Always(), overrides=["engine=fake"]) as own:
+        assert set(scores_of(own.solve(QUESTION))) == {0.25}
+        assert len(own.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
+
+
+def test_reward_final_stopping_and_acquisition(reasoner):
+    solution = reasoner.solve(QUESTION, reward=lambda score, coherence: -coherence)
+    assert all(c.reward == -c.coherence for c in solution.candidates)
+    assert reasoner.solve(QUESTION, final=lambda candidates: f"{len(candidates)} tries").answer == "6 tries"
+    stopped = reasoner.solve(QUESTION, rounds=3, stopping=lambda rewards: len(rewards) == 2)
+    assert (len(stopped.rounds), stopped.ended) == (2, "converged")
+    seen = []
+
+    def cautious(model, **_):
+        seen.append(model)
+        return UpperConfidenceBound(model, beta=0.1)
+
+    points = [c.u for c in reasoner.solve(QUESTION, acquisition=cautious).candidates]
+    usual = [c.u for c in reasoner.solve(QUESTION).candidates]
+    assert seen and points[:3] == usual[:3] and points[3:] != usual[3:]
+
+
+class Method:
+    name = "mine"
+
+    def solve(self, problem):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"verifier": 3}, "verifier: expected a function .* got 3"),
+        ({"verifier": Oracle}, "got the class Oracle; make an object of it"),
+        (
+            {"method": "cot", "verifier": lambda q, c: []},
+            "method that has it, got method=cot; leave",
+        ),
+        ({"verifier": lambda q, c: [1]}, r"verifier: expected 3 scores, one for each candidate, got \[1\]"),
+        ({"verifier": lambda q, c: None}, "verifier: expected 3 scores, one for each candidate, got None"),
+        ({"verifier": lambda q, c: [7, 0, 0]}, "score: expected a finite number at least 0 at most 1, got 7"),
+        ({"final": lambda c: 5}, "final: expected an answer as text or None, got 5"),
+        ({"acquisition": 5}, "acquisition: expected a class of acquisition functions"),
+        ({"method": Method}, "method: expected .*got the class Method; make an object of it"),
+        ({"method": Method()}, "whose solve does not take them"),
+        ({"method": 5}, "method: expected a name, or an object with a name"),
+    ],
+)
+def test_what_cannot_be_a_part_is_one_line_and_nothing_hangs(reasoner, options, message):
+    with pytest.raises(UserError, match=message) as error:
+        reasoner.solve(QUESTION, **options)
+    assert len(str(error.value).splitlines()) == 1
+    assert reasoner.solve(QUESTION).candidates
+
+
+def test_a_reasoner_and_a_candidate_have_a_short_repr(reasoner):
+    assert repr(reasoner) == "SoftReasoner('demo', method=soft_reasoning, answer_type=number)"
+    candidate = reasoner.solve(QUESTION).candidates[0]
+    assert repr(candidate).startswith(f"Candidate({candidate.answer!r}, round=0, reward=")
+    assert len(repr(candidate)) < 200
