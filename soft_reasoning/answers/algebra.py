@@ -12,6 +12,7 @@ import importlib.util
 import io
 import json
 import logging
+import re
 import select
 import subprocess
 import sys
@@ -157,8 +158,12 @@ def equivalent(a: str, b: str) -> bool:
     return a == b or _equivalent(*sorted((a, b)))
 
 
+_SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<!\d)\s+|\s+(?!\d)")
+
+
 def _bare(text: str) -> str:
     """Without the spacing and sizing that carry no meaning."""
     for command in ("\\left", "\\right", "\\,", "\\!", "\\;", "$"):
         text = text.replace(command, "")
-    return " ".join(text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()).rstrip(".")
+    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").strip()
+    return _SPACE.sub(lambda space: f"{space[1]} " if space[1] else "", text).rstrip(".")

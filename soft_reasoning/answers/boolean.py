@@ -1,11 +1,12 @@
 """Reading booleans.
 
-1. A verdict is a word such as yes, no, true, false, correct, nope; "not" before it negates it. "The claim
-   holds" is one too.
+1. A verdict is a word such as yes, no, true, false, correct, nope (``verdicts`` has all); "not" before it
+   negates it. "The claim holds" is one too, and so are "It does." and "They were not."
 2. A statement gives its first verdict. A conclusion ("so", "therefore") overrides what precedes it, unless
    the statement begins with a verdict. "not necessarily true", "maybe" and "it depends" are not verdicts, and
    a statement that holds one has no answer.
-3. A text without a statement gives its last verdict at the end of a clause, else the verdict it begins with.
+3. A text without a statement gives its last verdict at the end of a clause. The verdict that it begins with
+   counts more, unless the last one concludes.
 4. Where there is no verdict, a conclusion restates the question, and its verb says yes or no: "So they could
    have met", "Thus he did not use it".
 """
@@ -14,80 +15,48 @@ from __future__ import annotations
 
 import re
 
+from soft_reasoning.answers.own_text import WINDOW
 from soft_reasoning.answers.patterns import any_of, last_match
-from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.reader import Found, first_line
 from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.rewriting import Rewriter
-from soft_reasoning.answers.statements import WINDOW
+from soft_reasoning.answers.verdicts import (
+    BOTH,
+    CHINESE,
+    CHINESE_HEDGE,
+    COMMITS,
+    CONCEDED,
+    HAN,
+    HEDGE,
+    IDIOMS,
+    SHORT,
+    VERDICT,
+    truth,
+)  # fmt: skip
 
-_SURELY = any_of("absolutely, certainly, definitely, likely, probably, surely, sure, of course")
-_YES = (
-    any_of(
-        "yes, yeah, yep, yup, true, correct, right, accurate, indeed, affirmative, plausible, possible, "
-        "no doubt, without a doubt, without doubt"
-    )
-    + rf"|{_SURELY}(?!\W{{0,3}}{any_of('yes, no, not, true, false, correct, incorrect, wrong')}\b)"
-)
-_NO = any_of(
-    "nope, nah, no, false, incorrect, wrong, untrue, inaccurate, never, impossible, implausible, "
-    "unlikely, negative"
-)
-_TURNS_FALSE = any_of("true, correct, right, accurate, possible, plausible, likely")
-_TURNS_TRUE = any_of("false, wrong, untrue, incorrect, inaccurate, unlikely, impossible, implausible")
-_TURNED = (
-    r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never)|n['’]t)[ \t]{1,3}(?:be[ \t])?"
-    r"(?:(?:think|believe)[ \t](?:[\w'’]+[ \t]){1,6}?(?:is|was|be)[ \t])?"
-    r"(?:(?:really|actually|a|at\sall)[ \t]|(?P<hedge>(?!so\b)\w+)[ \t])?(?:be[ \t])?"
-    rf"(?:(?P<turned_false>{_TURNS_FALSE})|(?P<turned_true>{_TURNS_TRUE}))"
-)
-_MODAL = any_of("could, would, can, did, does, will, should")
-_ENDS = r"(?=\s*[.,;!]|\s*$)"
-_SAID_SO = rf"(?P<so>(?:think|believe|say)\sso|\b{_MODAL}(?=[.!]?\s*$))"
-_DENIED_SO = r"(?P<denied_so>(?:do\snot|don['’]t)\s(?:think|believe)\sso)"
-_OUTRIGHT_NO = (
-    rf"(?P<outright>(?:{_SURELY}\s)?not(?:\sat\sall|\sreally)?{_ENDS}|no\sway|{_MODAL}n['’]t{_ENDS})"
-)
-_HOLDS = (
-    r"\b(?:statement|claim|assertion|premise|this|that)\s"
-    r"(?P<denied_hold>(?:does\snot|doesn['’]t|cannot|can['’]t)\s)?"
-    rf"(?P<hold>holds?|stands?|checks?\sout)(?:\s(?:up|true|water))?{_ENDS}"
-)
-_NO_IDIOMS = any_of("doubt, longer, matter, one, need, evidence, reason, question")
-_IDIOMS = re.compile(
-    rf"\bno\s{_NO_IDIOMS}\b(?!\W*$)|\bwithout\s(?:a\s)?doubt\b(?!\W*$)|\bright\s(?:now|away|after|before)\b"
-    r"|\b(?:yes\s?(?:or|/)\s?no|true\s?(?:or|/)\s?false|whether\s[^.:;\n]{0,80})\b",
-    re.IGNORECASE,
-)
-"""Phrases that contain such words without being verdicts: "no doubt", "yes or no"."""
-_NO_VERDICT = re.compile(r"^\W*(?:maybe|perhaps|it\sdepends|unclear|unsure|possibly)\b", re.IGNORECASE)
-_VERDICT = re.compile(
-    rf"{_TURNED}|{_DENIED_SO}|{_SAID_SO}|{_HOLDS}|(?<![\w-]){_OUTRIGHT_NO}"
-    rf"|(?<![\w-])(?:(?P<yes>{_YES})|(?P<no>{_NO}))(?![\w-])",
-    re.IGNORECASE,
-)
-_LETTERS = re.compile("[A-Za-z]")
+_WORD = re.compile(r"\w")
+_LETTERS = re.compile(r"[^\W\d_]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
 _CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
-_BEFORE_CLOSING = (
-    rf"(?:^|[.!?,;:\n]\s{{0,3}}|\b{any_of('so, therefore, thus, hence, is, be, was, say')}\s+"
-    r"(?:(?:indeed|therefore|in\sfact|(?!only|hardly|barely|rarely)\w{2,12}ly)\s+)?|['’]s\s+|\bmakes\s[\w\s]{1,30}\s)"
+_SO = "so, therefore, thus, hence"
+_CONCLUDES = re.compile(
+    rf"\b{any_of(f'{_SO}, overall, conclusion, conclude, finally, final, answer, wait, actually')}\b", re.I
 )
-_TRUE = any_of("true, correct, right, accurate, valid, possible, plausible, likely, the case")
-_FALSE = any_of(
-    "false, incorrect, wrong, untrue, inaccurate, invalid, impossible, implausible, unlikely, unfounded, "
-    "a myth, a misconception"
+_BEFORE = re.compile(
+    rf"(?:(?:^|[.!?,;:\n])\s{{0,3}}|\b{any_of(f'{_SO}, is, be, was, say, says, but, ist, est, es, это')}\s+"
+    r"(?:(?:indeed|therefore|in\sfact|(?!only|hardly|barely|rarely)\w{2,12}ly)\s+)?|['’]s\s+"
+    r"|\bmakes\s[\w\s]{1,30}\s)[\"'“*(]{0,3}$",
+    re.IGNORECASE,
 )
-_CLOSING = re.compile(
-    rf"(?:{_TURNED}|{_HOLDS}|{_BEFORE_CLOSING}[\"'“*(]{{0,3}}(?P<negation>not\s+)?"
-    rf"(?:(?P<yes>yes|{_TRUE})|(?P<no>no|{_FALSE})))[\"'”*)]{{0,3}}"
-    r"(?:(?=\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay|[-–—]|(?:on|to|for)\s(?:this|that))\s)|\s+(?:because|since|as)\b[^.!?\n]*)"
-    r"|\ba\s(?:\w{1,12}\s)?(?:(?P<a_yes>yes)|(?P<a_no>no))(?![\w-])",
+_AFTER = re.compile(
+    r"[\"'”*)]{0,3}(?:\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay|[-–—]|(?:on|to|for)\s(?:this|that))\s"
+    r"|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
 _OPENING = re.compile(r"\W*(?:(?:so|well|in\sshort),?\s)?", re.IGNORECASE)
 _PLAIN_VERDICT = re.compile(
-    r"yes|yep|yeah|yup|true|correct|no|nope|nah|false|incorrect|wrong|(?:absolutely\s|definitely\s)?not(?:\sat\sall)?"
-    r"|no\sway",
+    rf"{any_of('yes, yep, yeah, yup, true, correct, oui, ja, sí, да, non, nein, нет, no, nope, nah, false')}"
+    r"|incorrect|wrong|(?:absolutely\s|definitely\s)?not(?:\sat\sall)?|no\sway",
     re.IGNORECASE,
 )
 """Verdicts that open a text. Others may open a reply instead: "Sure! Let us see"."""
@@ -98,23 +67,21 @@ _CONCLUDING = re.compile(
     rf"|{any_of('in short, overall, as a result, this means')})\b(?!\sthat\b)",
     re.IGNORECASE,
 )
-_JUDGED = re.compile(
-    rf"{_TURNED}|{_HOLDS}|\b(?:(?P<yes>yes|true|correct|accurate|valid|possible|plausible)"
-    rf"|(?P<no>no|never|{_FALSE}))(?![\w-])",
-    re.IGNORECASE,
-)
 _SAYS = any_of("say, conclude, see, infer, assume, deduce, determine, tell, be said, be concluded")
 _VERB = re.compile(
-    r"\b(?:(?P<modal>could|would|can|did|does|do|will|should|must)|won(?=['’])"
-    r"|is|are|was|were|has|have|had)"
+    r"\b(?:(?P<modal>could|would|can|did|does|do|will|should|must)|won(?=['’])|is|are|was|were|has|have|had)"
     rf"(?P<denied>n?['’]t\b|not\b|\s(?:\w+\s)?(?:not|never|hardly)\b)?(?!\s{_SAYS}\b)",
     re.IGNORECASE,
 )
-_HEDGE = re.compile(
-    r"\b(?:may|might|maybe|perhaps|possibly|unclear|unsure|uncertain|depends?)\b", re.IGNORECASE
+_UNSURE = re.compile(
+    r"\b(?:may|might|maybe|perhaps|possibly|unclear|unsure|uncertain|depends?|neither\s\w+\snor)\b",
+    re.IGNORECASE,
 )
+_LONGEST_SHORT = 80
 _PLAIN = Rewriter(
-    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`\\{}]", ""), (_IDIOMS, " ")
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"),
+    (r"[*$`\\{}\[\]✅❌✔✓✗☑\ufe0f]", ""),
+    (IDIOMS, " "),
 )
 
 
@@ -127,60 +94,97 @@ class BooleanReader:
             return None
         line = _PLAIN(statement[start:stop])
         if letter := _LETTER.fullmatch(line):
-            return _found(letter, str(bool(letter["yes"])), start, stop)
-        if _NO_VERDICT.match(line):
+            return _found(letter, start, stop)
+        if HAN.search(line):
+            return _in_chinese(line, CHINESE.search(line), start, stop)
+        if BOTH.search(line):
             return Found(None)
-        found = _VERDICT.search(line)
-        if found and not re.search(r"\w", line[: found.start()]):
-            return _found(found, _truth(found), start, stop)
-        if (refusal := REFUSAL.search(line)) and not _VERDICT.search(line, refusal.end()):
+        begin = conceded.end() if (conceded := CONCEDED.match(line)) else 0
+        verdict = VERDICT.search(line, begin)
+        opens = verdict is not None and not _WORD.search(line, begin, verdict.start())
+        hedge = HEDGE.search(line, begin)
+        if hedge and not (
+            opens and verdict and verdict.end() <= hedge.start() and _VERDICT_ENDS.match(line, verdict.end())
+        ):
+            commits = COMMITS.search(line, hedge.end())
+            verdict = VERDICT.search(line, commits.end()) if commits else None
+            return _found(verdict, start, stop) if verdict else Found(None)
+        if verdict and opens:
+            return _found(verdict, start, stop)
+        if (refusal := REFUSAL.search(line)) and not VERDICT.search(line, refusal.end()):
             return Found(None)
         for conclusion in _CONCLUSION.finditer(line):
-            if concluded := _VERDICT.search(line, conclusion.end()):
-                found = concluded
-        if found:
-            return _found(found, _truth(found), start, stop)
-        return _restated(statement, max(0, len(statement) - WINDOW))
+            verdict = VERDICT.search(line, conclusion.end()) or verdict
+        if verdict:
+            return _found(verdict, start, stop)
+        return _short(statement) or _restated(statement, max(0, len(statement) - WINDOW))
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)
         if not _LETTERS.search(statement, start, stop):
             return False
         line = _PLAIN(statement[start:stop])
-        found = _VERDICT.search(line)
-        return found is not None and not re.search(r"\w{3}", line[: found.start()])
+        if HAN.search(line):
+            return CHINESE.match(line.lstrip()) is not None
+        verdict = VERDICT.search(line)
+        return verdict is not None and not re.search(r"\w{3}", line[: verdict.start()])
 
     def close(self, text: str) -> Found | None:
         from_end = max(0, len(text) - WINDOW)
-        last = last_match(_CLOSING, _PLAIN(text[from_end:]))
-        if last is not None:
-            return _found(last, _truth(last), from_end, len(text))
-        return _opening(text) or _restated(text, from_end)
+        plain = _PLAIN(text[from_end:])
+        if HAN.search(plain):
+            first = None if from_end else CHINESE.match(plain)
+            return _in_chinese(plain, first or last_match(CHINESE, plain), from_end, len(text))
+        last_break = last_match(_SENTENCE, plain.rstrip())
+        begin = last_break.end() if last_break else 0
+        hedge = HEDGE.search(plain, begin)
+        if BOTH.search(plain, begin) or (hedge and not COMMITS.search(plain, hedge.end())):
+            return None
+        opening, closing = _opening(text), _closing(plain)
+        if closing and (not opening or _CONCLUDES.search(plain, max(0, closing.start() - 80), closing.end())):
+            return _found(closing, from_end, len(text))
+        letter = _LETTER.fullmatch(text)
+        return (
+            opening or (letter and _found(letter, 0, len(text))) or _short(text) or _restated(text, from_end)
+        )
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         return _canonical(a) == _canonical(b)
 
 
-def first_line(statement: str) -> tuple[int, int]:
-    """Return the start and end of the first line that holds a word."""
-    word = re.search(r"\w", statement)
-    if word is None:
-        return 0, 0
-    start = statement.rfind("\n", 0, word.start()) + 1
-    end = statement.find("\n", word.start())
-    return start, len(statement) if end < 0 else end
+def _in_chinese(line: str, verdict: re.Match[str] | None, start: int, stop: int) -> Found | None:
+    return None if verdict is None or CHINESE_HEDGE.search(line) else _found(verdict, start, stop)
+
+
+def _short(text: str) -> Found | None:
+    if len(text) > _LONGEST_SHORT or (sentence := SHORT.fullmatch(_PLAIN(text))) is None:
+        return None
+    return Found(str(not sentence["denied"]), *sentence.span(), _PLAIN, 0, len(text))
+
+
+def _closing(plain: str) -> re.Match[str] | None:
+    """The last verdict at the end of a clause."""
+    last, done = None, 0
+    for verdict in VERDICT.finditer(plain):
+        begin, end = verdict.span()
+        anywhere = verdict["true"] or verdict["false"] or verdict["open"]
+        plainly = verdict["yes"] or verdict["no"] or verdict["outright"]
+        clause_ends = _AFTER.match(plain, end) if begin >= done and (anywhere or plainly) else None
+        if clause_ends and (anywhere or _BEFORE.search(plain, max(0, begin - 60), begin)):
+            last, done = verdict, clause_ends.end()  # a reason holds no verdict
+    return last
 
 
 def _opening(text: str) -> Found | None:
     """The verdict that a text begins with: "No. It melts"."""
     stop = min(len(text), 200)
     head = _PLAIN(text[:stop])
-    found = _VERDICT.search(head)
-    if found is None or _OPENING.fullmatch(head, 0, found.start()) is None:
+    verdict = VERDICT.search(head)
+    if verdict is None or _OPENING.fullmatch(head, 0, verdict.start()) is None:
         return None
     alone = _SENTENCE.search(text.strip()) is None
-    if _VERDICT_ENDS.match(head, found.end()) and (alone or _PLAIN_VERDICT.fullmatch(found.group())):
-        return _found(found, _truth(found), 0, stop)
+    if _VERDICT_ENDS.match(head, verdict.end()) and (alone or _PLAIN_VERDICT.fullmatch(verdict.group())):
+        return _found(verdict, 0, stop)
     return None
 
 
@@ -193,14 +197,15 @@ def _restated(text: str, begin: int) -> Found | None:
     breaks = last_match(_SENTENCE, plain)
     start = breaks.end() if breaks else 0
     sentence = plain[start:]
-    if sentence[-1:] not in (".", "!") or _HEDGE.search(sentence) or REFUSAL.search(sentence):
+    if sentence[-1:] not in (".", "!") or _UNSURE.search(sentence) or REFUSAL.search(sentence):
         return None
     concluding = _CONCLUDING.search(sentence)
     if concluding is None and breaks:
         return None
     start += concluding.end() if concluding else 0
-    if judged := _JUDGED.search(plain, start):
-        return _found(judged, _truth(judged), begin, len(text))
+    for verdict in VERDICT.finditer(plain, start):
+        if not verdict["sure"] and not verdict["verb"] and verdict.group().lower() not in ("right", "likely"):
+            return _found(verdict, begin, len(text))
     for verb in _VERB.finditer(plain, start):
         if verb["modal"] or verb["denied"]:
             return Found(str(not verb["denied"]), *verb.span(), _PLAIN, begin, len(text))
@@ -212,25 +217,7 @@ def _canonical(answer: str) -> str:
     return found.answer if found and found.answer else answer.strip()
 
 
-def _truth(found: re.Match[str]) -> str | None:
-    groups = found.groupdict()
-    if groups.get("hedge"):  # "not necessarily true"
-        return None
-    if (
-        groups.get("turned_false")
-        or groups.get("denied_so")
-        or groups.get("denied_hold")
-        or groups.get("outright")
-        or groups.get("a_no")
-    ):
-        return "False"
-    if groups.get("turned_true") or groups.get("so") or groups.get("hold") or groups.get("a_yes"):
-        return "True"
-    return str((groups["yes"] is not None) != (groups.get("negation") is not None))
-
-
-def _found(match: re.Match[str], answer: str | None, offset: int, stop: int) -> Found:
-    groups = match.groupdict()
-    name = next((n for n in ("yes", "no", "a_yes", "a_no") if groups.get(n)), None)
-    start, end = match.span(name) if name and not groups.get("negation") else match.span()
-    return Found(answer, start, end, _PLAIN, offset, stop)
+def _found(verdict: re.Match[str], offset: int, stop: int) -> Found:
+    groups = verdict.groupdict()
+    name = next((name for name in ("a_yes", "a_no") if groups.get(name)), 0)
+    return Found(truth(verdict), *verdict.span(name), _PLAIN, offset, stop)

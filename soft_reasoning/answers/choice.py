@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.boolean import first_line
 from soft_reasoning.answers.patterns import any_of, last_match
-from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.reader import Found, first_line
 from soft_reasoning.answers.rewriting import Rewriter
 
 _LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
+_ALL_BUT = re.compile(
+    r"\b(?:[Ee]verything|[Aa]ll|[Ee]very\s\w+|[Aa]ny\w*)\s(?:\w+\s)?(?:except"
+    r"|but)\s(?:for\s)?\(?([A-Z])\)?(?=\s(?:is|are|can)\b)"
+)
 _EXCEPT = any_of(
     "[Nn]ot, [Nn]either, [Rr]ather than, [Ii]nstead of, [Oo]ver, than, [Ee]liminating, [Ee]xcluding, "
     "[Rr]uling out, [Bb]etween, [Aa]mong"
@@ -26,16 +29,44 @@ _OUT = re.compile(
     rf"(?<![A-Za-z'’]){_EXCEPT}\s(?:(?:options?|answers?|choices?)\s)?{_LETTERS}(?![A-Za-z])"
     rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
     r"(?:not\b|wrong|false|incorrect|impossible|eliminated|excluded|ruled\sout|too\s)"
+    rf"|n['’]t\s(?:be\s)?{_LETTERS}(?![A-Za-z'’])|\bso\s(?:is|are)\s{_LETTERS}(?=\W)"
     r"|(?<![A-Za-z'’])\(?[A-Z]\)?\s?[:.-]\s?(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
     r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
 )
-_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice, likely, plausible")
+_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice, option, likely, plausible")
+_UNSETTLED = rf"(?:{any_of('maybe, perhaps, possibly, could be, might be, may be, can be')}\s)"
+_JOINED = re.compile(
+    rf"(?<![\w'’(])(?:(?i:both|either)\s|(?i:{_UNSETTLED}))?\(?[A-Z]\)?(?:,\s?\(?[A-Z]\)?){{0,9}}"
+    rf"(?:\s?/\s?|,?\s(?:{any_of('and, or, nor, und, oder, et, ou, y, o, и, или')}"
+    rf"|&)\s)(?i:{_UNSETTLED})?\(?[A-Z]\)?(?![\w'’)])"
+    rf"|\b(?i:{_UNSETTLED})\(?[A-Z]\)?(?![\w'’])"
+)
+"""Several letters, or one that is not settled on."""
+_LEADS = any_of(
+    "is, are, be, was, make, makes, believe, feel, know, confident, pick, choose, chose, picked, "
+    "select, say, option, options, choice, choices, "
+    "letter, answer, mark, "
+    "circle, enter, take, with, so, thus, hence, therefore, then, only, also, not, that, leaves, "
+    "leaving, it, than, like, "
+    "unlike, and, or, but, of, for, to, guess, think, over, does, est, ist, es, la, le, die, der, "
+    "result, right, correct, "
+    "best, finally, anything, now, here, because, since, as, if, when, while, where, which, by, in, on, "
+    "at, from, between, "
+    "among, except, instead, rather, either, neither, both, namely, definitely, probably, clearly, "
+    "likely, you, I, we"
+)
+_NAMED = re.compile(
+    rf"\b(?!(?i:{_LEADS})\b)(?:[A-Za-z]{{2,30}}|(?:Mr|Mrs|Ms|Dr|St"
+    rf"|Prof)\.)\s(?!A\s)[A-Z](?![\w'’)])(?!\s(?:is\s(?:the\s)?{_RIGHT_WORDS}|because|since|as)\b)"
+    r"|(?<![\w.])(?:[A-Z]\.\s){2,9}(?=[A-Za-z])|(?<![\w'’])[A-G]\s(?:major|minor|sharp|flat)\b"
+)
+"""A letter that is part of a name: vitamin C, Malcolm X, J. K. Rowling, C major."""
 _RIGHT = (
     rf"(?=[\"”]?\s+(?:is\s+(?:the\s+|my\s+)?(?:(?:only|more|most)\s+)?{_RIGHT_WORDS}"
-    r"|does|fits|matches|remains)\b)"
+    r"|does|fits|works|stands|matches|remains)\b)"
 )
 _CHOICE = re.compile(
     r"\((?P<round>[A-Za-z])\)|\b(?:option|choice|letter)\s+\(?(?P<named>[A-Za-z])\b"
@@ -53,9 +84,9 @@ _CHOSEN = re.compile(
     r"(?<!\w)\(([A-Za-z])\)"
     rf"|(?<!or )(?<![A-Za-z'’])([A-Z]){_RIGHT}"
     rf"|\b(?i:{_CHOOSING}),?\s?(?:is|:)?\s(?:the\s)?(?:option\s|choice\s|letter\s)?"
-    r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n))(?![A-Za-z'’])"
-    r"|\b[Oo]nly\s([A-Z])\s[a-z]"
-    r"|\b(?i:option|choice|letter|answer)\s([A-Z])(?![\w'’])"
+    r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n|\s(?:because|since|as)\b))(?![A-Za-z'’])"
+    r"|\b[Oo]nly\s([A-Z])\s[a-z]|\bmakes?\s([A-Z])\s(?:correct|right|the)\b"
+    r"|\b(?i:answer)\s([A-Z])(?![\w'’])|\b(?i:option|choice|letter):?\s([A-Z]|[a-z](?=\W{0,3}$))(?![\w'’])"
     r"|(?<![A-Za-z'’])([A-Z])\)?\s?[:.-]\s?(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b"
     r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
@@ -63,7 +94,12 @@ _CHOSEN = re.compile(
 _ALONE = re.compile(r"(?<![\w'’])([B-H]|A(?=\W{0,2}$|[.,:;)]))(?![\w'’])")
 _FIRST = re.compile(r"\W*(?:([A-Z])[).:]|([a-h])[).])\s")
 _PLAIN = Rewriter(
-    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"[*$`_\"“”{}\\]", ""), (_OUT, "~")
+    (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"),
+    (r"[*$`_\"“”{}\\]", ""),
+    (_NAMED, "~"),
+    (_ALL_BUT, r"(\1) while the rest"),
+    (_OUT, "~"),
+    (_JOINED, "~"),
 )
 
 

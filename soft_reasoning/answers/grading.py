@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from soft_reasoning.answers import numerals
 from soft_reasoning.answers.boolean import BooleanReader
 from soft_reasoning.answers.choice import ChoiceReader
 from soft_reasoning.answers.latex import LatexReader
 from soft_reasoning.answers.number import NumberReader
+from soft_reasoning.answers.own_text import WINDOW, prepared
 from soft_reasoning.answers.reader import Found, Reader
 from soft_reasoning.answers.refusal import REFUSAL
-from soft_reasoning.answers.statements import WINDOW, last_box, statements
+from soft_reasoning.answers.statements import last_box, statements
 from soft_reasoning.answers.text import TextReader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.types import Problem
@@ -99,8 +101,8 @@ def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int,
     found = _checked(text, answer_type, mode)
     if found is None or found[0].answer is None:
         return None
-    read, offset, stop = found
-    start, end = read.place(text[offset:stop])
+    read, offset, statement = found
+    start, end = read.place(statement)
     return offset + start, offset + end
 
 
@@ -203,8 +205,8 @@ def _reader(answer_type: str) -> Reader:
     return READERS[answer_type]
 
 
-Place = tuple[Found, int, int]
-"""What was found, and the span of ``text`` in which it was found."""
+Place = tuple[Found, int, str]
+"""What was found, and the statement in which it was found, with its offset in the text."""
 
 
 def _checked(text: str, answer_type: str, mode: str) -> Place | None:
@@ -221,14 +223,17 @@ def _strictly(text: str, reader: Reader) -> Place | None:
     if box := last_box(text[start:end]):
         start, end = start + box[0], start + box[1]
     found = reader.read(text[start:end])
-    return None if found is None else (found, start, end)
+    return None if found is None else (found, start, text[start:end])
 
 
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
 def _flexibly(text: str, answer_type: str) -> Place | None:
     """Read the last readable statement, else the end of the text."""
     reader = READERS[answer_type]
-    stated, own_end = statements(text)
+    text = prepared(text)
+    if answer_type == "number":
+        text = numerals.with_points(text)
+    stated, own_end = statements(text, reader.opens)
     weak: list[tuple[int, int]] = []
     for i, one in enumerate(stated):
         statement = text[one.start : one.end]
@@ -243,16 +248,16 @@ def _flexibly(text: str, answer_type: str) -> Place | None:
                 weak.append((one.start, one.end))
             continue
         else:
-            found = reader.read(statement)
+            found = reader.read(statement) or (Found(None) if one.kind == "sealed" else None)
         if found is not None:
-            return found, one.start, one.end
+            return found, one.start, statement
     for start, end in weak:
         found = reader.read(text[start:end])
         if found is not None and found.answer is not None:
-            return found, start, end
+            return found, start, text[start:end]
     text = text[:own_end]
     last_line = text.rstrip()[-WINDOW:].rpartition("\n")[2]
     if REFUSAL.search(last_line) and not reader.opens(last_line):  # "E) None of the above"
         return None
     found = reader.close(text)
-    return None if found is None else (found, 0, len(text))
+    return None if found is None else (found, 0, text)

@@ -15,9 +15,9 @@ from fractions import Fraction
 
 from soft_reasoning.answers import number_words, prose
 from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
+from soft_reasoning.answers.own_text import WINDOW
 from soft_reasoning.answers.reader import Found
 from soft_reasoning.answers.refusal import REFUSAL
-from soft_reasoning.answers.statements import WINDOW
 
 _WORD = re.compile(r"\w")
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
@@ -25,7 +25,8 @@ _ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
 _DIGIT = re.compile(r"\d")
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 _EXPLANATION = re.compile(
-    r"[\W_]*(?:Explanation|Because|(?:This|That)(?:\sis|['’]s)\s(?:because|since|why)|To\ssee|Note|Reason|The\sreason"
+    r"[\W_]*(?:Explanation|Because|(?:This|That)(?:\sis|['’]s)\s(?:because|since|why)|To\ssee|Note"
+    r"|Reason|The\sreason"
     r"|Check|Proof|Verif|Here|Why|I\shope|Let\sme|We\s(?:get\sthis|can\scheck|know\sthis)|Recall|Remember)",
 )
 _DERIVATION = re.compile(r"[\W_]*(?:First|Let\b|Let['’]s|To\s|Step|We\s|Start|Given|Here)")

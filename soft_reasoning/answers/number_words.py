@@ -57,11 +57,14 @@ def _value(found: re.Match[str]) -> Fraction:
         return Fraction(_SCALES[found["scale"].lower()], 2)
     if found["alone"]:
         return Fraction(1, 2) if found["alone"].lower() == "half" else Fraction(0)
-    count = Fraction(_count(found["count"].lower()))
+    words = found["count"].lower()
     if not found["part"]:
-        return count
+        return Fraction(_count(words))
     part = next(Fraction(1, n) for name, n in _PARTS.items() if found["part"].lower().startswith(name[:3]))
-    return count + part if found["and"] else count * part
+    if found["and"]:
+        return _count(words) + part
+    whole, _, parts = words.rpartition(" and ")  # "five and three quarters"
+    return _count(whole) + _count(parts) * part
 
 
 def _count(words: str) -> int:

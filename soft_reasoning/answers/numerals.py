@@ -20,6 +20,12 @@ from soft_reasoning.answers.rewriting import Rewriter, beyond_ascii, having
 MAX_EXPONENT = 400
 """Powers of ten beyond this, and digit strings longer than this, are not answers and are not computed."""
 
+CLOCK = "\ue001"
+"""Stands for the colon of "6:45"."""
+
+UNSURE = "\ue000"
+"""Stands for a mark between digits that may mean several things: a number that holds it has no value."""
+
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -46,16 +52,67 @@ _NUMBER = re.compile(
     (?:
         (?:\s?[×x*·⋅]\s?10\s?\^\s?|[eE](?=[-+]?\d+(?![A-Za-z\d])))(?P<exponent>[-+]?\d+)
       | \^(?P<power>[-+]?\d+)
-      | (?:\s|\sand\s)(?P<top>\d+)\s?/\s?(?P<bottom>\d+)
+      | (?:\s|\s?(?:and|&)\s|-(?=\d+/\d+(?![\d/]|\s?[-+*x×÷=])))(?P<top>\d+)\s?/\s?(?P<bottom>\d+)
       | \s?/\s?(?P<dsign>-)?(?P<divisor>{_PLAIN})
     )?
     (?:\s?(?P<scale>{"|".join(_SCALES)})\b|(?P<letter>[kK](?![\w'’])|(?-i:M|B|bn)\b))?
-    (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD}))?
+    (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD})|[{UNSURE}{CLOCK}]\d+|(?-i:[xyzn])(?![\w'’]|\s?\d)
+      |(?-i:[a-z])(?=\s?[-+]\s?\d+(?!\s?\w|\.\d)))?
   | {_UNREAD}""",
     re.VERBOSE | re.IGNORECASE,
 )
+_CLOCK = r"(?<![\d:])(\d{1,2}):(?=[0-5]\d(?![\d:]))"
+_GROUPS_THEN_COMMA = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:(?:\.\d{3})+,\d+(?![\d,.]\d)|(?:[ \u00a0]\d{3})+,\d{1,2}(?![\d,]))"
+)
+_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?!\d|[.,]\d)")
+_DOT_OF_THREE = re.compile(r"(?<![\d.,])([1-9]\d{0,2})\.(\d{3})(?![\d,.]\d|\d)")
+_DOTTED = re.compile(
+    r"\b(?:Antwort|Ergebnis|Lösung|lautet|beträgt|ist|sind|und|nicht|insgesamt"
+    r"|[Rr]espuesta|[Rr]esultado|[Ss]olución|es|por|quedan|cuesta)\b"
+)
+"""Words of German and Spanish, where a dot may set thousands apart."""
+_UNDOTTED = re.compile(r"\b(?:[Rr]éponse|[Rr]ésultat|donc|est|sont)\b|[а-яё]{2}")
+"""Words of French and Russian."""
+
+
+def with_points(text: str) -> str:
+    """``text`` of the same length with decimal points, where it has decimal commas.
+
+    A comma is a decimal one in "0,5", in "1.234,5" and "1 234,5" (narrow spaces), and wherever words show
+    that the language is German, French, Spanish or Russian. Elsewhere "3,5" is unsure, as is "1,500" there.
+    """
+    if "," not in text and "." not in text:
+        return text
+    text = _GROUPS_THEN_COMMA.sub(_continental, text)
+    dotted = _DOTTED.search(text) is not None
+    local = dotted or _UNDOTTED.search(text) is not None
+    text = _COMMA.sub(lambda matched: f"{matched[1]}{_meaning(matched, local)}{matched[2]}", text)
+    if dotted:  # "1.200" is 1200, but "3.142" may be a habit from English
+        text = _DOT_OF_THREE.sub(lambda m: f"{m[1]}{',' if m[2].endswith('0') else UNSURE}{m[2]}", text)
+    return text
+
+
+def _meaning(matched: re.Match[str], local: bool) -> str:
+    """What the comma between two numbers is: ".", "," or unsure."""
+    whole, part = matched[1], matched[2]
+    before = matched.string[max(0, matched.start() - 1) : matched.start()]
+    if before and before in "([{" and not local:  # a pair of coordinates
+        return ","
+    if whole == "0":
+        return "."
+    if len(part) == 3 and len(whole) <= 3:
+        return UNSURE if local else ","
+    if local:
+        return "."
+    euros = before == "€" or matched.string[matched.end() : matched.end() + 4].lstrip().startswith(
+        ("€", "EUR")
+    )
+    return UNSURE if len(part) < 3 and not euros else ","
+
+
 _SPACED = re.compile(
-    r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<=[$€£¥₹])\d{1,3} \d{3}"
+    r"(?:(?<![\d.,])\d{1,3}(?: \d{3}){2,}|(?<![\d.,])\d{1,3} 0\d{2}(?! \d)|(?<=[$€£¥₹])\d{1,3} \d{3}"
     r"|^[^\w\n]{0,9}\d{1,3} \d{3}(?=(?:\.\d+)?[^\w\n]{0,9}$))(?![\d/])",
     re.MULTILINE,
 )
@@ -70,7 +127,7 @@ def _with_commas(found: re.Match[str]) -> str:
 
 def _continental(found: re.Match[str]) -> str:
     """``1.234,50`` as ``1,234.50``."""
-    return found.group().replace(".", "\0").replace(",", ".").replace("\0", ",")
+    return found.group().translate({ord("."): ",", ord(","): ".", ord(" "): ",", 0xA0: ","})
 
 
 def _compatible(found: re.Match[str]) -> str:
@@ -82,6 +139,7 @@ _LATEX = having("\\")
 clean: Rewriter = Rewriter(
     (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
     (r"<<[^<>]{0,200}>>", "", having("<<")),
+    (_CLOCK, rf"\1{CLOCK}", having(":")),
     (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
     (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
     (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
@@ -136,6 +194,11 @@ class Number:
     start: int
     end: int
     digits: int
+
+    @property
+    def fraction(self) -> bool:
+        """Whether the value is no finite decimal, so that text may add a rounded one."""
+        return self.value is not None and (10**30 % self.value.denominator) != 0
 
 
 def find(text: str) -> Iterator[Number]:

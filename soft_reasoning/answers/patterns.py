@@ -7,12 +7,13 @@ from collections import deque
 
 
 def any_of(words: str) -> str:
-    r"""Return a group that matches one of ``words``, separated by ", "; a space matches any white space.
+    r"""Return a group that matches one of ``words``, separated by commas; a space matches any white space.
 
     >>> print(any_of("so, in total"))
     (?:so|in\stotal)
     """
-    return f"(?:{'|'.join(word.replace(' ', chr(92) + 's') for word in words.split(', '))})"
+    alternatives = (word.strip().replace(" ", r"\s") for word in words.split(","))
+    return f"(?:{'|'.join(alternatives)})"
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

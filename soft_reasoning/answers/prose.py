@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from soft_reasoning.answers.numerals import Number
+from soft_reasoning.answers.numerals import CLOCK, Number, find
+from soft_reasoning.answers.own_text import WINDOW
 from soft_reasoning.answers.patterns import any_of, last_match
-from soft_reasoning.answers.statements import WINDOW
 
 Span = tuple[int, int]
 
@@ -42,6 +43,8 @@ _DENIED = re.compile(
     rf"(?:{any_of('have, be, just, exactly, quite, the')}\s)?$",
     re.I,
 )
+_NOT = re.compile(r"(?:(?<![\w-])not|n['’]t)\s(?:[^\W\d]+\s){1,4}[$€£]?$")
+_BUT = re.compile(r"(?:\s[^\W\d]+){0,2},?\s(?:but|rather)\s(?=\W{0,3}\d)")
 _RESULT_WORDS = any_of("therefore, thus, hence, then")
 _LEAVES = any_of("makes, means, gives, leaves, equals, brings, totals")
 _LEAVING = any_of("meaning, making, leaving, giving, bringing")
@@ -60,7 +63,9 @@ _RESTATEMENT = re.compile(
 )
 _CONCLUSION = re.compile(
     rf"(?:[,;:.]|^|\s)\s?(?:(?:and\s)?(?:so(?!\s(?:that|far|many|much)\b)|{_RESULT_WORDS})\b"
-    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|\b(?:still|now)\s(?:has|have)\b|\b(?:left|ends?\sup)\swith\b|,\sand\s(?:then|now|finally)\b"
+    rf"|which\s(?:then\s)?{_LEAVES}\b|(?<=,\s){_LEAVING}\b|\b(?:still|now)\s(?:has|have)\b"
+    rf"|\band\sk(?:ept|eeps)\b|\b(?:left"
+    rf"|ends?\sup)\swith\b|,\sand\s(?:then|now|finally)\b"
     r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
     r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
     r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
@@ -68,11 +73,14 @@ _CONCLUSION = re.compile(
 )
 _OPENERS = any_of(
     "By, by, After, For, With, From, At, On, Of, Out of, Over, Within, During, Given, Since, If, When, "
-    "Because, "
+    "Because, Contrary to, Unlike, Despite, Compared with, Compared to, "
     "As, Before, To, Between, Per, Every, Instead of, Besides, Without, While, Although, Rather than, "
     "rather than"
 )
-_OPENER = re.compile(rf"\W*(?:{_OPENERS}|[Ii]n(?!\s(?:total|all|conclusion|summary|the\send|short)\b))\b")
+_OPENER = re.compile(
+    rf"\W*(?:{_OPENERS}|[A-Z][a-z]{{2,12}}ing(?=\s[^,]{{0,60}}\d[^,]{{0,60}},)|[Ii]n(?!\s(?:total|all"
+    rf"|conclusion|summary|the\send|short)\b))\b"
+)
 _MAIN_CLAUSE = re.compile(r",\s(?!and\b|or\b)")
 _PREPOSITIONS = any_of(
     "in, for, from, at, on, by, within, during, per, every, after, before, between, until, than, to, "
@@ -111,13 +119,22 @@ _APPROACH = re.compile(
 _LONGEST_APPROACH = 60
 _NEAR = 12
 _CLAUSE_END = re.compile(
-    r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z])"
+    r"[.!?](?=\s|[A-Z]|$)|[;\n]|,(?=\s)|\((?=[a-z]|≈)"
     rf"|\b{any_of('because, since, so, where, which, but, if, when, after, as, therefore, thus')}\b"
 )
 _CONCLUDES = re.compile(
     r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally"
     r"|[Tt]his\s(?:gives|means|leaves|makes))\b"
 )
+_SUM_ASIDE = re.compile(
+    r"\((?P<why>(?:since|because|as|check"
+    r"|verify)\b)?(?P<sum>[^()=]{1,60})=(?P<result>[^()]{1,40}?)(?P<said>,?\s(?:enough"
+    r"|which\sis\s(?:more|less|enough)|more\sthan|less\sthan)\b[^()]{0,60})?\)"
+)
+"""A computation in brackets. What stands before may be its result or one of its numbers."""
+_OR = re.compile(r",?\s(?:or|oder|ou|o|или)\s(?:(?:maybe|perhaps|possibly)\s)?[$€£]?")
+_BETWEEN = re.compile(r"\bbetween\s(?:[^\s.;]+\s(?:and|to)\s)?[$€£]?$", re.IGNORECASE)
+_VARIABLE = re.compile(r"(?<![A-Za-z\\])[a-z]\s?[-+*/]\s?$")
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
 _COMPUTING = re.compile(
@@ -127,8 +144,10 @@ _COMPUTING = re.compile(
 )
 """What comes before the result of "Dividing 64 by 8 gives 8" or "we divide 64 by 8 to get 8"."""
 _SUBJECT = re.compile(
-    r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold)s?|build|is|are)\s(?:\w+\s)?$"
-    r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore|hence)\s[^\d;=]{0,30}$"
+    r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold|get)s?|build|is"
+    r"|are)\s(?:\w+\s)?$"
+    r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore"
+    r"|hence)\s[^\d;=]{0,30}$"
 )
 _PART_OF = re.compile(
     rf"(?:\b{any_of('half, third, thirds, quarter, quarters, fifth, tenth, percent')}\sof|[%\d]\sof"
@@ -190,15 +209,37 @@ def _approached(sentence: str, begin: int, number: Number) -> bool:
     return near and _APPROACH.fullmatch(sentence, begin, number.start) is not None
 
 
+_MONTH = (
+    "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    "|Oct(?:ober)?"
+    "|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_DATE = re.compile(
+    rf"\b(?:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?,\s\d{{4}}|{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)\b(?:\s\d{{4}})?"
+    rf"|(?:\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|to)"
+    rf"|[A-Za-z]{{2,6}}day,)\s{_MONTH}\s\d{{1,2}}(?:,\s\d{{4}}|(?=[^\w\s]|$|\s(?:to|and|until|at|after)\b))"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}\b(?:,?\s\d{{4}})?|{_MONTH}\s(?:19|20)\d\d)\b"
+    rf"|\b(?:\d{{4}}-\d{{2}}-\d{{2}}|\d{{1,2}}/\d{{1,2}}/(?:19|20)\d\d)\b|\b\d{{1,2}}{CLOCK}\d\d"
+    rf"|\b\d{{1,3}}\s?:\s?\d{{1,3}}\b"
+)
+
+
 def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
-    """The numbers that a sentence does not deny or abandon."""
+    """The numbers that a sentence does not deny or abandon; those of dates only where there is no other."""
     abandoned = [found.span() for found in _ABANDONED.finditer(sentence)]
-    return [
+    dates = [found.span() for found in _DATE.finditer(sentence)]
+    rest = [
         n
         for n in numbers
         if not _DENIED.search(sentence, max(0, n.start - 30), n.start)
-        and not any(start < n.start < end for start, end in abandoned)
+        and not (_NOT.search(sentence, max(0, n.start - 40), n.start) and _BUT.match(sentence, n.end))
+        and not _inside(n, abandoned)
     ]
+    return [n for n in rest if not _inside(n, dates)] or rest
+
+
+def _inside(number: Number, spans: Sequence[Span]) -> bool:
+    return any(start <= number.start < end for start, end in spans)
 
 
 def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None:
@@ -210,6 +251,15 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
         if behind := [n for n in numbers if n.start >= restatement.end()]:
             begin, numbers = restatement.end(), behind
     if not _approached(sentence, begin, numbers[0]) or _in_subject(sentence, numbers):
+        if aside := _SUM_ASIDE.search(sentence, begin):
+            before = [n for n in numbers if n.start < aside.start() and not _is_scene(sentence, n)]
+            if before and (aside["said"] or aside["why"]):
+                return _committed(sentence, before[-1], numbers)
+            used = [n for n in before if _is_used(n, aside["sum"])]
+            if used and not any(
+                n.value == used[-1].value for n in numbers if n.start > aside.start("result")
+            ):
+                return replace(used[-1], value=None)
         for conclusion in _CONCLUSION.finditer(sentence, begin):
             behind = [n for n in numbers if n.start >= conclusion.end()]
             if behind:
@@ -217,7 +267,23 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
         if result := _result(sentence, begin, numbers):
             return result
         numbers = _foreground(sentence, begin, numbers)
-    return _end_of_chain(sentence, numbers)
+    return _committed(sentence, _end_of_chain(sentence, numbers), numbers)
+
+
+def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Number:
+    """``number``, without a value if the sentence offers several ("8 or 9"), or it is part of "x + 5"."""
+    for left, right in pairwise(numbers):
+        if number in (left, right) and _OR.fullmatch(sentence, left.end, right.start):
+            same = left.value is None or right.value is None or left.value in (right.value, right.value * 100)
+            number = number if same else replace(number, value=None)
+    within = _BETWEEN.search(sentence, max(0, number.start - 40), number.start)
+    if within or _VARIABLE.search(sentence, max(0, number.digits - 6), number.digits):
+        return replace(number, value=None)
+    return number
+
+
+def _is_used(number: Number, computation: str) -> bool:
+    return number.value is not None and any(n.value == number.value for n in find(computation))
 
 
 def last_conclusion(sentence: str) -> int:
@@ -249,11 +315,15 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
     front = [
         i
         for i, n in enumerate(rest)
-        if not _SCENE.search(sentence, max(0, n.start - 40), n.start)
+        if not _is_scene(sentence, n)
         and not _MEASURED.match(sentence, n.end)
         and not any(start < n.start < end for start, end in asides)
     ]
     return rest[front[0] :] if front else rest
+
+
+def _is_scene(sentence: str, number: Number) -> bool:
+    return _SCENE.search(sentence, max(0, number.start - 40), number.start) is not None
 
 
 def _in_subject(sentence: str, numbers: Sequence[Number]) -> int:
@@ -296,6 +366,8 @@ def _clause_end(sentence: str, numbers: Sequence[Number]) -> int:
     for boundary in _CLAUSE_END.finditer(sentence, numbers[0].end):
         while rest and rest[-1].end <= boundary.start():
             rest.pop()
+        if boundary.group() == "(" and sentence[boundary.end()] == "≈" and numbers[0].fraction:
+            continue
         if not rest or not rest[-1].start < boundary.start() < rest[-1].end:
             return boundary.start()
     return len(sentence)

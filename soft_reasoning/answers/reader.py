@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,3 +47,13 @@ class Reader(Protocol):
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         """Whether two answers are the same."""
         ...
+
+
+def first_line(statement: str) -> tuple[int, int]:
+    """Return the start and end of the first line that holds a word."""
+    word = re.search(r"\w", statement)
+    if word is None:
+        return 0, 0
+    start = statement.rfind("\n", 0, word.start()) + 1
+    end = statement.find("\n", word.start())
+    return start, len(statement) if end < 0 else end

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.boolean import first_line
-from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.reader import Found, first_line
 from soft_reasoning.answers.refusal import REFUSAL
 from soft_reasoning.answers.rewriting import Rewriter
 
