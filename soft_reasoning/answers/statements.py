@@ -60,11 +60,11 @@ _SENTENCE_START = re.compile(r"(?:^|[.!?…(\n])[\s*_(]*$")
 _NO_THEN = re.compile(r"\s{0,3}(?:wait\b|[-−$€£\d])")
 _BRACE = re.compile(r"(?P<box>\\(?:f?boxed|fbox)\s{0,3})?\{|\}")
 _WORD = re.compile(r"\w")
+_SEALED = any_of("result, solution, verdict, choice, option, label, prediction, conclusion")
 _KEY = re.compile(
-    r"""["'](?P<answer>(?:final|correct|my|the)?[_ ]?answer)["']\s{0,3}:\s{0,3}"
-    r"|\b(?P<attribute>answer)=(?=["'])"""
-    r"""|["'](?:final[_ ]?)?(?:result|solution|verdict|choice|option|label|prediction"
-    r"|conclusion)["']\s{0,3}:\s{0,3}""",
+    r"[\"'](?P<answer>(?:final|correct|my|the)?[_ ]?answer)[\"']\s{0,3}:\s{0,3}"
+    r"|\b(?P<attribute>answer)=(?=[\"'])"
+    rf"|[\"'](?:final[_ ]?)?{_SEALED}[\"']\s{{0,3}}:\s{{0,3}}",
     re.IGNORECASE,
 )
 _VALUE = re.compile(
