@@ -11,7 +11,7 @@ LAYERS = (
     "solution", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
 SIDEWAYS = {("runs", "reports")}  # a run ends with its report
-SEARCH_ALONE = {"torch", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
+SEARCH_ALONE = {"torch", "scipy", "gpytorch", "botorch", "linear_operator", "soft_reasoning"}
 
 
 def layer(module: str) -> str:

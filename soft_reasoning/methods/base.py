@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.combine import Reward, rewards_of
@@ -111,18 +112,36 @@ class Rounds:
             }
         )
 
-    def end(self, stopping: Stopping) -> Steps[bool]:
+    def end(self, stopping: Stopping, grader: AnswerGrader) -> Steps[bool]:
         """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
 
         The trace holds the reason.
         """
-        reason = stopping.reason(self._rewards, agreement=self.verdicts[-1].agreement)
+        votes = answer_votes(self.seen, grader, self._problem.answer_type)
+        reason = stopping.reason(self._rewards, agreement=self.verdicts[-1].agreement, votes=votes)
         last = [c for c in self.seen if c.round == len(self._rewards) - 1]
         spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
         reason = reason or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None
+
+
+def answer_votes(candidates: Sequence[Candidate], grader: AnswerGrader, answer_type: str) -> list[float]:
+    """Return the weight of each distinct answer: its candidates' verdicts, or their number without any."""
+    answers: list[str] = []
+    votes: list[float] = []
+    for candidate in candidates:
+        if candidate.answer is None:
+            continue
+        weight = 1.0 if candidate.verified is None else candidate.verified
+        same = (i for i, answer in enumerate(answers) if grader.equal(answer, candidate.answer, answer_type))
+        place = next(same, len(answers))
+        if place == len(answers):
+            answers.append(candidate.answer)
+            votes.append(0.0)
+        votes[place] += weight
+    return votes
 
 
 def check_sampling(given: Any, *, where: str = "method", fix: str = "method=cot is the greedy one") -> None:

@@ -130,7 +130,7 @@ class SoftReasoning:
             found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
             tokens, expected = _readable(box, points, context.engine), _diagnostics(proposal, found)
             rounds.add(found, verdict, tokens=tokens, proposal=expected)
-            if (yield from rounds.end(self.stopping)):
+            if (yield from rounds.end(self.stopping, context.grader)):
                 break
             U, y = _observed(rounds.seen)
             number = len(rounds.verdicts)

@@ -82,7 +82,7 @@ class VerifiedSampling:
                 found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
             )
             rounds.add(found, verdict)
-            if (yield from rounds.end(self.stopping)):
+            if (yield from rounds.end(self.stopping, context.grader)):
                 break
         answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))

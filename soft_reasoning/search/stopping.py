@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scipy.stats import beta
+
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "improvement", "difference", "none")
+RULES = ("agreement", "settled", "improvement", "difference", "none")
 
 
 class Stopping:
@@ -16,9 +18,14 @@ class Stopping:
         rounds: Rounds after the first.
         threshold: Of the rules ``improvement`` and ``difference``.
         rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
+            ``settled`` when the vote over all rounds is settled with probability ``confidence``,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
+        confidence: Of the rule ``settled``. A vote of weights v1 and v2 for the two best answers is settled
+            with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
+            Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
+            verifier.
     """
 
     def __init__(
@@ -26,16 +33,19 @@ class Stopping:
         rounds: int = 4,
         threshold: float = 0.01,
         rule: str = "agreement",
+        confidence: float = 0.95,
     ):
         self.rounds: int = whole("search.rounds", rounds, least=0)
         self.threshold: float = real("search.stopping.threshold", threshold, least=0.0)
         self.rule: str = choice("search.stopping.rule", rule, RULES)
+        self.confidence: float = real("search.stopping.confidence", confidence, above=0.5, most=1.0)
 
     def reason(
         self,
         rewards_by_round: Sequence[Sequence[float]],
         *,
         agreement: Sequence[float | None] = (),
+        votes: Sequence[float] = (),
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
 
@@ -43,8 +53,10 @@ class Stopping:
             rewards_by_round: The rewards of every round so far.
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
+            votes: The weight of each distinct answer over all rounds.
         """
-        if self._converged([max(rewards) for rewards in rewards_by_round], agreement):
+        best = [max(rewards) for rewards in rewards_by_round]
+        if settled(votes) >= self.confidence if self.rule == "settled" else self._converged(best, agreement):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
@@ -58,3 +70,13 @@ class Stopping:
         if self.rule == "improvement":
             return best[-1] - max(best[:-1]) < self.threshold
         return abs(best[-1] - best[-2]) < self.threshold
+
+
+def settled(votes: Sequence[float]) -> float:
+    """Return the probability that the leading answer stays ahead of the second.
+
+    Args:
+        votes: The weight of each distinct answer.
+    """
+    first, second, *_ = [*sorted(votes, reverse=True), 0.0, 0.0]
+    return float(beta.sf(0.5, first + 1, second + 1))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from soft_reasoning.search import Stopping
+from soft_reasoning.search.stopping import settled
 from soft_reasoning.types import UserError
 
 
@@ -52,7 +55,28 @@ def test_bad_values():
     for kwargs, word in (
         ({"rounds": -1}, "rounds: expected"),
         ({"threshold": -0.1}, "threshold"),
-        ({"rule": "never"}, "agreement, improvement, difference, none"),
+        ({"confidence": 0.5}, "confidence"),
+        ({"rule": "never"}, "agreement, settled, improvement, difference, none"),
     ):
         with pytest.raises(UserError, match=word):
             Stopping(**kwargs)
+
+
+def test_a_settled_vote_by_its_closed_form():
+    """P(p > 1/2) for p ~ Beta(a + 1, b + 1) is that of at most a heads in a + b + 1 throws of a coin."""
+    for a, b in ((5, 0), (4, 1), (3, 2), (7, 2)):
+        throws = a + b + 1
+        assert settled([1.0 * b, 1.0 * a]) == pytest.approx(
+            sum(math.comb(throws, heads) for heads in range(a + 1)) / 2**throws
+        )
+    assert settled([]) == settled([2.0, 2.0, 1.0]) == pytest.approx(0.5)
+
+
+def test_a_search_ends_once_the_vote_is_settled():
+    rounds, ends = [[0.0] * 5], {}
+    for confidence in (0.9, 0.95, 0.99):
+        rule = Stopping(rule="settled", confidence=confidence)
+        ends[confidence] = [rule.reason(rounds, votes=[first, 1.0]) for first in (3.0, 6.0, 9.0)]
+    assert ends[0.9] == [None, "converged", "converged"]
+    assert ends[0.95] == [None, "converged", "converged"] and ends[0.99] == [None, None, "converged"]
+    assert Stopping(rounds=0, rule="settled").reason(rounds, votes=[3.0, 1.0]) == "rounds"
