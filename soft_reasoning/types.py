@@ -39,12 +39,12 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
 
 @dataclass(frozen=True)
 class GivenPrompt:
-    """The whole prompt of a problem, asked as it is in place of the wording's.
+    """A complete prompt, which is used in place of the configured wording.
 
     Attributes:
         prompt: Its text, which the tokenizer encodes with its special tokens, or its token ids.
         stop: Texts that end a completion.
-        max_new_tokens: Most tokens of a completion; None is the method's.
+        max_new_tokens: Most tokens of a completion; None uses the method's limit.
     """
 
     prompt: str | tuple[int, ...]
@@ -68,7 +68,7 @@ class Problem:
         answer_type: One of ``answers.ANSWER_TYPES``.
         doc: The row, which is kept in the store.
         messages: (role, text) of the messages before the question, if it ends a chat.
-        given: What asks the question in place of the wording; None is the wording.
+        given: Complete prompt; None uses the configured wording.
     """
 
     id: str
@@ -97,7 +97,7 @@ class Prompt:
         ids: The token ids.
         cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
         stop: Texts that end a completion.
-        max_new_tokens: Most tokens of a completion; None is the method's.
+        max_new_tokens: Most tokens of a completion; None uses the method's limit.
     """
 
     ids: tuple[int, ...]
@@ -320,7 +320,7 @@ class Candidate:
     def stored(self) -> dict[str, Any]:
         """Return what is stored of it, by name."""
         left_out = ("token_ids", "logprobs")
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in left_out}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ In float32, greedy completions equal those of ``huggingface`` token for token, a
 with its own temperature. Other samples use vLLM's generators, seeded by the request: they are reproducible
 on this engine and differ from the other's. The other requests of a batch may change the last bits of
 log-probabilities and so, in low precision, decide a near tie. On a GPU the environment variable
-VLLM_BATCH_INVARIANT=1 rules that out.
+VLLM_BATCH_INVARIANT=1 makes that rarer; vLLM lists open defects of this mode, so compare on your own device.
 """
 
 from __future__ import annotations
