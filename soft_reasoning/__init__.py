@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from soft_reasoning.commands.starting import start
+from soft_reasoning.commands.starting import reproducible_products, start
 
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
 start()
+reproducible_products()  # before torch computes anything
 
 __version__ = "0.2.0"
 __all__ = [

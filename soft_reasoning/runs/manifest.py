@@ -164,7 +164,8 @@ def git_commit() -> str | None:
 def describe_engine(engine: Any) -> dict[str, Any]:
     """Return model, device and operations (``flops.rates``) of ``engine``, as far as it shows them.
 
-    ``revision`` identifies weights of the hub, ``weights`` those of a folder.
+    ``revision`` identifies weights of the hub, ``weights`` those of a folder. ``batch_invariant``: whether a
+    request had the same bits alone as among others when the engine tried it; None where it did not try.
     """
     model = engine.model if isinstance(engine, ShowsModel) else None
     config = getattr(model, "config", None)
@@ -179,5 +180,6 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if model is None else str(engine.device),
+        "batch_invariant": getattr(engine, "batch_invariant", None),
         "flops": rates(model),
     }

@@ -34,7 +34,7 @@ class Texts:
 
     def worst(self, rows: list[Sequence], logits: torch.Tensor) -> float:
         """Largest error of ``logits`` (R, V), next tokens of ``rows``, relative to the logits' size."""
-        expected = torch.stack([self.logits[row.index, row.position] for row in rows])
+        expected = torch.stack([self.logits[row.ticket, row.position] for row in rows])
         return float((logits - expected).abs().max() / expected.abs().max())
 
 
@@ -49,7 +49,7 @@ def worst_error(runner, texts: Texts, lengths: list[int]) -> float:
             running += started
         for end in (0, len(running) // 2, -1):
             for row in running:
-                row.output.ids.append(int(texts.ids[row.index, row.position + 1]))
+                row.output.ids.append(int(texts.ids[row.ticket, row.position + 1]))
             worst = max(worst, texts.worst(running, runner.decode(running)))
             runner.release(running.pop(end if len(running) > end else -1))
             if not running:

@@ -122,8 +122,8 @@ def test_unknown_options_list_the_known(tmp_path, options):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_batch_tokens": 0}, "engine.max_batch_tokens: expected a whole number of at least 1"),
-        ({"max_batch_tokens": "many"}, "engine.max_batch_tokens"),
+        ({"max_batch_tokens": 0}, "max_batch_tokens: expected a whole number of at least 1"),
+        ({"max_batch_tokens": "many"}, "max_batch_tokens"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(options, said):
@@ -184,10 +184,9 @@ def scarce(monkeypatch, most: int) -> list[int]:
 
 
 def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
-    expected, sizes = engine.generate(requests()), scarce(monkeypatch, 3)
+    expected = engine.generate(requests())
     fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    bound = fresh.max_batch_tokens
-    sizes.clear()
+    bound, sizes = fresh.max_batch_tokens, scarce(monkeypatch, 3)
     for _ in range(2):
         got = fresh.generate(requests())
         assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]

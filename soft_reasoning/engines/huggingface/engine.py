@@ -46,10 +46,10 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         max_batch_tokens: most positions whose keys and values are in memory at once; found from the memory
             that is free when None, and halved for good when memory runs out.
 
-    Repeatability: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and in
-    any order (of mixtures of experts the same tokens). The number of threads and the kind of CPU may change
-    the last bits. On a GPU, and in lower precision, sums depend on the batch in their last bits, so a greedy
-    token at a near tie may differ beside other neighbours; ``dtype="float32"`` makes that rarer.
+    Repeatability: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and
+    in any order, as far as ``batch_invariant`` says (of mixtures of experts the same tokens). The number of
+    threads and the kind of CPU may change the last bits. On a GPU, and in lower precision, sums depend on the
+    batch in their last bits, so a greedy token at a near tie may differ; ``dtype="float32"`` makes it rarer.
 
     Example:
         >>> engine = HuggingFaceEngine("demo")
@@ -122,6 +122,11 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._restart([])
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether a request had the same bits alone as among others when the model was loaded."""
+        return self._runner.calls.batch_invariant
 
     def embed(self, ids: Many[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""

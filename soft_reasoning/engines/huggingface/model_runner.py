@@ -27,7 +27,11 @@ KEPT_SHARE, LEAST_KEPT = 4, 8192
 
 
 class ModelCalls:
-    """A model, its embedding lookup and its device, called the way the runners need it."""
+    """A model, its embedding lookup and its device, called the way the runners need it.
+
+    A pass has a multiple of ``padding`` rows. ``batch_invariant``: the probe saw no bit of a row depend on
+    the other rows of its batch.
+    """
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -36,6 +40,7 @@ class ModelCalls:
         self.dtype: torch.dtype = self.lookup.weight.dtype
         self._accepts = set(inspect.signature(model.forward).parameters)
         self.padding: int = PADDING if self.device.type == "cpu" else 1
+        self.batch_invariant: bool = False
 
     def accepts(self, name: str) -> bool:
         """Whether the model's forward takes an argument of this name."""
@@ -91,6 +96,8 @@ class ModelRunner:
 
     ``max_tokens`` bounds the positions that sequences in work may hold, prompts and new tokens together.
     """
+
+    max_rows: int | None = None
 
     def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
         self.calls = calls

@@ -30,6 +30,7 @@ class PlainRunner:
         self.calls = calls
         self.peak_kv_bytes: int = 0
         self.position_bytes: float = 0.0
+        self.max_rows: int | None = None
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -39,6 +40,10 @@ class PlainRunner:
         self._cache: dict[str, Any] = {}
         self.used_kv_bytes: int = 0
         self._position = 0
+
+    def serve_rows_alone(self) -> None:
+        """Run one row at a time, for caches that :meth:`decode` cannot take a row from."""
+        self.max_rows = self.calls.padding = 1
 
     def begin_run(self) -> None:
         """Restart the count of peaks."""
@@ -55,7 +60,8 @@ class PlainRunner:
         if not waiting or running:
             return []
         admitted, longest = [], 0
-        for sequence in [one for one in waiting if one.prompt_tokens == waiting[0].prompt_tokens]:
+        alike = [sequence for sequence in waiting if sequence.prompt_tokens == waiting[0].prompt_tokens]
+        for sequence in alike[: self.max_rows]:
             longest = max(longest, sequence.most_tokens)
             if admitted and longest * (len(admitted) + 1) > self.max_tokens:
                 break

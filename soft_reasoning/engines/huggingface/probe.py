@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Linear
 
 from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.devices import is_out_of_memory
@@ -25,8 +26,14 @@ from soft_reasoning.types import Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
-PROBE_TOKENS = BLOCK + 8
-"""One full block and a few more tokens."""
+LONG = BLOCK + 8
+"""Tokens of one prompt: a full block and a few more."""
+ROWS, SHORT, STEPS = 9, 5, 4
+"""A batch of so many prompts of so many tokens; each step feeds one token more, then a row ends."""
+MAX_TOKENS = 2 * ROWS * BLOCK
+LEAST_ROWS = (8, 16)
+"""Paddings that are tried on the CPU in float32 until a row's bits do not depend on the others."""
+CROWD = (8, 16, 24, 32, 64)
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -36,38 +43,137 @@ LENGTH_DEPENDENT = {"dynamic", "longrope"}
 def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table causes one warning.
+    Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table causes one warning. A cache
+    that gives wrong logits once rows have left a batch is served one row at a time. ``calls.batch_invariant``
+    of the runner says whether a row alone has the same bits as among others.
 
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.
     """
     with _without_time_step_limits(model):
-        return _choose(model)
+        runner = _choose(model)
+        _make_invariant(runner)
+    return runner
 
 
 def _choose(model: Any) -> ModelRunner | PlainRunner:
-    calls = ModelCalls(model)
-    ids = tuple((7 * i + 3) % calls.lookup.weight.shape[0] for i in range(PROBE_TOKENS))
     try:
-        expected = model(torch.tensor([ids], device=calls.device)).logits[0, -1].float()
+        texts = _Texts(model)
     except Exception as error:  # any error of a foreign architecture is the reason to give
         if is_out_of_memory(error):
             raise
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
-    if not bool(expected.isfinite().all()):
+    calls = ModelCalls(model)
+    if not all(bool(logits.isfinite().all()) for logits in texts.logits):
         raise UserError(not_finite(calls.dtype))
     problem = _no_block_table(model)
     if not problem:
-        runner = ModelRunner(ModelCalls(_with_block_attention(model)), max_tokens=2 * PROBE_TOKENS)
-        problem = _differs(runner, ids, expected)
+        runner = ModelRunner(ModelCalls(_with_block_attention(model)), max_tokens=MAX_TOKENS)
+        problem = texts.problem(runner)
         if not problem:
             return runner
-    plain = PlainRunner(calls, max_tokens=2 * PROBE_TOKENS)
-    differs = _differs(plain, ids, expected)
+    plain = PlainRunner(calls, max_tokens=MAX_TOKENS)
+    differs = texts.problem(plain)
     if differs:
-        raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
+        plain.serve_rows_alone()
+        if differs := texts.problem(plain):
+            raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
+        problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
     _warn_plain(type(model).__name__, problem)
     return plain
+
+
+def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
+    """Choose the padding with which a row's bits do not depend on the other rows, and note if none does."""
+    calls = runner.calls
+    if calls.device.type != "cpu" or calls.dtype != torch.float32:
+        return
+    if runner.max_rows == 1:
+        calls.batch_invariant = True
+        return
+    for calls.padding in LEAST_ROWS:
+        calls.batch_invariant = _rows_alike(calls) and _alone_alike(runner)
+        if calls.batch_invariant:
+            return
+    calls.padding = LEAST_ROWS[0]
+
+
+def _rows_alike(calls: ModelCalls) -> bool:
+    """Whether the model's linear layers give a row the same bits among any number of rows."""
+    layers = {module.weight.shape: module for module in calls.model.modules() if type(module) is Linear}
+    for layer in layers.values():
+        x = layer.weight[torch.arange(max(CROWD)) % len(layer.weight)]
+        among = layer(x)
+        for count in (count for count in CROWD if count % calls.padding == 0):
+            if not torch.equal(layer(x[:count]), among[:count]):
+                return False
+    return True
+
+
+def _alone_alike(runner: ModelRunner | PlainRunner) -> bool:
+    """Whether a row of a batch has the same bits alone."""
+    ids = _ids(len(runner.calls.lookup.weight), ROWS, SHORT + STEPS)
+    crowded, alone = _serve(runner, ids, SHORT), _serve(runner, ids[2:3], SHORT)
+    return all(torch.equal(logits, crowded[2, position]) for (_, position), logits in alone.items())
+
+
+class _Texts:
+    """One long text and several short ones, and a plain pass's logits after each of their positions."""
+
+    def __init__(self, model: Any) -> None:
+        lookup = model.get_input_embeddings().weight
+        self.ids = [_ids(len(lookup), 1, LONG + 1), _ids(len(lookup), ROWS, SHORT + STEPS)]
+        self.logits: list[Tensor] = [model(ids.to(lookup.device)).logits.float() for ids in self.ids]
+
+    def problem(self, runner: ModelRunner | PlainRunner) -> str:
+        """Why ``runner`` does not give these logits; empty if it does."""
+        worst = 0.0
+        try:
+            for ids, prompt, expected in zip(self.ids, (LONG, SHORT), self.logits, strict=True):
+                for (row, position), logits in _serve(runner, ids, prompt).items():
+                    error = (logits - expected[row, position]).abs().max()
+                    worst = max(worst, float(error / expected.abs().max().clamp_min(1e-6)))
+        except Exception as error:  # any error of a foreign architecture is the reason to give
+            if is_out_of_memory(error):
+                raise
+            return f"it fails: {error}"
+        # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
+        tolerance = 1e-3 if runner.calls.dtype == torch.float32 else 0.1
+        return "" if worst < tolerance else f"its logits differ by {worst:.2g} of their size"
+
+
+def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
+    """(rows, length) token ids; no two rows are alike."""
+    place = torch.arange(length)
+    return torch.stack([(7 * place + 3 + 31 * row + row * place) % vocabulary for row in range(rows)])
+
+
+def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[tuple[int, int], Tensor]:
+    """Logits by row and position of a batch of texts ``ids`` (R, L), whose prompts have ``prompt`` tokens.
+
+    The last two tokens of a prompt are soft; those behind it are fed one by one. After each step a row ends:
+    the first, the middle one, the last.
+    """
+    waiting, logits = deque[Sequence](), dict[tuple[int, int], Tensor]()
+    for row, text in enumerate(ids.tolist()):
+        soft = runner.calls.embed(text[prompt - 2 : prompt]).float()
+        limits = {"hidden_size": soft.shape[1], "context_length": 2**31, "vocabulary": max(text) + 1}
+        request = Request(tuple(text[: prompt - 2]), soft=soft, max_new_tokens=len(text) - prompt + 1)
+        waiting.append(Sequence(row, prepare(request, **limits)))
+    while waiting:
+        running = runner.admit(waiting, 0)
+        rows = runner.prefill(running)
+        for step, position in enumerate(range(prompt - 1, ids.shape[1])):
+            if step:
+                for sequence in running:
+                    sequence.output.ids.append(int(ids[sequence.ticket, position]))
+                rows = runner.decode(running)
+            logits |= {(s.ticket, position): row for s, row in zip(running, rows, strict=True)}
+            if step and len(running) > 1:
+                runner.release(running.pop((0, len(running) // 2, -1)[step % 3 - 1]))
+        for sequence in running:
+            runner.release(sequence)
+    return logits
 
 
 @contextmanager
@@ -123,32 +229,6 @@ def _no_block_table(model: Any) -> str:
     if len({weight.device for weight in model.parameters()} - {torch.device("meta")}) > 1:
         return "its layers are on several devices"
     return ""
-
-
-def _differs(runner: ModelRunner | PlainRunner, ids: tuple[int, ...], expected: Tensor) -> str:
-    """Why ``runner`` does not give ``expected`` after ``ids``; empty if it does.
-
-    All but three are fed as ids, then two as soft tokens, and the last one as a generated token.
-    """
-    cut = len(ids) - 3
-    soft = runner.calls.embed(list(ids[cut:-1])).float()
-    limits = {"hidden_size": soft.shape[1], "context_length": 2**31, "vocabulary": max(ids) + 1}
-    prepared = prepare(Request(ids[:cut], soft=soft, max_new_tokens=2), **limits)
-    sequence = Sequence(0, prepared)
-    try:
-        [sequence] = runner.admit(deque([sequence]), 0)
-        runner.prefill([sequence])
-        sequence.output.ids.append(ids[-1])
-        logits = runner.decode([sequence])[0]
-        runner.release(sequence)
-    except Exception as error:  # as above
-        if is_out_of_memory(error):
-            raise
-        return f"it fails: {error}"
-    # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
-    tolerance = 1e-3 if runner.calls.dtype == torch.float32 else 0.1
-    error = float((logits - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-    return "" if error < tolerance else f"its logits differ by {error:.2g} of their size"
 
 
 def _refusal(model: Any, reason: str) -> str:
