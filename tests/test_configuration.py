@@ -76,7 +76,7 @@ def test_every_experiment_composes_and_builds(path):
         swept_values = list(one.sweep_string_iterator()) if one.is_sweep_override() else [values]
         for value in dict.fromkeys([*swept_values[:2], swept_values[-1]]):
             build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
-    commands = ("# python -m soft_reasoning.run", "# python experiments/")
+    commands = ("# python -m soft_reasoning.run", "# python -m experiments.")
     assert path.stem.startswith("_") or path.read_text().splitlines()[1].startswith(commands)
 
 
@@ -207,6 +207,12 @@ def test_what_cannot_be_built_is_named_by_its_key(override, message):
     with pytest.raises(UserError) as error:
         build_method(compose_config([override]))
     assert str(error.value).startswith(message)
+
+
+def test_another_model_does_not_get_the_bundled_one_s_sigma():
+    assert compose_config(["model.path=demo"]).embedding.sigma == 8
+    assert compose_config(["model.path=someone/model"]).embedding.sigma == 2
+    assert compose_config(["model.path=smollm2_135m"]).embedding.sigma == 1
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def completed(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` with what follows from them.
 
     ``model=A/NAME`` becomes a model's path, and ``prompt=FILE`` the choice ``file``. Another model than the
-    bundled one does not get the prompt of the bundled data, which the bundled model alone understands.
+    bundled one gets neither its sigma nor the prompt of the bundled data, which it alone understands.
     ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may name
     a preset for Soft Reasoning; other methods run in it without one.
     """
@@ -66,7 +66,10 @@ def completed(overrides: Sequence[str]) -> list[str]:
         else:
             result.append(word)
     chosen = _chosen(result)
-    bundled = chosen.get("model", "demo") == "demo" and is_bundled(chosen.get("model.path", "demo"))
+    path = chosen.get("model.path", "demo").strip("'\"")
+    bundled = chosen.get("model", "demo") == "demo" and is_bundled(path)
+    if not bundled and not {"model", "experiment"} & {*chosen}:  # sigma of the bundled model suits no other
+        result.insert(0, f"model={path if path in choices('model') else '_base'}")
     prompted = {"prompt", "experiment"} & {*chosen} or chosen.get("dataset", "demo") != "demo"
     if not bundled and not prompted and chosen.get("engine", "hf") != "fake":
         result.append("prompt=math")
