@@ -68,7 +68,7 @@ def test_an_id_has_one_question(reasoner):
 
 
 def test_progress_goes_to_standard_error(reasoner, capsys, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.display.EVERY", 0)
+    monkeypatch.setattr("soft_reasoning.runs.progress.EVERY", 0)
     reasoner.solve(QUESTIONS[:2], progress=True)
     assert "0/2 problems" in capsys.readouterr().err
 

@@ -72,7 +72,7 @@ def test_the_version_and_a_run_as_a_module(call, tmp_path):
 
 def test_help_is_short_and_names_every_command_and_group(call):
     _, out, _ = call("--help")
-    assert all(f"  {name} " in out for name in entry.COMMANDS) and len(out.splitlines()) < 17
+    assert all(f"  {name} " in out for name in entry.COMMANDS) and len(out.splitlines()) < 18
     config = Path(conf_dir(), "config.yaml").read_text(encoding="utf-8")
     text = config.partition("template: |")[2].partition("hydra_logging")[0]
     groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()}

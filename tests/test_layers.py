@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "display", "answers", "demo", "data", "prompts", "engines", "effects", "context",
+    "types", "checks", "answers", "demo", "data", "prompts", "engines", "effects", "context",
     "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
     "solution", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip

@@ -321,7 +321,7 @@ def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
 
 
 def test_progress_says_how_far_a_list_is(reasoner, capsys, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.display.EVERY", 0)
+    monkeypatch.setattr("soft_reasoning.runs.progress.EVERY", 0)
     reasoner.solve(QUESTIONS, progress=True)
     said = capsys.readouterr()
     assert "0/2" in said.err and not said.out

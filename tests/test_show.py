@@ -38,6 +38,13 @@ def test_a_comparison_is_shown_without_a_browser(folders, monkeypatch, capsys):
     assert "| cot |" in said and "| self_consistency |" in said
 
 
+def test_the_tables_are_written_on_demand(folders, capsys):
+    show.main([str(folders / "one"), "--tables"])
+    tables = {path.name for path in (folders / "one" / "tables").iterdir()}
+    assert {"headline.csv", "headline.tex", "tokens.csv", "rounds.csv"} <= tables
+    assert f"tables in {folders / 'one' / 'tables'}" in capsys.readouterr().out
+
+
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
     show.main([str(folders / "one"), record["doc_id"]])

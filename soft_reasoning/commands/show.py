@@ -1,4 +1,4 @@
-"""Show a run: soft-reasoning show FOLDER [PROBLEM]."""
+"""The command ``show`` (or ``report``): a run's results, its tables, or one problem explained."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from typing import Any
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
 from soft_reasoning.reports.compare import COMPARISON
-from soft_reasoning.reports.report import summary_table
+from soft_reasoning.reports.report import summary_table, tables_of
+from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.run import final_of
-from soft_reasoning.runs.files import PAGE, read_manifest, read_records, read_results
+from soft_reasoning.runs.files import PAGE, read_manifest, read_records, read_results, writing
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+
+TABLES = "tables"
 
 
 def story_of(folder: Path, name: str) -> Solution:
@@ -52,6 +55,15 @@ def _summary(folder: Path) -> str:
     return summary_table(read_results(folder))
 
 
+def _write_tables(folder: Path) -> None:
+    """Write the tables of a run's report to ``folder``/tables."""
+    tables = tables_of(read_results(folder), read_manifest(folder))
+    with writing(folder):
+        for name, table in tables.items():
+            save(table, folder / TABLES, name)
+    print(f"{len(tables)} tables in {folder / TABLES}")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -62,12 +74,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
+    parser.add_argument("--tables", action="store_true", help="write every table as CSV and LaTeX to tables/")
     given = parser.parse_args(sys.argv[1:] if words is None else words)
     with one_line_errors():
         if not given.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {given.folder}; check the path")
         if given.problem is not None:
             print(story_of(given.folder, given.problem).explain())
+            return
+        if given.tables:
+            _write_tables(given.folder)
             return
         print(_summary(given.folder))
         page = (given.folder / PAGE).resolve()

@@ -1,60 +1,89 @@
-"""Running counts of a run, shown on standard error."""
+"""Progress on standard error: a bar on a terminal or in a notebook, otherwise a line at intervals."""
 
 from __future__ import annotations
 
+import sys
 from time import perf_counter
-from typing import TextIO
+from typing import Any, TextIO
 
-from soft_reasoning.display import Display
 from soft_reasoning.reports.tables import duration, percent
 from soft_reasoning.runs.grades import Graded
 from soft_reasoning.scheduler import Clock
+
+EVERY = 15.0
+"""Seconds between two lines without a terminal."""
+
+UNREAD = 20
+"""Problems without a readable answer, from the first, after which a line says so."""
 
 
 class Progress:
     """Running counts of a run of ``total`` problems, shown while the context is open.
 
     With ``enabled = False`` only :meth:`say` prints. Problems finished before a resume count in accuracy and
-    coverage, but not in speed and remaining time.
+    coverage, but not in speed and remaining time. ``stream`` is standard error by default.
     """
 
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
         self.total = total
         self.done: int = 0
         self._before = 0
-        self._graded = self._correct = self._covered = self._tokens = 0
-        self._display = Display(total, "problems", enabled=enabled, stream=stream)
-        self._start = perf_counter()
+        self._read = self._graded = self._correct = self._covered = self._tokens = 0
+        self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
+        self._bar: Any = None
+        self._start = self._last_line = perf_counter()
 
     def __enter__(self) -> Progress:
         self._before, self._start = self.done, perf_counter()
-        self._display.open(self.done)
+        self._last_line = self._start
+        if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
+            from tqdm.auto import tqdm
+
+            shape = "{bar:24} {n_fmt}/{total_fmt} {postfix}"
+            self._bar = tqdm(
+                total=self.total, initial=self.done, file=self._stream, leave=False, bar_format=shape,
+                dynamic_ncols=True,
+            )  # fmt: skip
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._display.close()
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
     def count(self, row: Graded) -> None:
-        """Count one more finished problem."""
+        """Count one more finished problem; say so when the first ``UNREAD`` have no readable answer."""
         self.done += 1
+        self._read += row.parsed
         self._tokens += sum(usage.generated_tokens for usage in row.usage.values())
         if row.correct is not None:
             self._graded += 1
             self._correct += row.correct
             self._covered += row.covered()
+        if self.done == UNREAD and not self._read:
+            self.say(
+                f"soft_reasoning: no answer could be read in the first {UNREAD} problems; look at the texts "
+                "in report.html; perhaps this model needs another prompt (prompt=) or more tokens "
+                "(max_new_tokens=)"
+            )
 
     def figures(self) -> dict[str, float]:
         """Return running figures by name; shares are those of the problems with a gold answer."""
-        found: dict[str, float] = {"problems": self.done, "generated_tokens": self._tokens}
+        figures: dict[str, float] = {"problems": self.done, "generated_tokens": self._tokens}
         if self.done:
-            found["generated_tokens_per_problem"] = self._tokens / self.done
+            figures["generated_tokens_per_problem"] = self._tokens / self.done
         if self._graded:
-            found |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
-        return found
+            figures |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
+        return figures
 
     def show(self, clock: Clock) -> None:
         """Redraw the bar, or print a line if the last one is old enough."""
-        self._display.show(self.done, lambda: self.state(clock))
+        if self._bar is not None:
+            self._bar.n = self.done
+            self._bar.set_postfix_str(self.state(clock))
+        elif self._enabled and perf_counter() - self._last_line >= EVERY:
+            self._last_line = perf_counter()
+            self.say(f"{self.done}/{self.total} problems  {self.state(clock)}")
 
     def state(self, clock: Clock) -> str:
         """Describe running accuracy and coverage, speed and remaining time."""
@@ -71,4 +100,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print one line, above the bar if there is one."""
-        self._display.say(line)
+        if self._bar is not None:
+            self._bar.write(line, file=self._stream)
+        else:
+            print(line, file=self._stream, flush=True)

@@ -1,8 +1,10 @@
 """What a run shows while it works."""
 
 import io
+from dataclasses import replace
 
-from soft_reasoning import display
+import pytest
+
 from soft_reasoning.runs import progress
 from soft_reasoning.runs.grades import Graded, GradedCandidate
 from soft_reasoning.runs.progress import Progress
@@ -21,7 +23,6 @@ def row(correct, covered):
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(display, "perf_counter", lambda: now[0])
     stream, clock = io.StringIO(), Clock()
     with Progress(100, stream=stream) as shown:
         for _ in range(60):
@@ -68,3 +69,12 @@ def test_ungraded_problems_have_no_accuracy():
     shown = Progress(2, stream=io.StringIO())
     shown.count(row(None, None))
     assert "accuracy" not in shown.state(Clock())
+
+
+@pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])
+def test_answers_that_cannot_be_read_are_told_at_once(answers, warned):
+    stream = io.StringIO()
+    shown = Progress(30, enabled=False, stream=stream)
+    for answer in answers:
+        shown.count(replace(row(False, False), answer=answer))
+    assert stream.getvalue().count("no answer could be read in the first 20 problems") == warned
