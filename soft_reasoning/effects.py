@@ -204,11 +204,16 @@ def propose(jobs: Sequence[Waiting[Propose]], engine: Engine) -> list[Any]:
 
     def stream(job: Waiting[Propose]) -> Hashable:
         effect = job.effect
-        return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed)
+        pool = None if effect.features is None else effect.features.shape
+        return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed, pool)
 
     proposals: dict[int, Any] = {}
     for group in grouped(jobs, stream):
         effect = group[0].effect
+        pools: dict[str, torch.Tensor] = {}
+        if effect.features is not None:
+            for name in ("features", "behaviour"):
+                pools[name] = torch.stack([getattr(job.effect, name) for job in group])  # (b, N, F), (b, N)
         batch = effect.optimiser.propose(
             torch.stack([job.effect.U for job in group]),  # (b, n, d)
             torch.stack([job.effect.y for job in group]),  # (b, n)
@@ -216,6 +221,7 @@ def propose(jobs: Sequence[Waiting[Propose]], engine: Engine) -> list[Any]:
             seed=effect.seed,
             round=effect.round,
             keys=[job.problem.id for job in group],
+            **pools,
         )
         proposals.update(zip(map(id, group), batch, strict=True))
     return [proposals[id(job)] for job in jobs]

@@ -76,9 +76,7 @@ class SoftReasoningObjective(BaseTestProblem):
         Raises:
             ValueError: If the points have another dimension or are not finite.
         """
-        if X.shape[-1] != self.dim or not torch.isfinite(X).all():
-            raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
-        points = X.detach().double().cpu().reshape(-1, self.dim)
+        points = self._checked(X)
         found, verdict = self._run(
             self._method.evaluate(self._box, points, tuple(self._verdicts), self._context)
         )
@@ -88,6 +86,32 @@ class SoftReasoningObjective(BaseTestProblem):
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self.evaluate_true(X)
+
+    def features(self, X: Tensor) -> Tensor:
+        """Return what the method's surrogate sees of the points ``X`` (n x d), shape (n, n) float64.
+
+        They are inputs for any model. Their distances are those of the configured ``features``; the median is
+        that of points of N(0, I). They are comparable within a call only, so give it all points of a pool.
+
+        Raises:
+            ValueError: If the points have another dimension or are not finite.
+
+        Example:
+            >>> pool = torch.randn(64, objective.dim, dtype=torch.float64)
+            >>> features = objective.features(pool)
+            >>> chosen, y = [0, 1, 2, 3, 4], objective(pool[:5])
+            >>> model = SingleTaskGP(features[chosen], y.unsqueeze(-1))
+            >>> acquisition = LogExpectedImprovement(model, best_f=y.max())
+            >>> row, _ = optimize_acqf_discrete(acquisition, q=1, choices=features)
+            >>> best = (features == row).all(-1).nonzero().squeeze()
+        """
+        pool = self._run(self._method.look(self._box, self._checked(X), self._context))
+        return pool.features.to(X.device)
+
+    def _checked(self, X: Tensor) -> Tensor:
+        if X.shape[-1] != self.dim or not torch.isfinite(X).all():
+            raise ValueError(f"expected finite points (batch x {self.dim}), got {tuple(X.shape)}")
+        return X.detach().double().cpu().reshape(-1, self.dim)
 
     @property
     def best(self) -> Candidate:

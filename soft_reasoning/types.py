@@ -249,6 +249,9 @@ class Propose(Effect):
         k: Number of points.
         round: Number of the round.
         seed: With ``round`` the random stream of candidate points, shared by all problems of a run.
+        features: (N, F) float64, of a pool of points. ``U`` holds features, too, then.
+        behaviour: (N,) equal numbers for points of the pool that behave alike, -1 for those that may not be
+            chosen.
     """
 
     optimiser: Any
@@ -257,6 +260,8 @@ class Propose(Effect):
     k: int
     round: int
     seed: int
+    features: Tensor | None = None
+    behaviour: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,11 @@ CHOICES = sorted(
 APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
+    **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
+UNFAKED = {"features=hidden_state"}  # the fake engine has no hidden states; tests/methods/test_looking.py
 WITHOUT_SEARCH = {"method"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")
@@ -48,7 +50,7 @@ def engine():
     return build_engine(compose_config(["engine=fake"]))
 
 
-@pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART])
+@pytest.mark.parametrize("choice", [c for c in CHOICES if c.split("=")[0] not in APART and c not in UNFAKED])
 def test_every_choice_composes_builds_and_solves(choice, engine):
     rounds = [] if choice.split("=")[0] in WITHOUT_SEARCH else ["search.rounds=1"]
     config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])

@@ -42,6 +42,7 @@ PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 
 OF_METHODS = (
     "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
+    "features",
     "verifier", "reward", "final", "decoding",
 )  # fmt: skip
 """Groups whose overrides belong to one method."""

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.search.stopping import Stopping
@@ -64,6 +66,24 @@ def read_candidate(completion: Completion, problem: Problem, context: Context, r
     )
 
 
+def going_on(request: Request, begun: Completion, engine: Engine) -> Request | None:
+    """Return the request for the rest of ``request``, which begins with ``begun``; None if that is all."""
+    ids = request.prompt_ids + begun.token_ids
+    left = request.max_new_tokens - begun.generated_tokens
+    room = engine.context_length - begun.prompt_tokens - begun.generated_tokens
+    if begun.generated_tokens and (begun.finish_reason != "length" or min(left, room) < 1):
+        return None
+    return replace(request, prompt_ids=ids, max_new_tokens=left)
+
+
+def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine) -> Completion:
+    """Return the one completion of which ``rest`` goes on from ``begun``."""
+    ids, logprobs = begun.token_ids + rest.token_ids, begun.logprobs + rest.logprobs
+    count, text, reason = finish(engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids)
+    reason = rest.finish_reason if reason == "length" else reason
+    return replace(rest, token_ids=ids[:count], logprobs=logprobs[:count], text=text, finish_reason=reason)
+
+
 def judge_round(
     found: Sequence[Candidate],
     problem: Problem,
@@ -112,13 +132,17 @@ class Rounds:
             }
         )
 
-    def end(self, stopping: Stopping, grader: AnswerGrader) -> Steps[bool]:
+    def end(self, stopping: Stopping, grader: AnswerGrader, otherwise: str | None = None) -> Steps[bool]:
         """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
 
-        The trace holds the reason.
+        The trace holds the reason. ``otherwise`` is one of the method's own.
         """
         votes = answer_votes(self.seen, grader, self._problem.answer_type)
-        reason = stopping.reason(self._rewards, agreement=self.verdicts[-1].agreement, votes=votes)
+        verdict = self.verdicts[-1]
+        reason = stopping.reason(
+            self._rewards, agreement=verdict.agreement, scores=verdict.scores, votes=votes
+        )
+        reason = reason or otherwise
         last = [c for c in self.seen if c.round == len(self._rewards) - 1]
         spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
         reason = reason or spent

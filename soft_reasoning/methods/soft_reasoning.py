@@ -6,7 +6,7 @@ final rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from soft_reasoning.methods.base import (
     Rounds,
     Steps,
     check_sampling,
+    going_on,
+    joined,
     judge_round,
     read_candidate,
     sample_seed,
@@ -30,11 +32,13 @@ from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.search.embedding import Embedding, Subspace
+from soft_reasoning.search.features import Features, PointFeatures, Pool
 from soft_reasoning.search.optimiser import Optimiser, Proposal
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
+    Completion,
     Generate,
     Problem,
     Prompt,
@@ -61,6 +65,7 @@ class BlackBox:
         subspace: The subspace around its anchor.
         likely: For each soft token the texts of the tokens that have weights.
         anchor: The text of the greedy tokens that the soft tokens replace.
+        pool: The points that the search chooses from; None if it draws points anew each round.
     """
 
     problem: Problem
@@ -69,6 +74,7 @@ class BlackBox:
     subspace: Subspace
     likely: list[list[str]]
     anchor: str
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class SoftReasoning:
         reward: Combines score and coherence.
         stopping: Ends the search.
         final: Rule for the final answer.
+        features: What the surrogate sees of a point of the optimiser's pool.
         decoding: How tokens after the soft ones are chosen: greedily (the paper) or sampled, each candidate
             with its own random stream. A reward is then one draw at its point.
         candidates: k, completions per round.
@@ -99,6 +106,7 @@ class SoftReasoning:
     reward: Reward
     stopping: Stopping
     final: FinalAnswer
+    features: Features = PointFeatures()
     decoding: Sampling = GREEDY
     candidates: int = 5
     placement: str = "last"
@@ -111,6 +119,11 @@ class SoftReasoning:
         for key in ("scope", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         choice("method.placement", self.placement, PLACEMENTS)
+        if self.optimiser.pool is None and not isinstance(self.features, PointFeatures):
+            raise UserError(
+                "features: expected features=point without a pool of points, got "
+                f"{type(self.features).__name__}; use candidate_points=pool with search=bayesian or random"
+            )
         if self.decoding != GREEDY:
             check_sampling(self.decoding, where="decoding", fix="decoding=greedy is the greedy one")
 
@@ -121,22 +134,26 @@ class SoftReasoning:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         box = yield from self.open(problem, context)
-        points = self.optimiser.initial(
-            self.candidates, box.subspace.dim, generator_for(context.seed, problem.id, "initial")
-        )
+        stream = generator_for(context.seed, problem.id, "initial")
+        points = self.optimiser.initial(self.optimiser.pool or self.candidates, box.subspace.dim, stream)
         proposal: Proposal | None = None
+        if self.optimiser.pool is not None:
+            pool = yield from self.look(box, points, context)
+            box = replace(box, pool=pool)
+            points, _ = yield from self._propose(box, (), 0, context)
         rounds = Rounds(problem)
         while True:
             found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
             tokens, expected = _readable(box, points, context.engine), _diagnostics(proposal, found)
             rounds.add(found, verdict, tokens=tokens, proposal=expected)
-            if (yield from rounds.end(self.stopping, context.grader)):
+            exhausted = box.pool is not None and not box.pool.unseen(_points(rounds.seen, box.subspace.dim))
+            otherwise = "exhausted" if exhausted else None
+            if (yield from rounds.end(self.stopping, context.grader, otherwise)):
                 break
-            U, y = _observed(rounds.seen)
-            number = len(rounds.verdicts)
-            proposed: Proposal = yield Propose(self.optimiser, U, y, self.candidates, number, context.seed)
-            proposal, points = proposed, proposed.points
+            points, proposal = yield from self._propose(box, rounds.seen, len(rounds.verdicts), context)
         rounds.trace[0]["anchor"] = box.anchor
+        if box.pool is not None:
+            rounds.trace[0]["pool"] = box.pool.summary()
         answer = self.choose(box, rounds.seen, rounds.verdicts, context)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
 
@@ -146,6 +163,42 @@ class SoftReasoning:
         position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
         subspace, likely, anchor = yield from self._subspace(prompt, context)
         return BlackBox(problem, prompt, position, subspace, likely, anchor)
+
+    def look(self, box: BlackBox, points: Tensor, context: Context) -> Steps[Pool]:
+        """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them."""
+        soft = box.subspace(points)
+        first: dict[bytes, int] = {}
+        marks = [first.setdefault(x.numpy().tobytes(), i) for i, x in enumerate(soft)]
+        distinct = sorted(set(marks))
+        requests = [self.features.look(self._request(box, soft[i], i, context)) for i in distinct]
+        asked = [request for request in requests if request is not None]
+        looks: list[Completion] = []
+        if asked:
+            completions = yield Generate(asked)
+            looked = dict(zip(distinct, completions, strict=True))
+            looks = [looked[mark] for mark in marks]
+        if any(look.finish_reason == "budget" for look in looks):
+            return Pool.of(points, points, marks)  # the rounds to come are empty, too
+        behaviours: Sequence[Hashable] = range(len(points))  # sampled completions differ
+        if self.decoding == GREEDY:
+            seen = any(look.token_ids for look in looks)
+            behaviours = [look.token_ids for look in looks] if seen else marks
+        return Pool.of(points, self.features.rows(points, soft, looks), behaviours, looks)
+
+    def _propose(
+        self, box: BlackBox, seen: Sequence[Candidate], number: int, context: Context
+    ) -> Steps[tuple[Tensor, Proposal]]:
+        """Return the next points (k, d), and what the optimiser says of them."""
+        seed, pool = context.seed, box.pool
+        if pool is None:
+            proposal = yield Propose(self.optimiser, *_observed(box, seen), self.candidates, number, seed)
+            return proposal.points, proposal
+        points = _points(seen, box.subspace.dim)
+        k = min(self.candidates, pool.unseen(points))
+        proposal = yield Propose(
+            self.optimiser, *_observed(box, seen), k, number, seed, pool.features, pool.choices(points)
+        )
+        return pool.points[list(proposal.chosen)], proposal
 
     def evaluate(
         self, box: BlackBox, points: Tensor, earlier: Sequence[Verdict], context: Context
@@ -169,9 +222,8 @@ class SoftReasoning:
 
         ``first`` is the number of candidates completed before.
         """
-        completions = yield Generate(
-            [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
-        )
+        requests = [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
+        completions = yield from self._completed(box, points, requests, context.engine)
         return [
             replace(
                 read_candidate(completion, box.problem, context, round),
@@ -181,13 +233,27 @@ class SoftReasoning:
             for u, completion in zip(points, completions, strict=True)
         ]
 
+    def _completed(
+        self, box: BlackBox, points: Tensor, requests: list[Request], engine: Engine
+    ) -> Steps[list[Completion]]:
+        """Return the completions of ``requests``; greedy ones go on from where the looks at them ended."""
+        if box.pool is None or not box.pool.looks or self.decoding != GREEDY:
+            return (yield Generate(requests))
+        looks = [box.pool.looks[i] for i in box.pool.find(points)]
+        more = [going_on(request, look, engine) for request, look in zip(requests, looks, strict=True)]
+        rest = iter((yield Generate([request for request in more if request is not None])))
+        return [
+            look if request is None else joined(look, next(rest), request.stop, engine)
+            for request, look in zip(more, looks, strict=True)
+        ]
+
     def choose(
         self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
     ) -> str | None:
         """Return the final answer after all rounds, by the configured rule."""
         mean = None
         if self.final.needs_posterior:
-            U, y = _observed(seen)
+            U, y = _observed(box, seen)
             mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
@@ -237,10 +303,15 @@ class SoftReasoning:
         )  # fmt: skip
 
 
-def _observed(seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
-    """The points (n, d) and rewards (n,) of candidates."""
-    U = torch.tensor([c.u for c in seen], dtype=torch.float64)
-    return U, torch.tensor(rewards_of(seen), dtype=torch.float64)
+def _points(seen: Sequence[Candidate], dim: int) -> Tensor:
+    """(n, dim): the points of candidates."""
+    return torch.tensor([c.u for c in seen], dtype=torch.float64).reshape(-1, dim)
+
+
+def _observed(box: BlackBox, seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
+    """The points (n, d), or the features (n, F) of points of a pool, and rewards (n,) of candidates."""
+    U, y = _points(seen, box.subspace.dim), torch.tensor(rewards_of(seen), dtype=torch.float64)
+    return (U if box.pool is None else box.pool.features[box.pool.find(U)]), y
 
 
 def _likeliest(ids: Sequence[int], count: int, tokenizer: Any, anchor: int | None) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -20,12 +21,35 @@ Acquire = Callable[[Model, Tensor], AcquisitionFunction]
 """Builds the acquisition function of a model and of the values (b, 1) to improve on."""
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The points of a round.
+
+    Attributes:
+        points: (b, k, d), distinct.
+        values: (b, k) acquisition values when chosen.
+        decided: (b, k) whether the candidate points' values differed: the acquisition function decided.
+        index: (b, k) the points' indices among the N or M candidate points.
+    """
+
+    points: Tensor
+    values: Tensor
+    decided: Tensor
+    index: Tensor
+
+
 class Batch(Protocol):
     """A rule that chooses the k points of a round."""
 
     def choose(
-        self, acquire: Acquire, gp: FixedNoiseGP, X: Tensor, incumbent: Tensor, k: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self,
+        acquire: Acquire,
+        gp: FixedNoiseGP,
+        X: Tensor,
+        incumbent: Tensor,
+        k: int,
+        behaviour: Tensor | None = None,
+    ) -> Choice:
         """Choose ``k`` points for each of b problems.
 
         Args:
@@ -35,10 +59,8 @@ class Batch(Protocol):
                 pick has points of its own.
             incumbent: (b,) values to improve on.
             k: Picks of a round.
-
-        Returns:
-            (b, k, d) distinct points; (b, k) acquisition values when chosen; (b, k) booleans: whether the
-            candidate points' values differed, so that the acquisition function decided.
+            behaviour: (b, N) of a pool, ``X`` (b, N, d): points with equal numbers behave alike, and one of
+                them at most is chosen. None of those with -1 is. There are at least k others.
         """
         ...
 
@@ -55,14 +77,23 @@ class TopK:
     fantasies = False
 
     def choose(
-        self, acquire: Acquire, gp: FixedNoiseGP, X: Tensor, incumbent: Tensor, k: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self,
+        acquire: Acquire,
+        gp: FixedNoiseGP,
+        X: Tensor,
+        incumbent: Tensor,
+        k: int,
+        behaviour: Tensor | None = None,
+    ) -> Choice:
         rows = torch.arange(len(incumbent))
         own = X.ndim == 4  # each pick has points of its own
         taken = torch.zeros(len(rows), X.shape[-2], dtype=torch.bool)
+        if behaviour is not None:
+            taken = behaviour < 0
         points: list[Tensor] = []
         top: list[Tensor] = []
         decided: list[Tensor] = []
+        indices: list[Tensor] = []
         values = torch.empty(0)
         for i in range(k):
             some = X[:, i] if own else X
@@ -72,13 +103,18 @@ class TopK:
                 values = function(as_botorch).mT.expand(len(rows), -1)  # (b, N)
             index = first_best(values if own else values.masked_fill(taken, -torch.inf))
             taken[rows, index] = True
+            if behaviour is not None:
+                taken = taken | (behaviour == behaviour[rows, index].unsqueeze(-1))
+            indices.append(index)
             points.append(some[rows, index] if some.ndim == 3 else some[index])
             top.append(values[rows, index])
             decided.append(top[-1] - values.amin(-1) > TIE * top[-1].abs())
             if self.fantasies and i + 1 < k:
                 gp, mean = gp.fantasise(points[-1])
                 incumbent = torch.maximum(incumbent, mean)
-        return torch.stack(points, 1), torch.stack(top, -1), torch.stack(decided, -1)
+        return Choice(
+            torch.stack(points, 1), torch.stack(top, -1), torch.stack(decided, -1), torch.stack(indices, -1)
+        )
 
 
 class KrigingBeliever(TopK):

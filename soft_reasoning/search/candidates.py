@@ -56,6 +56,13 @@ class NormalCandidates:
         return draws
 
 
+class PoolCandidates(NormalCandidates):
+    """``count`` points u ~ N(0, I), drawn once for each question and looked at before the first round."""
+
+    def __init__(self, count: int = 64):
+        super().__init__(count)
+
+
 class UniformCandidates(NormalCandidates):
     """u ~ U[0, 1]^d as in the public code: one orthant only."""
 

@@ -17,20 +17,25 @@ from inspect import signature
 from typing import Any, Protocol
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, AnalyticAcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement, expected_improvement
-from soft_reasoning.search.batch import Batch, KrigingBeliever
-from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, sobol_normal
-from soft_reasoning.search.model import information_gain
+from soft_reasoning.search.acquisition import (
+    NoiseAdaptiveExpectedImprovement,
+    expected_improvement,
+    one_point,
+)
+from soft_reasoning.search.batch import Batch, Choice, KrigingBeliever
+from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, PoolCandidates, sobol_normal
+from soft_reasoning.search.model import FixedNoiseGP, information_gain
 from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import UserError, generator_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
+FIRST_ROUNDS = ("diverse", "random")
 INCUMBENTS = ("posterior_mean", "observed")
 CHUNK_NUMBERS = 2**22
 """Float64 numbers that the largest tensor of a chunk of problems may hold (32 MB)."""
@@ -46,13 +51,14 @@ class Proposal:
     Random search leaves everything but the points empty.
 
     Attributes:
-        points: (k, d) float64.
+        points: (k, d) float64; (k, F) features of the points chosen from a pool.
         mean: (k,) their posterior means before the round.
         sd: (k,) their posterior deviations.
         acquisition: (k,) acquisition values when chosen.
         incumbent: The value to improve on.
         decided: Share of the points that the acquisition function chose. A point does not count if all its
             candidate points had the same value.
+        chosen: Indices of the points in the pool; none without a pool.
         diagnostics: Plain floats, such as ``expected_improvement``: the mean expected improvement of the
             round's rewards, noise included, over the incumbent.
     """
@@ -63,28 +69,44 @@ class Proposal:
     acquisition: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     incumbent: float = float("nan")
     decided: float = 0.0
+    chosen: tuple[int, ...] = ()
     diagnostics: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class Optimiser(Protocol):
     """Chooses the points of every round."""
 
+    pool: int | None
+    """Points of a question's pool; None if a round's candidate points are drawn anew."""
+
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        """The first round, (k, dim) float64."""
+        """The first round or, where there is a pool, the pool: (k, dim) float64."""
         ...
 
     def propose(
-        self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
+        self,
+        U: Tensor,
+        y: Tensor,
+        k: int,
+        *,
+        seed: int,
+        round: int,
+        keys: Sequence[str],
+        features: Tensor | None = None,
+        behaviour: Tensor | None = None,
     ) -> list[Proposal]:
         """The next ``k`` points of each of b problems.
 
         Args:
-            U: Points seen, (b, n, d).
+            U: Points seen, (b, n, d), or their features. n may be 0 where there is a pool.
             y: Their rewards, (b, n).
             k: Points of a round.
             seed: The run's seed.
             round: Number of the round, from 1.
             keys: The problems' ids.
+            features: (b, N, F) of the problems' pools, from which the points are chosen.
+            behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for those that may not
+                be chosen.
 
         Raises:
             ValueError: If shapes do not fit or a value is not finite.
@@ -111,12 +133,47 @@ def _normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
 
+class _Deviation(AnalyticAcquisitionFunction):
+    """The posterior deviation, for a first round of points that differ most."""
+
+    @one_point
+    def forward(self, X: Tensor) -> Tensor:
+        _, sd = self._mean_and_sigma(X)
+        assert sd is not None  # it is, unless asked not to be computed
+        return sd.squeeze(-1)
+
+
+def _deviation(model: Model, best_f: Tensor) -> AcquisitionFunction:
+    return _Deviation(model)
+
+
+def _in_order(behaviour: Tensor, k: int) -> Tensor:
+    """(b, k): the first points of each pool that may be chosen and differ in behaviour."""
+    rows = []
+    for numbers in behaviour.tolist():
+        first: dict[int, int] = {}
+        for index, number in enumerate(numbers):
+            if number >= 0:
+                first.setdefault(number, index)
+        rows.append(list(first.values())[:k])
+    return torch.tensor(rows)
+
+
+def _rows(features: Tensor, index: Tensor) -> Tensor:
+    """(b, k, F): the rows ``index`` (b, k) of ``features`` (b, N, F)."""
+    return features[torch.arange(len(index)).unsqueeze(-1), index]
+
+
 def _seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
     """(b, n): posterior means at the points observed."""
     if surrogate.fits:
         each = (slice(i, i + 1) for i in range(len(U)))
         return torch.cat([surrogate.fit(U[one], y[one]).marginals(U[one])[0] for one in each])
     return surrogate.fit(U, y).marginals(U)[0]
+
+
+def _pool_size(points: CandidatePoints | None) -> int | None:
+    return points.count if isinstance(points, PoolCandidates) else None
 
 
 class BayesianOptimiser:
@@ -130,8 +187,11 @@ class BayesianOptimiser:
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
-        prior: Knowledge from other questions, or its file. The first round takes the portfolio's points, and
-            the surrogate's prior mean is the pooled estimate.
+        prior: Knowledge from other questions, or its file. The first round takes the portfolio's points;
+            the surrogate's prior mean is the pooled estimate. A pool begins with these points, and there
+            the prior mean, a function of u, is not used.
+        first: The first round from a pool: ``diverse`` points, one after another of the largest posterior
+            deviation, or ``random`` ones. After a portfolio's.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -145,13 +205,16 @@ class BayesianOptimiser:
         batch: Batch | None = None,
         incumbent: str = "posterior_mean",
         prior: Prior | str | None = None,
+        first: str = "diverse",
     ):
         self.prior: Prior | None = opened(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
-        if self.prior is not None:
+        self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
+        self.pool: int | None = _pool_size(self.candidate_points)
+        if self.prior is not None and self.pool is None:
             self.surrogate = self.surrogate.with_pooled(self.prior.mean())
         self.acquisition = acquisition
-        self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
+        self.first: str = choice("search.first", first, FIRST_ROUNDS)
         self.batch: Batch = batch or KrigingBeliever()
         self.incumbent: str = choice("search.incumbent", incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
@@ -165,9 +228,20 @@ class BayesianOptimiser:
 
     @torch.no_grad()
     def propose(
-        self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
+        self,
+        U: Tensor,
+        y: Tensor,
+        k: int,
+        *,
+        seed: int,
+        round: int,
+        keys: Sequence[str],
+        features: Tensor | None = None,
+        behaviour: Tensor | None = None,
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
+        if features is not None and behaviour is not None:
+            return self._from_pools(U, y, k, features, behaviour)
         size = max(1, CHUNK_NUMBERS // (self.candidate_points.count * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
             size = 1  # each problem has parameters of its own
@@ -214,15 +288,54 @@ class BayesianOptimiser:
                 f"own, got {name} ({reason})"
             ) from error
 
-    def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:
-        # 1. The model and the incumbent.
+    def _from_pools(
+        self, U: Tensor, y: Tensor, k: int, features: Tensor, behaviour: Tensor
+    ) -> list[Proposal]:
+        if not U.shape[1]:
+            return self._first_from_pools(k, features, behaviour)
+        size = 1 if self.surrogate.fits else max(1, CHUNK_NUMBERS // features[0].numel())
+        proposals = []
+        for start in range(0, len(U), size):
+            part = slice(start, start + size)
+            gp, incumbent, best = self._model(U[part], y[part])
+            chosen = self.batch.choose(self._acquire, gp, features[part], incumbent, k, behaviour[part])
+            proposals += self._described(gp, incumbent, best, chosen, pooled=True)
+        return proposals
+
+    def _first_from_pools(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
+        begun = _in_order(behaviour, k)
+        ahead = 0 if self.prior is None else min(k, len(self.prior.portfolio))
+        if self.first == "diverse" and ahead < k:
+            begun = begun[:, : max(1, ahead)]
+            seen = _rows(features, begun)
+            gp = self.surrogate.unfitted().fit(seen, torch.zeros(begun.shape, dtype=torch.float64))
+            taken = behaviour.gather(-1, begun)
+            alike = (behaviour.unsqueeze(-1) == taken.unsqueeze(-2)).any(-1)
+            still = behaviour.masked_fill(alike, -1)
+            nothing = seen.new_zeros(len(begun))
+            rest = KrigingBeliever().choose(_deviation, gp, features, nothing, k - begun.shape[1], still)
+            begun = torch.cat([begun, rest.index], dim=-1)
+        points = _rows(features, begun)
+        return [Proposal(points[i], chosen=tuple(begun[i].tolist())) for i in range(len(begun))]
+
+    def _model(self, U: Tensor, y: Tensor) -> tuple[FixedNoiseGP, Tensor, Tensor]:
+        """The surrogate, the value to improve on (b,), and the index (b,) of the point that has it."""
         gp = self.surrogate.fit(U, y)
         worth = y if self.incumbent == "observed" else gp.marginals(U)[0]
         incumbent, best = worth.max(-1)
-        # 2. The round's points, chosen among the candidate points.
+        return gp, incumbent, best
+
+    def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:
+        gp, incumbent, best = self._model(U, y)
         X = self.candidate_points.place(draws, gp, best, lengths)
-        points, value, decided = self.batch.choose(self._acquire, gp, X, incumbent, lengths.shape[1])
-        # 3. Their posterior.
+        chosen = self.batch.choose(self._acquire, gp, X, incumbent, lengths.shape[1])
+        return self._described(gp, incumbent, best, chosen)
+
+    def _described(
+        self, gp: FixedNoiseGP, incumbent: Tensor, best: Tensor, chosen: Choice, pooled: bool = False
+    ) -> list[Proposal]:
+        """The proposals, with the model's expectation of them."""
+        points, U = chosen.points, gp.train_inputs[0]
         mean, variance = gp.marginals(points)
         noisy, sd = (variance + self.surrogate.noise).sqrt(), variance.sqrt()
         centre = U[torch.arange(len(U)), best].unsqueeze(1)
@@ -236,9 +349,10 @@ class BayesianOptimiser:
                 points[i],
                 mean[i],
                 sd[i],
-                value[i],
+                chosen.values[i],
                 float(incumbent[i]),
-                float(decided[i].double().mean()),
+                float(chosen.decided[i].double().mean()),
+                tuple(chosen.index[i].tolist()) if pooled else (),
                 {name: float(column[i]) for name, column in columns.items()},
             )
             for i in range(len(U))
@@ -248,24 +362,44 @@ class BayesianOptimiser:
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    Its ``surrogate`` is only used by final-answer rules. ``independent``: no point depends on another, and
-    none is the same for all problems.
+    Its ``surrogate`` is only used by final-answer rules. With a pool as ``candidate_points`` a round is the
+    pool's next points of a behaviour not seen yet. ``independent``: no point depends on another, and none is
+    the same for all problems.
     """
 
     independent: bool
 
-    def __init__(self, surrogate: Surrogate | None = None, prior: Prior | str | None = None):
+    def __init__(
+        self,
+        surrogate: Surrogate | None = None,
+        prior: Prior | str | None = None,
+        candidate_points: CandidatePoints | None = None,
+    ):
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.prior: Prior | None = opened(prior)
-        self.independent = self.prior is None
+        self.pool: int | None = _pool_size(candidate_points)
+        self.independent = self.prior is None and self.pool is None
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return self._next(0, whole("search.candidates", k, least=1), dim, generator)
 
     def propose(
-        self, U: Tensor, y: Tensor, k: int, *, seed: int, round: int, keys: Sequence[str]
+        self,
+        U: Tensor,
+        y: Tensor,
+        k: int,
+        *,
+        seed: int,
+        round: int,
+        keys: Sequence[str],
+        features: Tensor | None = None,
+        behaviour: Tensor | None = None,
     ) -> list[Proposal]:
         U, y = _checked(U, y, k, keys)
+        if features is not None and behaviour is not None:
+            index = _in_order(behaviour, k)
+            points = _rows(features, index)
+            return [Proposal(points[i], chosen=tuple(index[i].tolist())) for i in range(len(U))]
         streams = [generator_for(seed, key, "random", round) for key in keys]
         return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
 

@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "settled", "improvement", "difference", "none")
+RULES = ("agreement", "sure", "settled", "improvement", "difference", "none")
 
 
 class Stopping:
@@ -18,7 +18,8 @@ class Stopping:
         rounds: Rounds after the first.
         threshold: Of the rules ``improvement`` and ``difference``.
         rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
-            ``settled`` when the vote over all rounds is settled with probability ``confidence``,
+            ``sure`` when it does and is sure: their scores, weighed by its confidence, are at least 0.5.
+            ``settled`` stops when the vote over all rounds is settled with probability ``confidence``,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
@@ -45,6 +46,7 @@ class Stopping:
         rewards_by_round: Sequence[Sequence[float]],
         *,
         agreement: Sequence[float | None] = (),
+        scores: Sequence[float | None] = (),
         votes: Sequence[float] = (),
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
@@ -53,18 +55,20 @@ class Stopping:
             rewards_by_round: The rewards of every round so far.
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
+            scores: The same, weighed by the verifier's confidence.
             votes: The weight of each distinct answer over all rounds.
         """
         best = [max(rewards) for rewards in rewards_by_round]
-        if settled(votes) >= self.confidence if self.rule == "settled" else self._converged(best, agreement):
+        judged = scores if self.rule == "sure" else agreement
+        if settled(votes) >= self.confidence if self.rule == "settled" else self._converged(best, judged):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
         return None
 
-    def _converged(self, best: list[float], agreement: Sequence[float | None]) -> bool:
-        if self.rule == "agreement":
-            return 2 * sum(share is not None and share >= 0.5 for share in agreement) > len(agreement)
+    def _converged(self, best: list[float], judged: Sequence[float | None]) -> bool:
+        if self.rule in ("agreement", "sure"):
+            return 2 * sum(share is not None and share >= 0.5 for share in judged) > len(judged)
         if self.rule == "none" or len(best) < 2:
             return False
         if self.rule == "improvement":

@@ -82,6 +82,12 @@ class Surrogate:
         other.pooled = pooled
         return other
 
+    def unfitted(self) -> Surrogate:
+        """Return a copy that fits no parameters, for points without rewards."""
+        other = copy(self)
+        other.fits = False
+        return other
+
     def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
 

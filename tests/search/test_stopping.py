@@ -56,7 +56,7 @@ def test_bad_values():
         ({"rounds": -1}, "rounds: expected"),
         ({"threshold": -0.1}, "threshold"),
         ({"confidence": 0.5}, "confidence"),
-        ({"rule": "never"}, "agreement, settled, improvement, difference, none"),
+        ({"rule": "never"}, "agreement, sure, settled, improvement, difference, none"),
     ):
         with pytest.raises(UserError, match=word):
             Stopping(**kwargs)
@@ -80,3 +80,11 @@ def test_a_search_ends_once_the_vote_is_settled():
     assert ends[0.9] == [None, "converged", "converged"]
     assert ends[0.95] == [None, "converged", "converged"] and ends[0.99] == [None, None, "converged"]
     assert Stopping(rounds=0, rule="settled").reason(rounds, votes=[3.0, 1.0]) == "rounds"
+
+
+def test_a_sure_verifier_is_more_than_one_that_agrees():
+    agreed, doubtful = (1.0, 1.0, 0.0), (0.3, 0.3, 0.0)
+    for scores, reason in ((doubtful, None), (agreed, "converged")):
+        more = {"agreement": agreed, "scores": scores}
+        assert Stopping(rule="sure").reason([[0.0] * 3], **more) == reason
+        assert Stopping().reason([[0.0] * 3], **more) == "converged"

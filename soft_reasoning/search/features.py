@@ -1,0 +1,221 @@
+"""Features: what the surrogate sees of a point.
+
+The reward is piecewise constant over u: many points give the same text. So the surrogate's kernel may look at
+what the model makes of a point in place of u. A question's :class:`Pool` of points is looked at in one
+batch. Its features are scaled to the distances of points of N(0, I), so that a lengthscale means the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.checks import whole
+from soft_reasoning.types import GREEDY, Completion, Request
+
+T = TypeVar("T")
+ROLE = "look"
+"""What the tokens of looks are counted as."""
+
+
+class Features(Protocol):
+    """How a point becomes a row of numbers."""
+
+    def look(self, request: Request) -> Request | None:
+        """Return what looks at the point that ``request`` would complete; None if nothing needs to."""
+        ...
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        """Return the features (n, F) of points, whose distances are what a kernel sees.
+
+        The columns of two calls need not mean the same.
+
+        Args:
+            points: (n, d) float64.
+            soft: (n, m, D) their soft tokens.
+            looks: What the engine answered to :meth:`look`; none if nothing was asked.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class PointFeatures:
+    """The point u itself (the paper)."""
+
+    def look(self, request: Request) -> Request | None:
+        return None
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        return points.double()
+
+
+@dataclass(frozen=True)
+class SoftTokenFeatures:
+    """The soft tokens, as the model reads them."""
+
+    def look(self, request: Request) -> Request | None:
+        return None
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        return soft.double().flatten(1)
+
+
+@dataclass(frozen=True)
+class NextTokenFeatures:
+    """Square roots of the probabilities of the token after the soft ones.
+
+    Distances are sqrt(2) times Hellinger's.
+
+    Args:
+        top: How many of the likeliest tokens the engine is asked for; the others together are one more
+            column. None asks for all logits.
+    """
+
+    top: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.top is not None:
+            whole("features.top", self.top, least=1)
+
+    def look(self, request: Request) -> Request | None:
+        asked = replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)
+        return replace(asked, next_logits=True) if self.top is None else replace(asked, top_logprobs=self.top)
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        if self.top is None:
+            logits = torch.stack([_there(look.next_logits) for look in looks]).double()
+            return torch.softmax(logits, dim=-1).sqrt()
+        columns: dict[int, int] = {}
+        pairs = [_there(look.top_logprobs)[0] for look in looks]
+        for ids, _ in pairs:
+            for token in ids:
+                columns.setdefault(int(token), 1 + len(columns))
+        rows = torch.zeros(len(looks), 1 + len(columns), dtype=torch.float64)
+        for row, (ids, logprobs) in zip(rows, pairs, strict=True):
+            row[[columns[int(token)] for token in ids]] = torch.as_tensor(logprobs, dtype=torch.float64).exp()
+            row[0] = (1.0 - row.sum()).clamp_min(0.0)
+        return rows.sqrt()
+
+
+@dataclass(frozen=True)
+class HiddenStateFeatures:
+    """The last layer's state, after its norm, at the last position of the prompt."""
+
+    def look(self, request: Request) -> Request | None:
+        return replace(
+            request,
+            max_new_tokens=0,
+            min_new_tokens=0,
+            stop=(),
+            sampling=GREEDY,
+            role=ROLE,
+            hidden_state=True,
+        )
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        return torch.stack([_there(look.hidden_state) for look in looks]).double()
+
+
+@dataclass(frozen=True)
+class LookaheadFeatures:
+    """The first greedy tokens after the soft ones, as a bag of (position, token).
+
+    Args:
+        tokens: How many.
+    """
+
+    tokens: int = 8
+
+    def __post_init__(self) -> None:
+        whole("features.tokens", self.tokens, least=1)
+
+    def look(self, request: Request) -> Request | None:
+        most = min(self.tokens, request.max_new_tokens)
+        return replace(request, max_new_tokens=most, sampling=GREEDY, role=ROLE)
+
+    def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
+        columns: dict[tuple[int, int], int] = {}
+        bags = [
+            [columns.setdefault(pair, len(columns)) for pair in enumerate(look.token_ids)] for look in looks
+        ]
+        rows = torch.zeros(len(looks), max(1, len(columns)), dtype=torch.float64)
+        for row, bag in zip(rows, bags, strict=True):
+            row[bag] = 1.0
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The candidate points of a question and what is known of them before any is completed.
+
+    Attributes:
+        points: (N, d) float64.
+        features: (N, N) float64, of the distances of the features, scaled by :func:`scaled`.
+        behaviour: (N,) equal numbers for points that are known to behave alike.
+        looks: What each look generated; none if nothing was looked at.
+    """
+
+    points: Tensor
+    features: Tensor
+    behaviour: Tensor
+    looks: tuple[Completion, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        points: Tensor,
+        rows: Tensor,
+        behaviours: Sequence[Hashable],
+        looks: Sequence[Completion] = (),
+    ) -> Pool:
+        """Return the pool of ``points`` (N, d), their feature ``rows`` (N, F) and what tells them apart."""
+        numbers: dict[Hashable, int] = {}
+        alike = torch.tensor([numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours])
+        return cls(points, scaled(rows), alike, tuple(looks))
+
+    def find(self, points: Tensor) -> Tensor:
+        """(n,): the indices of ``points`` (n, d), which are points of the pool."""
+        return (points.unsqueeze(1) == self.points).all(-1).to(torch.uint8).argmax(-1)
+
+    def choices(self, seen: Tensor) -> Tensor:
+        """(N,): the points' behaviours, and -1 where the points ``seen`` (n, d) have shown it already."""
+        shown = self.behaviour[self.find(seen)]
+        return self.behaviour.masked_fill(torch.isin(self.behaviour, shown), -1)
+
+    def unseen(self, seen: Tensor) -> int:
+        """Return how many behaviours the points ``seen`` (n, d) have not shown."""
+        choices = self.choices(seen)
+        return len(choices[choices >= 0].unique())
+
+    def summary(self) -> dict[str, int]:
+        """Return what a trace says of the pool."""
+        return {"points": len(self.points), "behaviours": int(self.behaviour.max()) + 1}
+
+
+def scaled(rows: Tensor) -> Tensor:
+    """Return (n, n) rows whose distances are those of ``rows`` (n, F) times a factor.
+
+    The factor makes the median distance of different rows sqrt(2 n), that of points of N(0, I) in n
+    dimensions. So a lengthscale in units of sqrt(d) means the same for features as for such points.
+    """
+    n = len(rows)
+    rows = rows.double() - rows.double().mean(0)
+    if rows.shape[1] > n:
+        rows = torch.linalg.qr(rows.T, mode="r").R.T  # a rotation
+    rows = torch.nn.functional.pad(rows, (0, n - rows.shape[1]))
+    distances = torch.pdist(rows)
+    distances = distances[distances > 1e-6 * rows.norm(dim=-1).max()]
+    if not len(distances):  # all points look the same
+        return torch.zeros_like(rows)
+    return rows * (math.sqrt(2 * n) / float(distances.median()))
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise ValueError("expected the engine to answer what a look asks for, got nothing")
+    return value
