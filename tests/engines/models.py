@@ -83,6 +83,46 @@ FAMILIES = {
     "gptj": {**GPT2, "rotary_dim": 8},
     "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
 }
+LINEAR = ["linear_attention", "full_attention"]
+DELTA = {  # gated delta layers
+    "layer_types": LINEAR,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1}
+HYBRIDS = {
+    "qwen3_next": DELTA | EXPERTS | {"shared_expert_intermediate_size": 48},
+    "qwen3_5_text": DELTA,
+    "ministral3": {"head_dim": 16},  # Mistral Small is a Mistral, this its successor
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "granitemoehybrid": {  # Granite 4
+        **MAMBA,
+        "layer_types": ["mamba", "attention"],
+        "num_local_experts": 0,
+        "shared_intermediate_size": 64,
+    },
+    "minimax": {"layer_types": LINEAR, "num_local_experts": 2},
+    "nemotron_h": {
+        "layers_block_type": ["mamba", "attention"],
+        "num_hidden_layers": None,
+        "ssm_state_size": 8,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "head_dim": 16,
+        "n_groups": 1,
+    },
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid"],
+        "mamba_d_state": 8,
+        "n_mamba_heads": 4,
+        "num_mem_blocks": 1,
+    },
+}
+"""Current families and layers with state; ``test_lengths`` alone runs them."""
 SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 """Families that attend over the block table; the others run with the model's own cache."""
 
@@ -90,7 +130,7 @@ SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 def tiny(family: str, **others):
     """A random float32 model of ``family`` whose greedy completions vary."""
     torch.manual_seed(0)
-    options = BASE | FAMILIES.get(family, {}) | others
+    options = BASE | (FAMILIES | HYBRIDS).get(family, {}) | others
     options = {key: value for key, value in options.items() if value is not None}
     config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()

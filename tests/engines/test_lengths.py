@@ -1,5 +1,6 @@
 """Every architecture, prompts of every length, batches of every size: the logits of one plain pass."""
 
+import math
 from collections import deque
 
 import pytest
@@ -10,7 +11,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import Request
-from tests.engines.models import FAMILIES, VOCABULARY, tiny
+from tests.engines.models import FAMILIES, HYBRIDS, VOCABULARY, tiny
 
 LONGEST, STEPS = 33, 3
 """One position more than a block of keys; tokens that are fed after each prompt."""
@@ -59,13 +60,35 @@ def worst_error(runner, texts: Texts, lengths: list[int]) -> float:
     return worst
 
 
+@pytest.fixture(params=sorted(FAMILIES | HYBRIDS))
+def model(request):
+    model = tiny(request.param)
+    for layer in model.modules():
+        if hasattr(layer, "time_step_limit"):  # transformers applies it in a pass without a cache alone
+            layer.time_step_limit = (0.0, math.inf)
+    return model
+
+
 @pytest.mark.parametrize("padding", [8, 1])
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_lengths_on_both_sides_of_a_padding_boundary(family, padding):
+def test_lengths_on_both_sides_of_a_padding_boundary(model, padding):
     """As on the CPU, and as on a GPU, where no row is added to a pass."""
-    model = tiny(family)
     runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
-    runner.calls.padding = padding
+    if runner.max_rows != 1:
+        runner.calls.padding = padding
     texts = Texts(model)
     for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
+        assert worst_error(runner, texts, lengths) < 1e-3, lengths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("padding", [8, 1])
+def test_all_lengths_and_all_batches(model, padding):
+    runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
+    if runner.max_rows != 1:
+        runner.calls.padding = padding
+    texts = Texts(model)
+    alone = [[length] for length in range(1, LONGEST + 1)]
+    equal = [[5 + rows] * rows for rows in range(1, 18)]
+    mixed = [[1 + (7 * row + rows) % LONGEST for row in range(rows)] for rows in range(2, 18)]
+    for lengths in alone + equal + mixed:
         assert worst_error(runner, texts, lengths) < 1e-3, lengths
