@@ -5,15 +5,15 @@ An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.
 
 How a text is read (``extraction=flexible``), in this order:
 
-1. The text ends where the model goes on to another question (``statements``).
-2. The last statement that can be read is the answer. A statement follows "Answer:", ``####`` or "the answer
-   is", stands in ``\boxed{}``, or corrects an earlier one ("Wait, ..."). "The answer is" and ``####`` must be
-   followed by an answer at once; otherwise they come after all other statements.
+1. What is not the answer is blanked (reasoning in ``<think>``, struck-out text, footnotes, checks of the
+   result), and the text ends where the model goes on to another question (``own_text``).
+2. The last statement that can be read is the answer (``statements``). A statement follows "Answer:", ``####``
+   or "the answer is", stands in ``\boxed{}``, ``<answer>`` or a key of JSON, or corrects an earlier one
+   ("Wait, ..."). "The answer is" and ``####`` must be followed by an answer; otherwise they come last.
 3. Without a statement, a text that declines to answer has none; any other is read from its end.
 
-One file per answer type says how a statement of that type is read; ``prose`` says which number of a sentence
-is meant, ``number_words`` and ``numerals`` what spellings mean. ``extraction=strict`` reads the rest of the
-line after the first "Answer:" alone. ``lm_eval`` and ``math_verify`` hold graders that read as
+What may mean two things has no answer. ``readers`` has a file for each answer type; ``extraction=strict``
+reads the rest of the line after the first "Answer:" alone. ``external`` holds graders that read as
 lm-evaluation-harness and Math-Verify do, to the letter.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
@@ -22,6 +22,7 @@ lm-evaluation-harness and Math-Verify do, to the letter.
 (True, '18')
 """
 
+from soft_reasoning.answers.external import LmEvalGrader, MathVerifyGrader
 from soft_reasoning.answers.grading import (
     ANSWER_TYPES,
     MODES,
@@ -32,8 +33,6 @@ from soft_reasoning.answers.grading import (
     locate,
     vote,
 )
-from soft_reasoning.answers.lm_eval import LmEvalGrader
-from soft_reasoning.answers.math_verify import MathVerifyGrader
 
 __all__ = [
     "ANSWER_TYPES",

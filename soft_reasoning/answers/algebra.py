@@ -81,7 +81,7 @@ class Worker:
 
     def _start(self) -> None:
         self._stop()
-        # -P: this folder's math_verify must not shadow the library.
+        # -P: no module of this folder may shadow a library.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

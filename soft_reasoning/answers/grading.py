@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from soft_reasoning.answers import numerals
-from soft_reasoning.answers.boolean import BooleanReader
-from soft_reasoning.answers.choice import ChoiceReader
-from soft_reasoning.answers.latex import LatexReader
-from soft_reasoning.answers.number import NumberReader
 from soft_reasoning.answers.own_text import WINDOW, prepared
-from soft_reasoning.answers.reader import Found, Reader
-from soft_reasoning.answers.refusal import REFUSAL
+from soft_reasoning.answers.reader import REFUSAL, Found, Reader
+from soft_reasoning.answers.readers import numerals
+from soft_reasoning.answers.readers.boolean import BooleanReader
+from soft_reasoning.answers.readers.choice import ChoiceReader
+from soft_reasoning.answers.readers.number import NumberReader
+from soft_reasoning.answers.readers.text import LatexReader, TextReader
 from soft_reasoning.answers.statements import last_box, statements
-from soft_reasoning.answers.text import TextReader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.types import Problem
 

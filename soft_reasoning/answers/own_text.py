@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from soft_reasoning.answers.patterns import any_of
+from soft_reasoning.answers.reader import any_of
 
 WINDOW = 2000
 """The most characters that are looked at beyond any place, so that reading takes linear time."""

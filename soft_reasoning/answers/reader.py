@@ -1,12 +1,27 @@
-"""The protocol of an answer type: reading a statement, and reading a text that has none."""
+"""The protocol of an answer type (reading a statement, or a text that has none), and what readers share."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
 from soft_reasoning.answers.rewriting import Rewriter
+
+REFUSAL = re.compile(
+    r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s{1,3}(?:be\s{1,3})?"
+    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
+    r"|\b(?:do not|don['’]t) know\b"
+    r"|(?:\bnot enough|n['’]t enough|\binsufficient) (?:information|data|context)\b"
+    r"|\b(?:I|we)(?:['’]d| would)?(?: also)? need (?:to know|more|the|some|additional|further)\b[^.\n]{0,60}"
+    r"\bto (?:solve|answer|determine|calculate|find|say|tell)\b"
+    r"|\bno way (?:to|of) (?:tell|know|say)\w*"
+    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bno answer\b"
+    r"|\bnone of (?:these|the (?:above|options|choices|answers|others))\b",
+    re.IGNORECASE,
+)
+"""Phrases by which a text declines to answer."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +72,18 @@ def first_line(statement: str) -> tuple[int, int]:
     start = statement.rfind("\n", 0, word.start()) + 1
     end = statement.find("\n", word.start())
     return start, len(statement) if end < 0 else end
+
+
+def any_of(words: str) -> str:
+    r"""Return a group that matches one of ``words``, separated by commas; a space matches any white space.
+
+    >>> print(any_of("so, in total"))
+    (?:so|in\stotal)
+    """
+    alternatives = (word.strip().replace(" ", r"\s") for word in words.split(","))
+    return f"(?:{'|'.join(alternatives)})"
+
+
+def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last match of ``pattern`` in ``text``."""
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)

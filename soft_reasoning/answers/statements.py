@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from soft_reasoning.answers.own_text import WINDOW, own_end
-from soft_reasoning.answers.patterns import any_of
+from soft_reasoning.answers.reader import any_of
 
 MOST = 1000
 """Most statements that are tried, from the last; a text with more is a loop."""

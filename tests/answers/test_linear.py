@@ -32,11 +32,9 @@ PIECES = [
     "i.e. 5 ", ", so 5 in all ", "I first thought ", "we add 5 ", "25% of 8 ", "so he has none left ",
     "1. 5\n", "So they could ", "the claim does not ", "I do not think it is ", "Between A and ", "A: true\n",
     "~~a", "<del>a", "<answer>", '"answer": ', '"answer": {', "Check: ", "\nCheck: 1\n\n", "\nQuestion 2: ",
-    "how many? ",
-    "\nHow many are 5?\n", "May 5, 2024 ", "1,5 ", "1.234,5 ", "6:45 ", "[^1]", "\n[1] a", "(1=2, enough) ",
-    "A or ",
-    "vitamin C ", "</think>", "是", "不是，", "nicht ", "yes, but no in ", "while ", "; 1=2 ", "some say ",
-    "He was ",
+    "how many? ", "\nHow many are 5?\n", "May 5, 2024 ", "1,5 ", "1.234,5 ", "6:45 ", "[^1]", "\n[1] a",
+    "(1=2, enough) ", "A or ", "vitamin C ", "</think>", "是", "不是，", "nicht ", "yes, but no in ",
+    "while ", "; 1=2 ", "some say ", "He was ",
 ]  # fmt: skip
 LONG = 100_000
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from soft_reasoning.answers.numerals import CLOCK, Number, find
 from soft_reasoning.answers.own_text import WINDOW
-from soft_reasoning.answers.patterns import any_of, last_match
+from soft_reasoning.answers.reader import any_of, last_match
+from soft_reasoning.answers.readers.numerals import CLOCK, Number, find
 
 Span = tuple[int, int]
 
@@ -126,6 +126,7 @@ _CONCLUDES = re.compile(
     r"[=≈]|\b(?:[Ss]o|[Tt]herefore|[Tt]hus|[Hh]ence|[Tt]otal|[Tt]ogether|[Aa]ltogether|[Nn]ow|[Ff]inally"
     r"|[Tt]his\s(?:gives|means|leaves|makes))\b"
 )
+_REASON = re.compile(r",?\s(?:since|because)\s")
 _SUM_ASIDE = re.compile(
     r"\((?P<why>(?:since|because|as|check"
     r"|verify)\b)?(?P<sum>[^()=]{1,60})=(?P<result>[^()]{1,40}?)(?P<said>,?\s(?:enough"
@@ -149,11 +150,13 @@ _SUBJECT = re.compile(
     r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore"
     r"|hence)\s[^\d;=]{0,30}$"
 )
-_PART_OF = re.compile(
-    rf"(?:\b{any_of('half, third, thirds, quarter, quarters, fifth, tenth, percent')}\sof|[%\d]\sof"
-    r"|\b(?:twice|double|triple))\s$",
-    re.I,
+_TIMES = re.compile(
+    rf"[^.;=\d]{{0,40}}\b{any_of('times, plus, minus, multiplied by, divided by, added to')}\s[$€£]?"
 )
+_PARTS = (
+    "half, third, thirds, quarter, quarters, fifth, tenth, percent, square, cube, root, factorial, double"
+)
+_PART_OF = re.compile(rf"(?:\b{any_of(_PARTS)}\sof|[%\d]\sof|\b(?:twice|double|triple))\s$", re.I)
 _OF = re.compile(rf"\s?(?:%|percent)?\sof\s(?:{_DETERMINERS}\s)?$", re.I)
 _IS = re.compile(r"\s(?:is|are|equals|makes)\s$")
 
@@ -251,6 +254,9 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
         if behind := [n for n in numbers if n.start >= restatement.end()]:
             begin, numbers = restatement.end(), behind
     if not _approached(sentence, begin, numbers[0]) or _in_subject(sentence, numbers):
+        if reason := _REASON.search(sentence, numbers[0].end):
+            stated = [n for n in numbers if n.end <= reason.start()]
+            numbers = stated if any(not _is_scene(sentence, n) for n in stated) else numbers
         if aside := _SUM_ASIDE.search(sentence, begin):
             before = [n for n in numbers if n.start < aside.start() and not _is_scene(sentence, n)]
             if before and (aside["said"] or aside["why"]):
@@ -334,7 +340,8 @@ def _in_subject(sentence: str, numbers: Sequence[Number]) -> int:
         part = _PART_OF.search(sentence, max(0, number.start - 20), number.start)
         if part and _IS.fullmatch(sentence, number.end, following.start):
             return i + 1
-        if not _OF.fullmatch(sentence, number.end, following.start):
+        between = (sentence, number.end, following.start)
+        if not (_OF.fullmatch(*between) or _TIMES.fullmatch(*between)):
             break
     return 0
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.patterns import any_of, last_match
-from soft_reasoning.answers.reader import Found, first_line
+from soft_reasoning.answers.reader import Found, any_of, first_line, last_match
 from soft_reasoning.answers.rewriting import Rewriter
 
 _LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"

@@ -1,9 +1,11 @@
-"""GSM8K answers read exactly as lm-evaluation-harness does (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0).
+"""Graders that read and compare as other programs do, to the letter.
 
-A filter extracts a piece of the text by a regular expression. ``exact_match`` compares it with the
-reference after removing commas, dollars, everything before ``#### `` and a final full stop from both. The
-harness stops generation at "Question:", "</s>" and "<|im_end|>"; a grader receives texts that were already
-stopped.
+lm-evaluation-harness (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0): a filter extracts a piece of the text
+by a regular expression. ``exact_match`` compares it with the reference after removing commas, dollars,
+everything before ``#### `` and a final full stop from both. The harness stops generation at "Question:",
+"</s>" and "<|im_end|>"; a grader receives texts that were already stopped.
+
+Math-Verify reads numbers and formulas, in the worker process of ``algebra``.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from soft_reasoning.answers import algebra
 from soft_reasoning.answers.grading import vote_by
-from soft_reasoning.answers.patterns import last_match
+from soft_reasoning.answers.reader import last_match
 from soft_reasoning.checks import choice
 from soft_reasoning.types import Problem, UserError
 
@@ -80,3 +83,56 @@ def normalised(text: str) -> str:
     text = text.replace(",", "").replace("$", "")
     text = text.rpartition("#### ")[2]  # (?s).*####\x20 removed, in linear time
     return _FINAL_STOP.sub("", text).lower()
+
+
+TYPES = ("number", "latex")
+
+
+@dataclass(frozen=True)
+class MathVerifyGrader:
+    """Grades as ``math_verify.verify(parse(gold), parse(text))`` does, with the library's defaults.
+
+    An answer is text that Math-Verify parses to what it found in the model's text.
+
+    Raises:
+        UserError: where another type of answer than a number or formula is read, and without math-verify.
+    """
+
+    @property
+    def name(self) -> str:
+        return "math_verify"
+
+    def supports(self, answer_type: str) -> bool:
+        return answer_type in TYPES
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        """Return what ``math_verify.parse`` finds in ``text``; None if it finds nothing in time."""
+        if not self.supports(answer_type):
+            raise UserError(
+                f"grader={self.name} reads numbers and formulas, got answers of type {answer_type}; "
+                "use grader=default"
+            )
+        return algebra.parsed(text)
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        """Return the last place of the answer in ``text``; None if Math-Verify spells it differently."""
+        answer = self.extract(text, answer_type)
+        start = -1 if answer is None else text.rfind(answer.strip("$"))
+        return None if answer is None or start < 0 else (start, start + len(answer.strip("$")))
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        """Whether either verifies the other, since Math-Verify is not symmetric."""
+        if a is None or b is None:
+            return False
+        return a == b or algebra.verified(a, b) or algebra.verified(b, a)
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether Math-Verify verifies ``answer`` by the problem's; None without a gold answer."""
+        if problem.gold is None or answer is None:
+            return None if problem.gold is None else False
+        return algebra.verified(f"${problem.gold}$", answer)

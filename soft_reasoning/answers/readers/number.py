@@ -13,11 +13,10 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-from soft_reasoning.answers import number_words, prose
-from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
 from soft_reasoning.answers.own_text import WINDOW
-from soft_reasoning.answers.reader import Found
-from soft_reasoning.answers.refusal import REFUSAL
+from soft_reasoning.answers.reader import REFUSAL, Found
+from soft_reasoning.answers.readers import number_words, prose
+from soft_reasoning.answers.readers.numerals import Number, canonical, clean, find, whole_value
 
 _WORD = re.compile(r"\w")
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")

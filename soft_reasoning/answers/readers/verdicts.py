@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.patterns import any_of
+from soft_reasoning.answers.reader import any_of
 
 _ENDS = r"(?=\s*[.,;!]|\s*$)"
 _SURELY = any_of("absolutely, certainly, definitely, likely, probably, surely, sure, of course")
@@ -42,7 +42,7 @@ _NOT = (
     r"(?:(?<![\w-])(?:not|cannot|can['’]?t|never|hardly|scarcely|far\sfrom|anything\sbut|nicht|pas"
     r"|no\ses|не)|n['’]t)"
     r"[ \t]{1,3}(?:be(?:ing)?[ \t])?"
-    r"(?:(?:think|believe|say|agree|argue|claim)[ \t](?:[\w'’]+[ \t]){1,6}?(?:is|was|be)[ \t]"
+    r"(?:(?:think|believe|say|agree|argue|claim)[ \t](?:[\w'’]+[ \t]){0,6}?(?:is|was|be|\w+['’]s)[ \t]"
     r"|(?:call|consider|deem)[ \t](?:[\w'’]+[ \t]){1,4}?)?"
 )
 _MODAL = any_of("could, would, can, did, does, will, should")

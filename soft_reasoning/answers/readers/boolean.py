@@ -16,11 +16,8 @@ from __future__ import annotations
 import re
 
 from soft_reasoning.answers.own_text import WINDOW
-from soft_reasoning.answers.patterns import any_of, last_match
-from soft_reasoning.answers.reader import Found, first_line
-from soft_reasoning.answers.refusal import REFUSAL
-from soft_reasoning.answers.rewriting import Rewriter
-from soft_reasoning.answers.verdicts import (
+from soft_reasoning.answers.reader import REFUSAL, Found, any_of, first_line, last_match
+from soft_reasoning.answers.readers.verdicts import (
     BOTH,
     CHINESE,
     CHINESE_HEDGE,
@@ -33,6 +30,7 @@ from soft_reasoning.answers.verdicts import (
     VERDICT,
     truth,
 )  # fmt: skip
+from soft_reasoning.answers.rewriting import Rewriter
 
 _WORD = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W\d_]")
