@@ -1,11 +1,14 @@
-"""Self-consistency: sampled solutions and a majority vote (Wang et al. 2023)."""
+"""Self-consistency: sampled solutions and a majority vote (Wang et al. 2023).
+
+With a hot first token it is FIRE (Chen et al. 2024), ``method=fire``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.checks import whole
+from soft_reasoning.checks import real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.methods.base import Steps, check_sampling, read_candidate, sampled
 from soft_reasoning.types import Generate, Problem, Result, Sampling
@@ -15,7 +18,8 @@ from soft_reasoning.types import Generate, Problem, Result, Sampling
 class SelfConsistency:
     """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
 
-    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8.
+    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30:
+    nearly uniformly from the likeliest ones.
 
     Args:
         samples: Number of solutions.
@@ -23,6 +27,8 @@ class SelfConsistency:
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
         max_new_tokens: Tokens per solution.
+        first_temperature: Temperature of the first token; None is that of the others.
+        first_top_k: Likeliest tokens that the first token is drawn from; 0 is off, None is ``top_k``.
     """
 
     samples: int = 5
@@ -30,6 +36,8 @@ class SelfConsistency:
     top_k: int = 50
     top_p: float = 1.0
     max_new_tokens: int = 300
+    first_temperature: float | None = None
+    first_top_k: int | None = None
     name: str = "self_consistency"
     independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
@@ -37,9 +45,15 @@ class SelfConsistency:
         for key in ("samples", "max_new_tokens"):
             whole(f"method.{key}", getattr(self, key), least=1)
         check_sampling(self)
+        if self.first_temperature is not None:
+            real("method.first_temperature", self.first_temperature, above=0.0)
+        if self.first_top_k is not None:
+            whole("method.first_top_k", self.first_top_k, least=0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        sampling = Sampling(
+            self.temperature, self.top_k, self.top_p, self.first_temperature, self.first_top_k
+        )
         completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
         candidates = tuple(read_candidate(c, problem, context) for c in completions)
         return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)

@@ -1,7 +1,7 @@
 """Verified sampling: rounds of temperature samples under Soft Reasoning's verifier and rules.
 
 This control shows what the searched soft token adds: same verifier, reward, stopping rule and final rule,
-but no soft token.
+but no soft token. One round of it is ``method=best_of_n``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class VerifiedSampling:
         stopping: Ends the rounds.
         final: Rule for the final answer; it must not need a surrogate.
         decoding: How solutions are sampled.
-        candidates: k, candidates per round.
+        samples: k, candidates per round.
         max_new_tokens: Tokens per candidate.
 
     Raises:
@@ -48,14 +48,14 @@ class VerifiedSampling:
     stopping: Stopping
     final: FinalAnswer
     decoding: Sampling = Sampling(temperature=0.8, top_k=50)
-    candidates: int = 5
+    samples: int = 5
     max_new_tokens: int = 300
     name: str = "verified_sampling"
     independent: ClassVar[bool] = True  # a round's candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        whole("search.candidates", self.candidates, least=2)
-        whole("method.max_new_tokens", self.max_new_tokens, least=1)
+        for key in ("samples", "max_new_tokens"):
+            whole(f"method.{key}", getattr(self, key), least=1)
         check_sampling(self.decoding, where="decoding", fix="use decoding=sampled")
         if self.final.needs_posterior:
             raise UserError(
@@ -68,7 +68,7 @@ class VerifiedSampling:
         while True:
             number = len(rounds.verdicts)
             requests = sampled(
-                problem, context, self.decoding, self.candidates, self.max_new_tokens, first=len(rounds.seen)
+                problem, context, self.decoding, self.samples, self.max_new_tokens, first=len(rounds.seen)
             )
             completions = yield Generate(requests)
             found = [

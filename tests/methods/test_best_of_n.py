@@ -1,4 +1,4 @@
-"""Best of n: self-consistency's samples, and which of them answers."""
+"""Best of n, verified sampling of one round: self-consistency's samples, and which of them answers."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,11 +7,13 @@ import pytest
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.methods.best_of_n import BestOfN
+from soft_reasoning.methods.verified_sampling import VerifiedSampling
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import ModelVerifier, NoVerifier, Verdict
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.verifiers import NoVerifier, Verdict
 from soft_reasoning.scheduler import drive
-from soft_reasoning.types import Completion, Problem, UserError
+from soft_reasoning.search import Stopping
+from soft_reasoning.types import Completion, Problem, Round
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
@@ -29,11 +31,14 @@ def answer_of(method, completions=COMPLETIONS):
     """The method's result when the engine writes ``completions``."""
     steps = method.solve(PROBLEM, context_of(ScriptedEngine({})))
     assert len(next(steps).requests) == len(completions)
-    try:
-        steps.send(completions)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("expected no further effect")
+    assert isinstance(steps.send(completions), Round)
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    return stop.value.value
+
+
+def best_of(verifier, **reward):
+    return VerifiedSampling(verifier, Reward(**reward), Stopping(rounds=0), FinalAnswer("best_reward"))
 
 
 def judge(*scores):
@@ -52,46 +57,30 @@ def judge(*scores):
         ((1.0, 0.0, 0.0, 0.0, 0.0), 1.0, "3"),  # the verifier outweighs coherence
         ((1.0, 1.0, 0.0, 0.0, 0.0), 1.0, "4"),  # coherence decides between equals
         ((0.0, 0.0, 0.0, 0.0, 0.0), 1.0, "5"),  # the earliest of two of the same coherence
-        ((1.0, 1.0, 0.0, 0.5, 0.0), 0.0, "4"),  # also where it has no part in the reward
+        ((1.0, 1.0, 0.0, 0.5, 0.0), 0.0, "3"),  # the earliest of two of the same reward
         ((0.0, 0.0, 9.0, 1.0, 1.0), 1.0, "5"),  # what has no answer cannot win
     ],
 )
 def test_the_highest_reward_answers_and_coherence_breaks_ties(scores, weight, answer):
-    result = answer_of(BestOfN(judge(*scores), Reward(coherence_weight=weight)))
+    result = answer_of(best_of(judge(*scores), coherence_weight=weight))
     assert result.answer == answer
     assert [c.verified for c in result.candidates] == list(scores)
     assert result.trace[0]["verifier"]["answers"] == ["9"]
 
 
-def test_many_candidates_are_shown_to_the_verifier_a_few_at_a_time():
-    shown = []
-
-    def verify(problem, candidates, context, *, stage, earlier=()):
-        shown.append((stage, [c.text for c in candidates]))
-        return Verdict(scores=tuple(float(c.answer == "6") for c in candidates), answers=(stage,))
-        yield
-
-    verifier = SimpleNamespace(name="judge", verify=verify)
-    result = answer_of(BestOfN(verifier, Reward(), together=2))
-    texts = [c.text for c in COMPLETIONS]
-    assert shown == [("round-0", texts[:2]), ("round-1", texts[2:4]), ("round-2", texts[4:])]
-    assert result.answer == "6" and [c.verified for c in result.candidates] == [0, 0, 0, 0, 1]
-    assert result.trace[0]["verifier"]["answers"] == ["round-0", "round-1", "round-2"]
-
-
 def test_coherence_alone_asks_no_verifier():
-    result = answer_of(BestOfN(NoVerifier(), Reward(), select="coherence"))
+    result = answer_of(best_of(NoVerifier()))
     assert result.answer == "5"
     assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
 
 
 def test_no_parsed_candidate_is_no_answer():
     unread = [replace(c, text="?") for c in COMPLETIONS]
-    assert answer_of(BestOfN(judge(1.0, 1.0, 1.0, 1.0, 1.0), Reward()), unread).answer is None
+    assert answer_of(best_of(judge(1.0, 1.0, 1.0, 1.0, 1.0)), unread).answer is None
 
 
-@pytest.mark.parametrize("select", ["verifier", "coherence"])
-def test_its_candidates_are_those_of_self_consistency(select):
+@pytest.mark.parametrize("verifier", ["multi_generate", "none"])
+def test_its_candidates_are_those_of_self_consistency(verifier):
     engine = build_engine(compose_config(["engine=fake"]))
 
     def solve(*overrides):
@@ -99,26 +88,11 @@ def test_its_candidates_are_those_of_self_consistency(select):
         method, context = build_method(config), build_context(config, engine)
         return {p.id: r for p, r in drive(PROBLEMS, method, context)}
 
-    best = solve("method=best_of_n", f"method.select={select}")
+    best = solve("method=best_of_n", f"verifier={verifier}")
     samples = solve("method=self_consistency")
     for name, result in best.items():
         assert [c.text for c in result.candidates] == [c.text for c in samples[name].candidates]
         assert [c.answer for c in result.candidates] == [c.answer for c in samples[name].candidates]
-        assert ("verifier" in result.usage) == (select == "verifier")
+        assert ("verifier" in result.usage) == (verifier != "none")
         ranked = max(result.candidates, key=lambda c: (c.verified or 0.0, c.coherence))
         assert result.answer == ranked.answer
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"samples": 0}, "samples: expected a whole number of at least 1"),
-        ({"together": 0}, "together: expected a whole number of at least 1"),
-        ({"temperature": 0.0}, "temperature: expected a finite number above 0"),
-        ({"select": "luck"}, "select: expected one of verifier, coherence"),
-        ({"verifier": NoVerifier()}, "use method.select=coherence"),
-    ],
-)
-def test_bad_values_are_one_line(bad, message):
-    with pytest.raises(UserError, match=message):
-        BestOfN(**{"verifier": ModelVerifier(), "reward": Reward()} | bad)

@@ -7,16 +7,21 @@ from scipy.stats import chisquare
 from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.sampling import choose, settings
-from soft_reasoning.methods.fire import Fire
+from soft_reasoning.methods.self_consistency import SelfConsistency
 from soft_reasoning.types import UserError
 from tests.methods.scripted import END, PROBLEM, ScriptedEngine, context_of, solve
+
+
+def fire(**changes):
+    """The method of conf/method/fire.yaml."""
+    return SelfConsistency(**{"first_temperature": 30.0, "first_top_k": 50} | changes)
 
 
 def test_first_tokens_follow_the_hot_distribution_of_the_likeliest():
     """Chi-squared on 10^5 of its own requests, drawn as an engine draws."""
     count, k = 100_000, 50
     logits = 20 * torch.randn(80, generator=torch.Generator().manual_seed(0))  # so wide that 30 is felt
-    requests = requests_of(Fire(samples=count, max_new_tokens=1))
+    requests = requests_of(fire(samples=count, max_new_tokens=1))
     limits = {"hidden_size": 1, "context_length": 2**20, "vocabulary": 2**20}
     drawn = choose(logits.expand(count, -1), [Output(prepare(r, **limits)) for r in requests], [])
     top = logits.topk(k)
@@ -31,26 +36,26 @@ def requests_of(method):
 
 
 def test_the_rest_is_sampled_as_self_consistency_samples():
-    sampling = requests_of(Fire())[0].sampling
+    sampling = requests_of(fire())[0].sampling
     assert settings(sampling, 0) == (30.0, 50, 1.0)
     assert settings(sampling, 1) == settings(sampling, 9) == (0.8, 50, 1.0)
-    assert settings(requests_of(Fire(first_top_k=0))[0].sampling, 0) == (30.0, 0, 1.0)
+    assert settings(requests_of(fire(first_top_k=0))[0].sampling, 0) == (30.0, 0, 1.0)
 
 
 def test_a_first_token_that_ends_leaves_an_empty_solution_that_does_not_vote():
     script = {"": {END: 0.5, " We": 0.5}, " We": {" 7": 1.0}}
-    result = solve(Fire(samples=40), ScriptedEngine(script))
+    result = solve(fire(samples=40), ScriptedEngine(script))
     found = {(c.text, c.answer) for c in result.candidates}
     assert found == {("", None), (" We 7", "7")} and result.answer == "7"
     assert len(result.candidates) == 40
 
-    result = solve(Fire(), ScriptedEngine({"": {END: 1.0}}))
+    result = solve(fire(), ScriptedEngine({"": {END: 1.0}}))
     assert result.answer is None and [c.text for c in result.candidates] == [""] * 5
 
 
 def test_a_majority_answers():
     script = {"": {" 7": 0.9, " 8": 0.1}}
-    result = solve(Fire(samples=25), ScriptedEngine(script))
+    result = solve(fire(samples=25), ScriptedEngine(script))
     answers = [c.answer for c in result.candidates]
     assert set(answers) == {"7", "8"}, "at temperature 30 the rare token comes too"
     assert result.answer == max("78", key=answers.count)
@@ -59,4 +64,4 @@ def test_a_majority_answers():
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"temperature": 0.0}, {"first_temperature": 0.0}])
 def test_bad_values_are_one_line(bad):
     with pytest.raises(UserError, match=f"{next(iter(bad))}: expected"):
-        Fire(**bad)
+        fire(**bad)

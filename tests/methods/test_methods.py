@@ -200,7 +200,7 @@ SAMPLED = ("method.temperature=hot", "method.top_k=abc", "method.top_k=-1", "met
 OF_EACH = {
     "cot": SAMPLED[-1:],
     "self_consistency": (*SAMPLED, "method.samples=abc", "method.samples=2.5"),
-    "best_of_n": (*SAMPLED, "method.samples=abc", "method.samples=2.5"),
+    "best_of_n": ("method.samples=abc", "method.samples=2.5", "decoding.temperature=hot", SAMPLED[-1]),
     "fire": (*SAMPLED, "method.samples=abc", "method.first_top_k=abc", "method.first_top_k=-4"),
     "cot_decoding": SAMPLED,
     "rap": SAMPLED,
