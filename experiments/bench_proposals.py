@@ -24,7 +24,7 @@ from torch import Tensor
 
 from soft_reasoning.search import BayesianOptimiser, Surrogate
 from soft_reasoning.search.batch import TopK
-from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates
+from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, PoolCandidates
 from soft_reasoning.types import generator_for
 
 NOISE = 0.05
@@ -78,6 +78,16 @@ def main() -> None:
         work = partial(optimiser.propose, U, y, 5, seed=0, round=1, keys=keys)
         spent[name] = cpu_ms(work, args.problems)
         print(f"{name:32s} {spent[name]:8.2f} ms of CPU per problem", flush=True)
+    for count in (64, 256):
+        features = torch.randn(args.problems, count, count, dtype=torch.float64, generator=stream)
+        pool = BayesianOptimiser(
+            Surrogate(lengthscale=1.4, noise=NOISE), candidate_points=PoolCandidates(count)
+        )
+        work = partial(
+            pool.propose, features[:, :15], y, 5, seed=0, round=1, keys=keys,
+            features=features, behaviour=torch.arange(count).expand(args.problems, count),
+        )  # fmt: skip
+        print(f"pool of {count:<24d} {cpu_ms(work, args.problems):8.2f} ms of CPU per problem", flush=True)
     few = range(min(args.reference, args.problems))
     one = partial(rows["default"].propose, k=5, seed=0, round=1, keys=["a"])
     alone = cpu_ms(lambda: [one(U[i : i + 1], y[i : i + 1]) for i in few], len(few))
