@@ -88,7 +88,9 @@ class SoftReasoner:
         tokenizer: Its tokenizer. Where it has a chat template, prompts use it.
         prompt: The name of a shipped prompt (by default ``math`` for numbers, else that of ``answer_type``),
             a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
-        answer_type: The type of answers: number, boolean, choice, text or latex.
+        answer_type: The type of answers: number, boolean, choice, text, latex, json, code or open (any text).
+            By default that of the prompt; without a prompt a question is any question (``prompt="any"``,
+            open answers), but for the bundled model, which solves word problems alone.
         overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``, but
             for those that only a run of a data set reads.
         options: method, preset, k, rounds, max_tokens, verifier and the others of
@@ -112,7 +114,7 @@ class SoftReasoner:
         tokenizer: Any,
         *,
         prompt: PromptLike | None = None,
-        answer_type: str = "number",
+        answer_type: str | None = None,
         overrides: Sequence[str] = (),
         **options: Unpack[Options],
     ) -> None:
@@ -137,7 +139,7 @@ class SoftReasoner:
         name_or_path: str | PathLike[str] = "demo",
         *,
         prompt: PromptLike | None = None,
-        answer_type: str = "number",
+        answer_type: str | None = None,
         overrides: Sequence[str] = (),
         **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
@@ -167,7 +169,7 @@ class SoftReasoner:
         self,
         model: str,
         prompt: PromptLike | None,
-        answer_type: str,
+        answer_type: str | None,
         overrides: Sequence[str],
         options: Options,
         settings: Mapping[str, Any],
@@ -175,8 +177,9 @@ class SoftReasoner:
     ) -> None:
         """Build the parts of the reasoner's own options, load the model and make the worker."""
         check_overrides(overrides)
-        choice("answer_type", answer_type, ANSWER_TYPES)
-        default = "demo" if is_bundled(model) else prompt_for(answer_type)
+        if answer_type is not None:
+            choice("answer_type", answer_type, ANSWER_TYPES)
+        default = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
         shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
         self._prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
         self._base = [
@@ -185,7 +188,7 @@ class SoftReasoner:
             override("seed", options.pop("seed", 0)),
         ]
         self._overrides, self._options = list(overrides), options
-        self._name, self.answer_type = model, answer_type
+        self._name, self.answer_type = model, answer_type or ""  # the prompt's, once it is known
         self._made: OrderedDict[Hashable, _Parts] = OrderedDict()  # those used last at the end
         self._making = threading.Lock()
         config = self._config(options)
@@ -405,6 +408,10 @@ class SoftReasoner:
         config = configured(options, [*self._base, *overrides])
         if self._prompt is not None:
             config.prompt = self._prompt
+        if not self.answer_type:
+            keys = ("prompt.answer_type", "prompt.default_answer_type")
+            types = [str(OmegaConf.select(config, key) or "") for key in keys]
+            self.answer_type = types[0] or types[1] or "number"
         check_prompt(config, "answer_type", self.answer_type)
         if config.methods is not None:
             raise UserError(

@@ -40,6 +40,7 @@ class ReviewWording:
         head: The task.
         cue: What the model's answer follows.
         solution: One line per solution, with {i} and {text}.
+        lines: Whether solutions keep their lines, as poems and code need; else each is put on one line.
         worked: The answer of a worked review, with the fields of its entry.
         exemplars: Entries with a question, its solutions (each ending in its "Answer: ...") and the fields
             of ``worked``.
@@ -51,13 +52,12 @@ class ReviewWording:
     solution: str = "{i}. {text}"
     worked: str = ""
     exemplars: Sequence[Mapping[str, Any]] = ()
+    lines: bool = False
 
     def listed(self, solutions: Sequence[str]) -> str:
-        """Return ``solutions`` as a list, each on one line."""
-        return "\n".join(
-            self.solution.format(i=i, text=" ".join(text.split()))
-            for i, text in enumerate(solutions, start=1)
-        )
+        """Return ``solutions`` as a list."""
+        texts = [text.strip() if self.lines else " ".join(text.split()) for text in solutions]
+        return "\n".join(self.solution.format(i=i, text=text) for i, text in enumerate(texts, start=1))
 
     def opening(self, shots: int | None = None, brief: bool = False) -> str:
         """Return ``head`` and the first ``shots`` worked reviews (None: all).
@@ -189,6 +189,7 @@ class Prompts:
         self.exemplars: tuple[Any, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
         self._more_stop: tuple[str, ...] = ()
+        self._most: int | None = None
         self.layout = layout
         self.system = system
         self.chat_options: dict[str, Any] = dict(chat_options or {})
@@ -202,11 +203,20 @@ class Prompts:
         ]
         self._head = wording.head + "".join(shown)
         self._spans: dict[Messages, tuple[int, int]] = {}
+        self._cue, self.thinks = wording.cue, False
+        if layout == "chat" and not wording.cue:
+            self._cue, self.thinks = self._thinking()
 
     def stopping_at(self, stop: Sequence[str]) -> Prompts:
         """Return these prompts with more texts that end a solution; reviews end as before."""
         other = copy(self)
         other._more_stop = (*self._more_stop, *stop)
+        return other
+
+    def bounded(self, most: int) -> Prompts:
+        """Return these prompts with another bound of a solution's tokens than the method's."""
+        other = copy(self)
+        other._most = most
         return other
 
     def solve(self, problem: Problem) -> Prompt:
@@ -220,15 +230,33 @@ class Prompts:
             ids = self.tokenizer.encode(given.prompt) if isinstance(given.prompt, str) else given.prompt
             prompt = Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
         else:
-            prompt = self._build(problem, self._head, self.wording.ask, self.wording.cue, question=question)
+            prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
+            prompt = replace(prompt, max_new_tokens=self._most)
         return replace(prompt, stop=(*prompt.stop, *self._more_stop))
 
     def split(self, text: str) -> tuple[str, str]:
-        """Return the thoughts of a thinking model in a solution's ``text``, and what it says after them."""
+        """Return the thoughts of a thinking model in a solution's ``text``, and what it says after them.
+
+        A solution that ends while the model thinks says nothing.
+        """
         thought, mark, said = text.partition(CLOSE)
-        if not mark:
-            return ("", text) if not text.lstrip().startswith(OPEN) else (text, "")
+        if not mark and not self.thinks and not text.lstrip().startswith(OPEN):
+            return "", text
         return thought.replace(OPEN, "", 1).strip(), said.lstrip("\n")
+
+    def _thinking(self) -> tuple[str, bool]:
+        """Return the cue that opens a thinking model's thoughts, and whether a solution begins in them.
+
+        So the first generated token, which a soft token replaces, is the first of the thoughts.
+        """
+        template = str(self.chat_options.get("chat_template", getattr(self.tokenizer, "chat_template", "")))
+        asked = [{"role": "user", "content": SPAN_TEXTS[0]}]
+        options = {**self.chat_options, "tokenize": False, "add_generation_prompt": True}
+        header = str(self.tokenizer.apply_chat_template(asked, **options)).rpartition(SPAN_TEXTS[0])[2]
+        if header.rstrip().endswith(OPEN):  # the template opens them
+            return "", True
+        thinks = CLOSE not in header and "enable_thinking" in template
+        return (f"{OPEN}\n", True) if thinks else ("", False)
 
     def review(
         self,

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import _prompts
+from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.prompts import Prompts, Wording
 from soft_reasoning.types import Problem, UserError
@@ -36,7 +36,7 @@ def family(request):
 
 def prompts_of(tokenizer, prompt="math", *overrides):
     config = compose_config([f"prompt={prompt}", *overrides])
-    return _prompts(config, tokenizer, ())
+    return build_prompts(config, tokenizer, ())
 
 
 def made(tokenizer, prompt):

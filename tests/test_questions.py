@@ -303,8 +303,7 @@ def judged(reasoner):
         ("ask: '{question}'\nasks: 1", "expected keys among .*got asks"),
         ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: expected the key ask"),
         ("ask: '{question}'\nreviews: 5", "in reviews, got 5"),
-        ("ask: '{question}'\nlayout: nope", "prompt.layout"),
-        ("ask: '{question}'\nanswer_type: text", "one that asks for text"),
+        ("ask: '{question}'\nlayout: nope", "layout: expected one of"),
     ],
 )  # fmt: skip
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):

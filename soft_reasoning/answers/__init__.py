@@ -2,6 +2,7 @@ r"""Extracting answers from free text, comparing them, voting and grading.
 
 An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
 ``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
+``open`` (any text), ``json`` and ``code`` are read from the whole text (``readers.open``), others as follows.
 
 How a text is read (``extraction=flexible``), in this order:
 
@@ -33,9 +34,11 @@ from soft_reasoning.answers.grading import (
     locate,
     vote,
 )
+from soft_reasoning.answers.readers.open import FREE
 
 __all__ = [
     "ANSWER_TYPES",
+    "FREE",
     "MODES",
     "AnswerGrader",
     "Grader",

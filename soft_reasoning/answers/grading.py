@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from soft_reasoning.answers.readers import numerals
 from soft_reasoning.answers.readers.boolean import BooleanReader
 from soft_reasoning.answers.readers.choice import ChoiceReader
 from soft_reasoning.answers.readers.number import NumberReader
+from soft_reasoning.answers.readers.open import CodeReader, JsonReader, OpenReader
 from soft_reasoning.answers.readers.text import LatexReader, TextReader
 from soft_reasoning.answers.statements import last_box, statements
-from soft_reasoning.checks import choice, real
+from soft_reasoning.checks import OptionError, choice, real
 from soft_reasoning.types import Problem
 
 READERS: dict[str, Reader] = {
@@ -25,6 +27,9 @@ READERS: dict[str, Reader] = {
     "choice": ChoiceReader(),
     "latex": LatexReader(),
     "text": TextReader(),
+    "open": OpenReader(),
+    "json": JsonReader(),
+    "code": CodeReader(),
 }
 ANSWER_TYPES = tuple(READERS)
 MODES = ("flexible", "strict")
@@ -160,17 +165,27 @@ def vote_by(
 class Grader:
     """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
 
-    The public code's tolerances are ``Grader(absolute=0.01, relative=0)``.
+    The public code's tolerances are ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two
+    answers or its dotted name, decides instead whether they agree.
     """
 
     absolute: float = 1e-3
     relative: float = 1e-6
     extraction: str = "flexible"
+    same: Callable[[str, str], bool] | str | None = None
 
     def __post_init__(self) -> None:
         choice("grader.extraction", self.extraction, MODES)
         real("grader.absolute", self.absolute, least=0.0, fix="try 1e-3")
         real("grader.relative", self.relative, least=0.0, fix="try 1e-6")
+        if isinstance(self.same, str):
+            try:
+                object.__setattr__(self, "same", pkgutil.resolve_name(self.same))
+            except (ImportError, AttributeError, ValueError) as error:
+                raise OptionError("grader.same", f"expected the dotted name of a function, got {self.same!r} "
+                                  f"({error})") from error  # fmt: skip
+        if not (self.same is None or callable(self.same)):
+            raise OptionError("grader.same", f"expected a function of two answers, got {self.same!r:.40}")
 
     @property
     def name(self) -> str:
@@ -186,12 +201,14 @@ class Grader:
         return locate(text, answer_type, mode=self.extraction)
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        if callable(self.same):
+            return a is not None and b is not None and (a == b or bool(self.same(a, b)))
         return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
 
     def vote(
         self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
     ) -> str | None:
-        return vote(answers, answer_type, weights, absolute=self.absolute, relative=self.relative)
+        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
 
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
         """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
@@ -210,6 +227,9 @@ Place = tuple[Found, int, str]
 def _checked(text: str, answer_type: str, mode: str) -> Place | None:
     reader = _reader(answer_type)
     choice("extraction", mode, MODES)
+    if isinstance(reader, OpenReader):  # the whole text, without statements
+        found = reader.close(text)
+        return None if found is None else (found, 0, text)
     return _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
 
 

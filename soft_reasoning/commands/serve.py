@@ -10,10 +10,11 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
+from soft_reasoning.configuration.compose import is_bundled
 from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
 from soft_reasoning.types import UserError
@@ -21,12 +22,17 @@ from soft_reasoning.types import UserError
 SHORT = ("host", "port")
 """Keys of the group ``server`` that may be given without it."""
 
-ANSWER_TYPE = ("prompt.answer_type", "dataset.answer_type")
-"""Where the type of answers stands, the first that is there."""
-
 
 def overrides_of(words: Sequence[str]) -> list[str]:
-    """Return the overrides that the words of a command line stand for."""
+    """Return the overrides that the words of a command line stand for.
+
+    Without a prompt or a data set, which say what is asked, another model than the bundled one gets its
+    chat as it is.
+    """
+    named = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    model = named.get("model.path", named.get("model", "demo"))
+    if not {"prompt", "dataset", "experiment", "+experiment"} & {*named} and not is_bundled(model):
+        words = [*words, "prompt=any"]
     long = [f"server.{one}" if one.partition("=")[0] in SHORT else one for one in words]
     return ["+server=default", *long]
 
@@ -48,7 +54,8 @@ def reasoner_of(config: DictConfig, choices: Mapping[str, str], overrides: Seque
         raise UserError(
             "serve: expected one method, got methods=[...]; every method has a model name of its own"
         )
-    answer_type = next(filter(None, (OmegaConf.select(config, key) for key in ANSWER_TYPE)), "number")
+    asked = any(word.startswith("dataset=") for word in overrides)
+    answer_type = config.prompt.answer_type or (config.dataset.answer_type if asked else None)
     prompt = config.prompt.path if choices["prompt"] == "file" else choices["prompt"]
     return SoftReasoner.from_pretrained(
         config.model.path, prompt=prompt, answer_type=answer_type, seed=config.seed, overrides=own

@@ -134,6 +134,8 @@ def build_grader(config: DictConfig) -> AnswerGrader:
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
     """Build what methods read during a run; ``exemplars`` come from the data set."""
     prompts = build_prompts(config, engine.tokenizer, exemplars)
+    if config.prompt.get("max_new_tokens") == "model":
+        prompts = prompts.bounded(getattr(engine, "max_new_tokens", None) or engine.context_length)
     return Context(
         engine=engine,
         prompts=prompts,

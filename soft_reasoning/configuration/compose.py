@@ -48,6 +48,10 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
         return config
 
 
+NEUTRAL = ("any", "json", "code")
+"""Prompts without wording, in which a solution may be as long as the model makes it."""
+
+
 def completed(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` with what follows from them.
 
@@ -73,6 +77,8 @@ def completed(overrides: Sequence[str]) -> list[str]:
     prompted = {"prompt", "experiment"} & {*chosen} or chosen.get("dataset", "demo") != "demo"
     if not bundled and not prompted and chosen.get("engine", "hf") != "fake":
         result.append("prompt=math")
+    if chosen.get("prompt") in NEUTRAL and "max_new_tokens" in chosen:
+        result.append("prompt.max_new_tokens=null")
     method = chosen.get("method", "soft_reasoning")
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append("preset=default")
@@ -159,7 +165,7 @@ def check(config: DictConfig) -> None:
 
 def prompt_for(answer_type: str) -> str:
     """Return the choice of the group ``prompt`` for a type of answer."""
-    return "math" if answer_type == "number" else answer_type
+    return {"number": "math", "open": "any"}.get(answer_type, answer_type)
 
 
 def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:

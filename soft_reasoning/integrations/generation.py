@@ -45,7 +45,7 @@ def generate(
     preset: str | None = None,
     k: int | None = None,
     rounds: int | None = None,
-    answer_type: str = "number",
+    answer_type: str | None = None,
     max_tokens: int | None = None,
     seed: int = 0,
     prompt: PromptLike | None = None,
@@ -68,7 +68,7 @@ def generate(
         preset: Which parts Soft Reasoning has.
         k: Candidates of a round, or samples.
         rounds: Rounds after the first.
-        answer_type: The type of answers: number, boolean, choice, text or latex.
+        answer_type: The type of answers, as for :class:`~soft_reasoning.SoftReasoner`.
         max_tokens: Most generated tokens per row, the verifier's included.
         seed: Seed of every draw.
         prompt: The wording of verifiers, as for :class:`~soft_reasoning.SoftReasoner`.

@@ -57,7 +57,7 @@ def read_candidate(completion: Completion, problem: Problem, context: Context, r
     """Return the candidate of ``completion``: its text, its parsed answer and its tokens."""
     return Candidate(
         text=completion.text,
-        answer=context.grader.extract(completion.text, problem.answer_type),
+        answer=context.grader.extract(context.prompts.split(completion.text)[1], problem.answer_type),
         round=round,
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,

@@ -16,10 +16,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.context import Context
 from soft_reasoning.rewards.coherence import coherence
-from soft_reasoning.rewards.judgement import FreshSolution, Judgement
+from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
 from soft_reasoning.rewards.presentation import Presentation, Review, Together
 from soft_reasoning.types import (
     GREEDY,
@@ -211,6 +212,10 @@ class ModelVerifier:
         stage: str,
         earlier: Sequence[Verdict] = (),
     ) -> Generator[Effect, Any, Verdict]:
+        if self.judgement.writes_answer and problem.answer_type in FREE:  # no two texts would agree
+            name = self.name.replace("generate", "judge")
+            chooser = replace(self, name=name, judgement=NamedChoice())
+            return (yield from chooser.verify(problem, candidates, context, stage=stage, earlier=earlier))
         problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
@@ -253,7 +258,7 @@ class ModelVerifier:
         room = context.engine.context_length - self.max_new_tokens
         prompt = self.presentation.prompt(
             Review(problem, context, self.name, self.shots, brief, room),
-            [f"Answer: {c.answer}" if brief else c.text for c in shown],
+            [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown],
             earlier,
         )
         base = Request(

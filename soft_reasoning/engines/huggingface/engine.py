@@ -113,6 +113,8 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self.hidden_size: int = int(self.embed([0]).shape[1])
         self.embedding_rms: float = self._table.rms()
         self.context_length: int = loading.context_length(model.config)
+        generation = getattr(model, "generation_config", None)
+        self.max_new_tokens: int | None = getattr(generation, "max_new_tokens", None)  # the model's own bound
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
         self._stops = StopChecker(tokenizer)
         self._runner = choose_runner(model)

@@ -83,6 +83,7 @@ class SoftReasoningLM(_HFLM):
             raise UserError(why(name, error)) from error
         _warn_of_generation_config(self.model)
         self.question_field = question_field
+        found.reasoner.setdefault("answer_type", "number")
         self.reasoner = SoftReasoner(self.model, self.tokenizer, **found.reasoner, overrides=found.overrides)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:

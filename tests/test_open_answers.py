@@ -1,0 +1,160 @@
+"""A question of any kind: the chat as it is, free text, JSON and code, and models that think."""
+
+import pytest
+
+from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning.answers import Grader, equal, extract, locate
+from soft_reasoning.configuration.build import build_prompts
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.types import Problem
+from tests.chat_templates import HEADERS, tokenizer_of
+from tests.engines.models import tiny
+
+HAIKU = "Write a haiku about an old pond."
+
+
+def prompts_of(family, *overrides):
+    config = compose_config(["model.path=./any", "prompt=any", *overrides])
+    return build_prompts(config, tokenizer_of(family), ())
+
+
+def asked(prompts, **problem):
+    return prompts.tokenizer.decode(prompts.solve(Problem("q", HAIKU, **problem)).ids)
+
+
+@pytest.mark.parametrize("family", sorted(HEADERS))
+def test_a_question_reaches_a_chat_template_as_it_is(family):
+    prompts = prompts_of(family, "+prompt.chat_options.enable_thinking=false")
+    text = asked(prompts)
+    before, after = HEADERS[family]
+    assert text.startswith(before + HAIKU + after) and prompts.stop == ()
+    assert text.removeprefix(before + HAIKU + after) in ("", "<think>\n\n</think>\n\n")
+    assert not prompts.thinks and prompts.split("An old pond.\n") == ("", "An old pond.\n")
+
+
+def test_the_users_system_message_is_kept():
+    text = asked(prompts_of("qwen2.5"), messages=(("system", "Answer as a pirate."),))
+    assert text.startswith("<|im_start|>system\nAnswer as a pirate.<|im_end|>\n<|im_start|>user\n" + HAIKU)
+
+
+class TestThinking:
+    def test_the_prompt_ends_where_the_thoughts_begin(self):
+        prompts = prompts_of("qwen3")
+        prompt = prompts.solve(Problem("q", HAIKU))
+        assert asked(prompts).endswith("<|im_start|>assistant\n<think>\n") and prompts.thinks
+        assert prompts.position(prompt, "last", Problem("q", HAIKU), seed=0) == len(prompt.ids)
+
+    def test_a_template_may_open_the_thoughts_itself(self):
+        tokenizer = tokenizer_of("qwen3")
+        tokenizer.chat_template += "{%- if add_generation_prompt %}{{- '<think>\n' }}{%- endif %}"
+        prompts = build_prompts(compose_config(["model.path=./any", "prompt=any"]), tokenizer, ())
+        assert prompts.thinks and asked(prompts).count("<think>") == 1
+
+    def test_thoughts_stand_apart_from_the_answer(self):
+        prompts = prompts_of("qwen3")
+        assert prompts.split("Frogs.\n</think>\n\nOld pond") == ("Frogs.", "Old pond")
+        assert prompts.split("<think>\nFrogs.</think>Old pond") == ("Frogs.", "Old pond")
+        assert prompts.split("Frogs jump and") == ("Frogs jump and", "")  # it was cut while it thought
+        assert prompts_of("llama3").split("<think>Frogs jump") == ("Frogs jump", "")
+
+
+@pytest.fixture(scope="module")
+def thinker():
+    """A random model with the real template of one that thinks."""
+    tokenizer = tokenizer_of("qwen3")
+    model = tiny("qwen3", vocab_size=len(tokenizer), max_position_embeddings=1024)
+    model.generation_config.max_new_tokens = 40
+    with SoftReasoner(model, tokenizer, k=2, rounds=0, seed=1) as reasoner:
+        yield reasoner
+
+
+def test_a_thinking_model_solves_with_its_own_bound(thinker):
+    solution = thinker.solve(HAIKU)
+    assert thinker.answer_type == "open" and solution.prompt[0].endswith("<think>\n")
+    for candidate in solution.candidates:
+        assert candidate.generated_tokens == 40 or candidate.finish_reason == "eos"
+        thought, said = thinker.context.prompts.split(candidate.text)
+        assert candidate.answer == (said.strip() or None) and (thought or said)
+    assert all(c.generated_tokens <= 7 for c in thinker.solve(HAIKU, max_new_tokens=7).candidates)
+
+
+def test_free_text_is_chosen_by_the_verifier():
+    with SoftReasoner.from_pretrained("demo", prompt="any", k=3, rounds=0, seed=2) as reasoner:
+        solution = reasoner.solve(HAIKU)
+        assert reasoner.answer_type == "open"
+        for candidate in solution.candidates:
+            assert candidate.answer == (candidate.text.strip() or None)
+        assert solution.usage["verifier"].sequences == 1
+        assert [entry["verifier"]["answers"] for entry in solution.trace] == [[]]  # it chose and wrote none
+        assert solution.answer in {one.answer for one in solution.candidates}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "answer"),
+    [
+        ("  Old pond,\nfrogs.\n", "open", "Old pond,\nfrogs."),
+        (" \n", "open", None),
+        ('Here: {"b": [1, 2], "a": null} as asked.', "json", '{"a": null, "b": [1, 2]}'),
+        ('Say [1] or\n```json\n{"a": "}"}\n```', "json", '{"a": "}"}'),
+        ("{'a': 1}", "json", None),
+        ("[NaN]", "json", None),
+        ("So:\n```python\ndef f():\n    return 1\n```\nDone.", "code", "def f():\n    return 1"),
+        ("```\nx = 1\n```\nbetter:\n```py\nx = 2", "code", "x = 2"),
+        ("x = 1", "code", "x = 1"),
+    ],
+)
+def test_reading(text, kind, answer):
+    assert extract(text, kind) == answer == extract(text, kind, mode="strict")
+    place = locate(text, kind)
+    assert (place is None) == (answer is None)
+    if kind == "open" and place:
+        assert text[slice(*place)] == answer
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "same"),
+    [
+        ("Old pond,\nfrogs", "Old pond, frogs", "open", True),
+        ("Old pond", "old pond", "open", False),
+        ('{"a": 1, "b": [2.0]}', '{"b": [2], "a": 1.0}', "json", True),
+        ('{"a": 1}', '{"a": true}', "json", False),
+        ("[1, 2]", "[2, 1]", "json", False),
+        ("x=1  # one", "x = 1", "code", True),
+        ("x = 1", "x = 2", "code", False),
+        ("fn f() {\n  1\n}", "fn f() {\n    1\n}", "code", True),
+    ],
+)
+def test_agreement(a, b, kind, same):
+    assert equal(a, b, kind) is equal(b, a, kind) is same
+
+
+def shorter_than_five(a, b):
+    return len(a) < 5 and len(b) < 5
+
+
+def test_a_function_of_the_users_decides():
+    grader = Grader(same=f"{__name__}.shorter_than_five")
+    assert grader.equal("one", "two", "open") and not grader.equal("one", "seven", "open")
+    assert grader.vote(["long answer", "one", "two"], "open") == "one"
+    assert not grader.equal(None, "two", "open")
+    with pytest.raises(UserError, match="same: expected the dotted name of a function, got 'nowhere.at_all'"):
+        Grader(same="nowhere.at_all")
+
+
+def test_a_haiku_through_the_server():
+    pytest.importorskip("fastapi")
+    pytest.importorskip("openai")
+    from tests.integrations.serving import chat, served
+
+    with SoftReasoner.from_pretrained("demo", prompt="any", k=2, rounds=0) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            response = client.chat.completions.create(model="cot-demo", messages=chat(HAIKU))
+        engine = reasoner.context.engine
+        ids = tuple(engine.tokenizer.encode(HAIKU))
+        solution = reasoner.solve(HAIKU, method="cot")
+        assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
+        [candidate] = solution.candidates
+        assert response.choices[0].message.content == candidate.text  # as the model wrote it
+        assert response.usage.prompt_tokens == len(ids)
+        ended = response.choices[0].finish_reason == "stop"
+        assert ended or candidate.generated_tokens == engine.context_length - len(ids)  # not cut at 300
