@@ -42,6 +42,16 @@ def keep_freed_memory() -> None:
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
+def free_memory() -> int:
+    """Return how many bytes of main memory are free, or can be; 8 GiB where the system does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            sizes = dict(line.split(":") for line in file)
+        return int(sizes["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return 8 * 2**30
+
+
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether ``error``, or an error it was raised from, says that memory ran out."""
     if error is None:

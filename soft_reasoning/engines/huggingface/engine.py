@@ -15,7 +15,13 @@ from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
-from soft_reasoning.engines.devices import device_of, is_out_of_memory, keep_freed_memory, memory_for
+from soft_reasoning.engines.devices import (
+    device_of,
+    free_memory,
+    is_out_of_memory,
+    keep_freed_memory,
+    memory_for,
+)
 from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface import loading
@@ -29,8 +35,8 @@ from soft_reasoning.types import Completion, Request, UserError
 log: logging.Logger = logging.getLogger(__name__)
 
 CPU_BYTES = 2**31
-"""Memory for keys and values on the CPU, unless ``max_batch_tokens`` is given; on a GPU it is half
-of what is free."""
+"""Most memory for keys and values on the CPU, unless ``max_batch_tokens`` is given; it is a quarter of what
+is free where that is less. On a GPU it is half of what is free."""
 
 
 class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
@@ -118,7 +124,8 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
         self._stops = StopChecker(tokenizer)
         self._runner = choose_runner(model)
-        free = torch.cuda.mem_get_info(self.device)[0] // 2 if on_gpu else CPU_BYTES
+        on_cpu = min(CPU_BYTES, free_memory() // 4)
+        free = torch.cuda.mem_get_info(self.device)[0] // 2 if on_gpu else on_cpu
         fitting = max(4096, int(free / max(self._runner.position_bytes, 1)))
         self.max_batch_tokens: int = max_batch_tokens or fitting
         self._waiting: deque[Sequence] = deque()

@@ -22,8 +22,8 @@ PADDING = 8
 """On the CPU a pass has a multiple of so many rows: products of fewer rows may sum in another order."""
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
-KEPT_SHARE, LEAST_KEPT = 4, 8192
-"""Cached prefixes may hold this part of ``max_tokens``, or so many positions where that is less."""
+KEPT_SHARE, LEAST_KEPT = 16, 8192
+"""Cached prefixes hold at most this part of ``max_tokens``, or so many positions where that is more."""
 
 
 class ModelCalls:

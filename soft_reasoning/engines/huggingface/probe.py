@@ -57,6 +57,12 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
 
 
 def _choose(model: Any) -> ModelRunner | PlainRunner:
+    config = model.config
+    if config.model_type == "falcon" and config.alibi and config._attn_implementation == "eager":
+        raise UserError(
+            "cannot serve Falcon with alibi in eager attention: transformers adds its position bias twice "
+            "there; take model.attn_implementation=sdpa"
+        )
     try:
         texts = _Texts(model)
     except Exception as error:  # any error of a foreign architecture is the reason to give
