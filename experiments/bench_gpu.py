@@ -34,7 +34,8 @@ from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.runs.runner import Local, run
+from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.runner import run
 from soft_reasoning.types import Completion, Problem, Request
 
 NEEDS = (

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from soft_reasoning.configuration.build import build_dataset, build_grader, build_method
 from soft_reasoning.configuration.compose import check, compose_config, override
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.runs.settings import flatten
+from soft_reasoning.runs.manifest import flatten
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")
 VALUES = st.one_of(

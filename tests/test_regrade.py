@@ -7,9 +7,9 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.commands import regrade as program
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.report import write_results
-from soft_reasoning.runs.grades import grade
-from soft_reasoning.runs.records import record_of
+from soft_reasoning.reports.report import write_report
+from soft_reasoning.runs.records import grade, record_of
+from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
 from tests.runs.world import summarise
@@ -36,7 +36,8 @@ def folder(tmp_path, monkeypatch):
             store.add_seconds({"engine": 1.0, "total": 2.0}, {"kv": i})
         store.sync()
     measured = summarise(rows[:4], seconds={"engine": 4.0, "total": 8.0}, peaks={"kv": 3})
-    write_results(store.folder, measured, {row.doc_id: row.outcome for row in rows[:4]}, Grader())
+    write_results(store.folder, measured, {row.doc_id: row.outcome for row in rows[:4]})
+    write_report(store.folder, Grader())
     return store.folder
 
 

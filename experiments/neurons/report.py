@@ -15,9 +15,9 @@ import torch
 
 from experiments.neurons import plots as neuron_plots
 from soft_reasoning.reports import plots
+from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table, save
 from soft_reasoning.runs.files import write_text
-from soft_reasoning.runs.statistics import paired_bootstrap
 
 SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 MASKS = ("none", "key", "random", "random by layer", "key, one half", "random by layer, one half")

@@ -19,7 +19,7 @@ from typing import Any
 from soft_reasoning.reports.cells import Cell, read_cells
 from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
 from soft_reasoning.runs.files import RESULTS, write_text
-from soft_reasoning.runs.settings import CLASS, flatten
+from soft_reasoning.runs.manifest import CLASS, flatten
 from soft_reasoning.types import UserError
 
 HERE = Path(__file__).parent

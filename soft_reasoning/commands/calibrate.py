@@ -22,6 +22,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.commands.launch import launch
+from soft_reasoning.commands.trials import Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -47,10 +48,10 @@ from soft_reasoning.reports.calibration import (
     written,
 )
 from soft_reasoning.reports.tables import percent
-from soft_reasoning.reports.trials import Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.runs.files import write_text
-from soft_reasoning.runs.runner import Local, solve_into
-from soft_reasoning.runs.settings import IGNORED
+from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.manifest import IGNORED
+from soft_reasoning.runs.runner import solve_into
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
 

@@ -15,8 +15,9 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.stored import TARGET, build_stored, check_stored, shipped_settings
-from soft_reasoning.reports.report import regrade, summary_table
-from soft_reasoning.runs.files import MANIFEST, read_manifest
+from soft_reasoning.reports.report import summary, write_report
+from soft_reasoning.runs.files import MANIFEST, REPORT, read_manifest
+from soft_reasoning.runs.runner import regrade
 from soft_reasoning.types import UserError
 
 PREFIX, CHOICE = "grader.", "grader="
@@ -85,6 +86,8 @@ def main(words: Sequence[str] | None = None) -> None:
             raise UserError(f"{folder}: expected the folder of one run, got one of several; give one of "
                             + ", ".join(inside))  # fmt: skip
         config = read_manifest(folder)["config"]
-        metrics = regrade(folder, grader_of(config, arguments.changes))
-        print(summary_table(metrics))
-        print(f"\n{folder / 'report.md'}")
+        grader = grader_of(config, arguments.changes)
+        regrade(folder, grader)
+        for note in write_report(folder, grader):
+            print(note, file=sys.stderr)
+        print(f"{summary(folder)}\n\n{folder / REPORT}")

@@ -22,13 +22,12 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of, replaced_parts
 from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.reports.compare import PREFERRED
-from soft_reasoning.reports.report import compare
+from soft_reasoning.reports.compare import PREFERRED, compare
+from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.viewer.run import GREEDY
-from soft_reasoning.runs.budget import equal_samples
-from soft_reasoning.runs.files import PROBES
-from soft_reasoning.runs.launcher import Launcher
-from soft_reasoning.runs.runner import Summary, run
+from soft_reasoning.runs.files import PROBES, REPORT
+from soft_reasoning.runs.metrics import equal_samples
+from soft_reasoning.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
 
 COMPARE = """\
@@ -46,10 +45,13 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bo
     dataset = build_dataset(config)
     problems = dataset.problems(config.seed)
     solver = launcher.start(config, problems, dataset.exemplars(config.seed))
-    return run(
+    result = run(
         problems, solver, folder, plain(config),
         fresh=config.fresh, progress=config.progress, tracker=tracker,
+        report=lambda finished: write_report(finished, solver.grader),
     )  # fmt: skip
+    print(f"{summary(result.folder)}\n\n{result.folder / REPORT}")
+    return result
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:

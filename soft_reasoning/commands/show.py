@@ -13,14 +13,11 @@ from typing import Any
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
 from soft_reasoning.reports.compare import COMPARISON
-from soft_reasoning.reports.report import summary_table, tables_of
-from soft_reasoning.reports.tables import save
+from soft_reasoning.reports.report import TABLES, summary, write_tables
 from soft_reasoning.reports.viewer.run import final_of
-from soft_reasoning.runs.files import PAGE, read_manifest, read_records, read_results, writing
+from soft_reasoning.runs.files import PAGE, read_manifest, read_records
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
-
-TABLES = "tables"
 
 
 def story_of(folder: Path, name: str) -> Solution:
@@ -52,16 +49,7 @@ def _summary(folder: Path) -> str:
     comparison = folder / COMPARISON
     if comparison.is_file():
         return comparison.read_text(encoding="utf-8")
-    return summary_table(read_results(folder))
-
-
-def _write_tables(folder: Path) -> None:
-    """Write the tables of a run's report to ``folder``/tables."""
-    tables = tables_of(read_results(folder), read_manifest(folder))
-    with writing(folder):
-        for name, table in tables.items():
-            save(table, folder / TABLES, name)
-    print(f"{len(tables)} tables in {folder / TABLES}")
+    return summary(folder)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -83,7 +71,8 @@ def main(words: Sequence[str] | None = None) -> None:
             print(story_of(given.folder, given.problem).explain())
             return
         if given.tables:
-            _write_tables(given.folder)
+            files = write_tables(given.folder)
+            print(f"{len(files)} files in {given.folder / TABLES}")
             return
         print(_summary(given.folder))
         page = (given.folder / PAGE).resolve()

@@ -36,7 +36,7 @@ from soft_reasoning.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.runs.settings import result_keys
+from soft_reasoning.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
 TABLE, PLOT = "sweep", "sweep.png"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.reports.settings import NAMES, differing, is_draw
 from soft_reasoning.runs.files import read_manifest, read_results
-from soft_reasoning.runs.settings import NAMES, differing, flatten, is_draw
+from soft_reasoning.runs.manifest import flatten
 
 SHOTS = "dataset.shots"
 

@@ -9,6 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from soft_reasoning.reports import plots
+from soft_reasoning.reports.settings import differing, is_draw
+from soft_reasoning.reports.statistics import holm, mean_std, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.tables import Table, best, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
@@ -20,14 +22,8 @@ from soft_reasoning.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.runs.metrics import FIRST, MEMORY, ease
-from soft_reasoning.runs.settings import differing, is_draw, setting_keys
-from soft_reasoning.runs.statistics import (
-    holm,
-    mean_std,
-    paired_bootstrap,
-    paired_permutation,
-)
+from soft_reasoning.runs.manifest import setting_keys
+from soft_reasoning.runs.records import FIRST, MEMORY, ease
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"

@@ -1,34 +1,28 @@
-"""The files written about a finished run: results.json, grades.json, report.md and plots."""
+"""The files about a finished run: report.md, report.html, plots, and tables on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.tables import Table, count, duration, number, percent, save, share
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.run import write_run
 from soft_reasoning.runs.files import (
-    GRADES,
+    PREDICTIONS,
     REPORT,
-    RESULTS,
     read_grades,
     read_manifest,
     read_records,
     read_results,
-    write_json,
     write_text,
     writing,
 )
-from soft_reasoning.runs.grades import Outcome, grade
-from soft_reasoning.runs.metrics import FIRST, Tally
-
-__all__ = ["compare", "regrade", "summary_table", "write_results"]
+from soft_reasoning.runs.records import FIRST
+from soft_reasoning.types import shortened
 
 EXTRACTION = (
     "An answer that could not be parsed counts as wrong. The run searched and voted under its own extraction "
@@ -37,56 +31,85 @@ EXTRACTION = (
 
 DECIDED = "proposals that the acquisition function decided %"
 
+SHOWN = 20
+"""Answers that a terminal shows; the file holds all."""
+
 TABLES = "tables"
 """Inside a run's folder: every table of its report as CSV and LaTeX."""
 
 KINDS = ("engine", "optimiser", "method", "store")
 
 
-def write_results(
-    folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome], grader: AnswerGrader
-) -> list[str]:
-    """Write everything that is computed from a run's records; return notes on what could not be done."""
-    write_json(folder / RESULTS, metrics)
-    write_json(folder / GRADES, {name: outcomes[name]._asdict() for name in sorted(outcomes)})
+def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
+    """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
+
+    Where no problem has a reference answer, the answers are written to ``predictions.csv``.
+
+    Args:
+        folder: The run's folder.
+        grader: Reads and compares the answers that the page shows.
+
+    Returns:
+        Notes on what could not be done.
+
+    Raises:
+        UserError: If the folder holds no finished run, or cannot be written.
+    """
+    metrics, manifest, grades = read_results(folder), read_manifest(folder), read_grades(folder)
     with writing(folder):
         drawn = _draw(folder, metrics) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
-    manifest = read_manifest(folder)
-    tables = tables_of(metrics, manifest)
-    for name, table in tables.items():
-        save(table, folder / TABLES, name)
-    write_text(folder / REPORT, report(metrics, manifest, tables, drawn, notes))
-    parts = [shown(table, *SECTIONS[name]) for name, table in tables.items()]
-    write_run(folder, _title(manifest["config"]), parts, outcomes.keys(), grader)
+    config = manifest["config"]
+    settings = metrics.get("grader") or config.get("grader") or {}
+    graded = " ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_")
+    made = f"Seed {config.get('seed')}. Grader: {graded or grader.name}."
+    parts = [f"# {_title(config)}", _headline(metrics).markdown(), made, _cost(metrics)]
+    parts += [f"![{title}]({file})" for title, file in drawn.items()]
+    write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
+    tables = [shown(table, *SECTIONS[name]) for name, table in tables_of(metrics).items()]
+    write_run(folder, _title(config), tables, grades.keys(), grader)
+    if _ungraded(grades):
+        rows = [(name, question, answer or "") for name, question, answer in _predictions(folder, grades)]
+        write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), rows, labels=3).csv())
     return notes
 
 
-def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
-    """Grade a finished run again: new metrics, report and plots, the same records.
+def write_tables(folder: Path) -> list[Path]:
+    """Write every table of the finished run in ``folder`` into ``tables/``, as CSV and LaTeX.
 
-    Only what the run measured is graded: the problems in ``grades.json``. Time and memory stay as in
-    ``results.json``.
+    Returns:
+        The files.
 
     Raises:
-        UserError: If the folder holds no finished run.
+        UserError: If the folder holds no finished run, or cannot be written.
     """
-    folder = Path(folder)
-    manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
-    tally = Tally()
+    for name, table in tables_of(read_results(folder)).items():
+        save(table, folder / TABLES, name)
+    return sorted((folder / TABLES).iterdir())
+
+
+def summary(folder: Path) -> str:
+    """What a terminal shows of the finished run in ``folder``: its answers if none was graded, two tables."""
+    metrics, grades = read_results(folder), read_grades(folder)
+    lines: list[str] = []
+    if _ungraded(grades):
+        answers = list(_predictions(folder, grades))
+        lines = [f"{shortened(name)}: {answer or 'no answer'}" for name, _, answer in answers[:SHOWN]]
+        if len(answers) > SHOWN:
+            lines.append(f"... and {len(answers) - SHOWN} more")
+        lines += ["", str(folder / PREDICTIONS), ""]
+    return "\n".join([*lines, _headline(metrics).text(), "", _tokens(metrics).text()])
+
+
+def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
+    return all(grade["correct"] is None for grade in grades.values())
+
+
+def _predictions(folder: Path, ids: Collection[str]) -> Iterator[tuple[str, str, str | None]]:
+    """Yield (id, question, answer) of the problems in ``ids``."""
     for record in read_records(folder):
-        if record["doc_id"] in wanted:
-            tally.add(grade(record, grader))
-    metrics = tally.metrics(
-        seconds=before.get("seconds"),
-        peaks=before.get("peak_bytes"),
-        means=before.get("mean_bytes"),
-        rate=manifest.get("flops"),
-        independent=manifest.get("independent", False),
-    )
-    metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
-    write_results(folder, metrics, tally.outcomes, grader)
-    return metrics
+        if record["doc_id"] in ids:
+            yield record["doc_id"], record["question"], record["answer"]
 
 
 def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
@@ -105,24 +128,17 @@ def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
     return drawn
 
 
-def summary_table(metrics: Mapping[str, Any]) -> str:
-    """The final tables of a run, for a terminal."""
-    return "\n\n".join(table.text() for table in (_headline(metrics), _tokens(metrics)))
-
-
-def tables_of(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Table]:
-    """The tables of a run's report by name; those with nothing to show are left out."""
-    made_with = _made_with(manifest, metrics.get("grader") or manifest["config"].get("grader"))
+def tables_of(metrics: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of a run by name; those with nothing to show are left out."""
     tables = {
         "headline": _headline(metrics),
         "extraction": _by_extraction(metrics),
         "rounds": _by_round(metrics) if metrics["by_round"] else None,
         "difficulty": _by_difficulty(metrics) if metrics["by_difficulty"] else None,
-        "verifier": _verifier(metrics) if metrics["verifier"] else None,
-        "wrong": _wrong(metrics) if metrics["verifier"] else None,
+        "verifier": _verifier(metrics) if metrics.get("verifier") else None,
+        "wrong": _wrong(metrics) if metrics.get("verifier") else None,
         "tokens": _tokens(metrics),
         "time": _seconds(metrics),
-        "made_with": made_with,
     }
     return {name: table for name, table in tables.items() if table is not None}
 
@@ -144,31 +160,8 @@ SECTIONS = {
     "wrong": ("Wrong answers", ""),
     "tokens": ("Tokens", ""),
     "time": ("Cost", ""),
-    "made_with": ("Made with", ""),
 }
-"""Title and note of each table of a report."""
-
-
-def report(
-    metrics: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    tables: Mapping[str, Table],
-    drawn: Mapping[str, str],
-    notes: Iterable[str],
-) -> str:
-    """Return report.md: the tables, the plots, and how the run was made."""
-    parts = [f"# {_title(manifest['config'])}"]
-    for name, table in tables.items():
-        title, note = SECTIONS[name]
-        parts += [f"## {title}"] if title else []
-        parts += [table.markdown(), *([note] if note else [])]
-        if name == "time":
-            parts.append(_cost(metrics))
-        here = ("tokens.png",) if name == "tokens" else ()
-        parts += [f"![{t}]({f})" for t, f in drawn.items() if f in here]
-        if name == ("rounds" if "rounds" in tables else "extraction"):
-            parts += [f"![{t}]({f})" for t, f in drawn.items() if f != "tokens.png"]
-    return "\n\n".join([*parts, *notes]) + "\n"
+"""Title and note of each table."""
 
 
 def _title(config: Mapping[str, Any]) -> str:
@@ -300,19 +293,3 @@ def _cost(metrics: Mapping[str, Any]) -> str:
             average = "" if mean is None else f", {mean / 2**20:,.0f} MiB on average"
             parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB{average}.")
     return " ".join(parts)
-
-
-def _made_with(manifest: Mapping[str, Any], grader: Mapping[str, Any] | None) -> Table:
-    model = manifest.get("model") or {}
-    settings = [f"{key}={value}" for key, value in (grader or {}).items() if key != "_target_"]
-    facts = {
-        "configuration": manifest.get("config_hash"),
-        "seed": manifest["config"].get("seed"),
-        "grader": " ".join(settings) or None,
-        "prompt layout": manifest.get("layout"),
-        "commit": manifest.get("git_commit"),
-        **{f"model {key}": value for key, value in model.items()},
-        "device": manifest.get("device"),
-        **(manifest.get("versions") or {}),
-    }
-    return Table(["", "value"], [[key, str(value)] for key, value in facts.items() if value is not None])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.runs import records
 from soft_reasoning.runs.files import write_text
 
 MISSING = "-"
@@ -157,14 +158,7 @@ def count(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    if seconds is None:
-        return MISSING
-    if 0 < seconds < 1:
-        return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    return MISSING if seconds is None else records.duration(seconds)
 
 
 def memory(size: float | None) -> str:

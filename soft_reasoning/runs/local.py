@@ -1,12 +1,15 @@
-"""One engine, in this process."""
+"""One engine, in this process, and the memory that it uses on average."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import DictConfig
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.build import (
     build_context,
     build_engine,
@@ -17,9 +20,99 @@ from soft_reasoning.configuration.build import (
     check_wording,
     engine_settings,
 )
+from soft_reasoning.context import Context
+from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.runs.runner import Local
-from soft_reasoning.types import Problem
+from soft_reasoning.methods.base import Method
+from soft_reasoning.runs.manifest import describe_engine
+from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.types import Problem, Result
+
+SECONDS = 1.0
+"""Between two samples, as in the paper."""
+
+
+class MemorySampler:
+    """Samples ``engine.used_bytes`` in a thread while the context is open.
+
+    It does nothing for an engine that is not a ``TellsMemory``.
+    """
+
+    def __init__(self, engine: Any, seconds: float = SECONDS) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._totals: dict[str, list[int]] = {}
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> MemorySampler:
+        if isinstance(self._engine, TellsMemory):
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._sample, daemon=True, name="memory")
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def take(self) -> Mapping[str, list[int]]:
+        """Return [sum of bytes, number of samples] by kind since the last call."""
+        with self._lock:
+            totals, self._totals = self._totals, {}
+        return totals
+
+    def _sample(self) -> None:
+        while not self._stop.wait(self._seconds):
+            used = dict(self._engine.used_bytes)
+            with self._lock:
+                for kind, size in used.items():
+                    total = self._totals.setdefault(kind, [0, 0])
+                    total[0] += size
+                    total[1] += 1
+
+
+@dataclass(frozen=True)
+class Local:
+    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
+
+    method: Method
+    context: Context
+    max_live: int = MAX_LIVE
+    _sampler: MemorySampler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sampler", MemorySampler(self.context.engine))
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        independent = bool(getattr(self.method, "independent", False))
+        layout = self.context.prompts.layout
+        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
+
+    @property
+    def grader(self) -> AnswerGrader:
+        return self.context.grader
+
+    def solve(
+        self,
+        problems: Iterable[Problem],
+        *,
+        clock: Clock,
+        on_tick: Callable[[Clock], None] | None = None,
+    ) -> Iterator[tuple[Problem, Result]]:
+        with self._sampler:
+            yield from drive(
+                problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
+            )
+
+    def peaks(self) -> Mapping[str, int]:
+        engine = self.context.engine
+        return dict(engine.peak_bytes) if isinstance(engine, TellsMemory) else {}
+
+    def memory_samples(self) -> Mapping[str, Sequence[int]]:
+        return self._sampler.take()
 
 
 class LocalLauncher:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -16,9 +17,69 @@ from typing import Any
 
 from soft_reasoning.engines.abilities import ShowsModel
 from soft_reasoning.engines.weights import weights_mark
-from soft_reasoning.runs.flops import rates
-from soft_reasoning.runs.settings import IGNORED, flatten, result_keys
 from soft_reasoning.types import UserError
+
+RESOURCES = (
+    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens",
+    "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
+    "engine.device_map", "model.device_map",
+)  # fmt: skip
+"""Resources of an engine, which may change when a run resumes, for example after memory ran out.
+
+In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is
+not among them, because with ``dtype=auto`` it determines the precision."""
+
+LIMIT = "dataset.limit"
+
+IGNORED = (
+    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
+    "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
+)  # fmt: skip
+"""Keys that change no problem's result.
+
+They concern display, batching and distribution of a run, the number of its problems, and the declared type
+of the prompt (its wording counts instead)."""
+
+CLASS = "._target_"
+
+DRAWS = ("seed", "embedding.seed")
+"""Keys of random seeds: runs that differ only in these are averaged."""
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return ``config`` as dotted keys; lists and empty mappings are values."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
+    """Return the dotted keys that results depend on.
+
+    ``ignore`` names keys, groups of keys, or ``*`` patterns.
+    """
+
+    def ignored(key: str) -> bool:
+        return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
+
+    return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
+
+
+def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
+    """Return ``result_keys`` and the number of problems, which together identify a setting.
+
+    Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
+    seed.
+    """
+    ignore = [name for name in ignore if name != LIMIT]
+    chosen = ("method.samples",) if config.get("budget") == "equal" else ()
+    return result_keys(config, (*ignore, *chosen))
+
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 ENVIRONMENT = ("git_commit", "versions", "model", "device")
@@ -183,3 +244,30 @@ def describe_engine(engine: Any) -> dict[str, Any]:
         "batch_invariant": getattr(engine, "batch_invariant", None),
         "flops": rates(model),
     }
+
+
+def rates(model: Any) -> dict[str, int] | None:
+    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
+
+    None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
+    section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
+    2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
+    leaves out the lookup table unless it is also the output layer. Of a mixture of experts it counts those
+    that a token passes through.
+    """
+    if model is None:
+        return None
+    config, lookup = model.config.get_text_config(), model.get_input_embeddings().weight
+    output = model.get_output_embeddings()
+    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
+    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts if experts else 1.0
+    weights = 0.0
+    for name, weight in model.named_parameters():
+        packed = getattr(weight, "quant_state", None)
+        count = weight.numel() if packed is None else packed.shape.numel()
+        weights += count * (share if ".experts." in name else 1.0)
+    if output is None or output.weight is not lookup:
+        weights -= lookup.numel()
+    heads = getattr(config, "num_attention_heads", 0)  # some models have none
+    width = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
+    return {"position": round(2 * weights), "key": 4 * config.num_hidden_layers * heads * width}

@@ -13,19 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from soft_reasoning.answers import MODES
-from soft_reasoning.runs.flops import flops
-from soft_reasoning.runs.grades import Extraction, Graded, GradedCandidate, Outcome
-from soft_reasoning.runs.statistics import mean_stderr, pass_at
-from soft_reasoning.types import Usage
-
-FIRST = 5
-"""Number of candidates of coverage@5, equal to the samples of the paper's baselines."""
-
-MEMORY = ("kv", "activations")
-"""Kinds of an engine's memory beside the weights: keys and values, and everything else."""
-
-WORDS = ("easy", "medium", "hard", "expert", "extreme")
-"""Names of difficulties, in order."""
+from soft_reasoning.runs.records import FIRST, MEMORY, Extraction, Graded, GradedCandidate, Outcome, ease
+from soft_reasoning.types import Usage, UserError
 
 WHY = ("uncovered", "rejected", "outvoted")
 """Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
@@ -314,11 +303,6 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def ease(level: str) -> tuple[int, int, str]:
-    """Return a key that sorts words from easy to expert and numbers by value."""
-    return (WORDS.index(level) if level in WORDS else -1, len(level), level)
-
-
 def _tokens(by_role: Mapping[str, Usage]) -> dict[str, dict[str, int]]:
     return {
         role: {
@@ -329,3 +313,62 @@ def _tokens(by_role: Mapping[str, Usage]) -> dict[str, dict[str, int]]:
         }
         for role, usage in by_role.items()
     }
+
+
+def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:
+    """Return the number of samples (at least 1) that generates as many tokens per problem as ``reference``.
+
+    Args:
+        tried: Metrics, as in ``results.json``, of a run with ``samples`` samples. Tokens, including a
+            verifier's, are assumed to grow in proportion to samples.
+        samples: The samples of that run.
+        reference: Metrics of the reference.
+
+    Raises:
+        UserError: If the samples had no tokens.
+    """
+    spent, wanted = (
+        metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (tried, reference)
+    )
+    if spent == 0:
+        raise UserError("budget=equal: expected samples that hold tokens, got empty ones; use budget=own")
+    return max(1, round(samples * wanted / spent))
+
+
+def flops(usage: Usage, rate: Mapping[str, int]) -> int:
+    """Return an estimate of the floating-point operations of ``usage`` at ``rate`` (``manifest.rates``).
+
+    It is too high in four ways: every position counts the output layer, which a prompt needs once; every
+    layer counts as full attention; the last token of a completion counts as if it were fed back; and a
+    recomputed position counts as if it attended to the whole prompt.
+    """
+    positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
+    return rate["position"] * positions + rate["key"] * usage.attended
+
+
+def pass_at(n: int, correct: int, m: int) -> float:
+    """Return the chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, include a right one.
+
+    1 - C(n - c, m) / C(n, m), unbiased (Chen et al. 2021).
+
+    Raises:
+        ValueError: Unless 1 <= m <= n.
+    """
+    if not 1 <= m <= n or not 0 <= correct <= n:
+        raise ValueError(f"expected 1 <= m <= n and 0 <= correct <= n, got m={m}, n={n}, correct={correct}")
+    return 1.0 - math.comb(n - correct, m) / math.comb(n, m)
+
+
+def mean_stderr(values: Sequence[float]) -> tuple[float, float]:
+    """Return (mean, standard error) of ``values`` (n,): sample standard deviation over sqrt(n).
+
+    For 0/1 values the latter is sqrt(p (1 - p) / (n - 1)), as in lm-evaluation-harness. NaN where
+    undefined: the mean of no values, the error of one.
+    """
+    n = len(values)
+    if n == 0:
+        return math.nan, math.nan
+    mean = math.fsum(values) / n
+    if n == 1:
+        return mean, math.nan
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)

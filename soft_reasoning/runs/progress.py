@@ -6,8 +6,7 @@ import sys
 from time import perf_counter
 from typing import Any, TextIO
 
-from soft_reasoning.reports.tables import duration, percent
-from soft_reasoning.runs.grades import Graded
+from soft_reasoning.runs.records import Graded, duration
 from soft_reasoning.scheduler import Clock
 
 EVERY = 15.0
@@ -91,8 +90,8 @@ class Progress:
         here = self.done - self._before
         parts: list[str] = []
         if self._graded:
-            parts.append(f"accuracy {percent(self._correct / self._graded)} %")
-            parts.append(f"coverage {percent(self._covered / self._graded)} %")
+            parts.append(f"accuracy {100 * (self._correct / self._graded):.1f} %")
+            parts.append(f"coverage {100 * (self._covered / self._graded):.1f} %")
         parts.append(f"{clock.generated_tokens / max(elapsed, 1e-9):,.0f} tokens/s")
         if here:
             parts.append(f"{duration(elapsed / here * (self.total - self.done))} left")

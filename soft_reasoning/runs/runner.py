@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+
+from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import ids
-from soft_reasoning.context import Context
-from soft_reasoning.engines.abilities import TellsMemory
-from soft_reasoning.methods.base import Method
-from soft_reasoning.reports.report import summary_table, write_results
-from soft_reasoning.runs.files import read_means, read_peaks, read_records, read_seconds
-from soft_reasoning.runs.follow import Followed
-from soft_reasoning.runs.grades import Graded, grade
-from soft_reasoning.runs.manifest import describe_engine
-from soft_reasoning.runs.memory import MemorySampler
+from soft_reasoning.runs.files import (
+    GRADES,
+    RESULTS,
+    read_grades,
+    read_manifest,
+    read_means,
+    read_peaks,
+    read_records,
+    read_results,
+    read_seconds,
+    write_json,
+)
+from soft_reasoning.runs.manifest import IGNORED
 from soft_reasoning.runs.metrics import Tally
-from soft_reasoning.runs.predictions import write_predictions
 from soft_reasoning.runs.progress import Progress
-from soft_reasoning.runs.records import record_of
-from soft_reasoning.runs.settings import IGNORED
+from soft_reasoning.runs.records import Graded, Outcome, grade, record_of
 from soft_reasoning.runs.store import Store
-from soft_reasoning.runs.tracking.base import Tracker
-from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.runs.tracking.base import Followed, Tracker
+from soft_reasoning.scheduler import Clock
 from soft_reasoning.types import Problem, Result, UserError, shortened
 
 
@@ -64,48 +68,6 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
-class Local:
-    """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
-
-    method: Method
-    context: Context
-    max_live: int = MAX_LIVE
-    _sampler: MemorySampler = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sampler", MemorySampler(self.context.engine))
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        independent = bool(getattr(self.method, "independent", False))
-        layout = self.context.prompts.layout
-        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
-
-    @property
-    def grader(self) -> AnswerGrader:
-        return self.context.grader
-
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        *,
-        clock: Clock,
-        on_tick: Callable[[Clock], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        with self._sampler:
-            yield from drive(
-                problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
-            )
-
-    def peaks(self) -> Mapping[str, int]:
-        engine = self.context.engine
-        return dict(engine.peak_bytes) if isinstance(engine, TellsMemory) else {}
-
-    def memory_samples(self) -> Mapping[str, Sequence[int]]:
-        return self._sampler.take()
-
-
-@dataclass(frozen=True)
 class Summary:
     """A finished run: its folder and its metrics (as in ``results.json``)."""
 
@@ -123,11 +85,11 @@ def run(
     progress: bool = True,
     ignore: Sequence[str] = IGNORED,
     tracker: Tracker | None = None,
+    report: Callable[[Path], Iterable[str]] | None = None,
 ) -> Summary:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
-    The final table goes to standard output, everything else to standard error. Every finished problem is
-    stored before it counts, so an interrupted run loses none.
+    Every finished problem is stored before it counts, so an interrupted run loses none.
 
     Args:
         problems: The problems, with distinct ids.
@@ -138,6 +100,7 @@ def run(
         progress: Whether to show progress.
         ignore: Keys of ``config`` that change no result.
         tracker: Follows the run.
+        report: Writes what is read from the finished folder, and returns notes, before ``tracker`` gets it.
 
     Raises:
         UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems or repeated ids, and
@@ -145,7 +108,7 @@ def run(
     """
     problems = list(problems)
     _check(problems)
-    began, about = perf_counter(), solver.about
+    about = solver.about
     shown = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
@@ -160,13 +123,10 @@ def run(
             independent=about["independent"],
         )
         store.measured()
-        for note in write_results(store.folder, metrics, tally.outcomes, solver.grader):
+        write_results(store.folder, metrics, tally.outcomes)
+        for note in report(store.folder) if report is not None else ():
             shown.say(note)
-        if all(problem.gold is None for problem in problems):
-            print("\n".join(write_predictions(store.folder, tally.outcomes)), end="\n\n")
         followed.finish(store.folder, metrics)
-    print(summary_table(metrics))
-    print(f"\n{store.folder / 'report.md'}  ({perf_counter() - began:.1f} s)")
     return Summary(store.folder, metrics)
 
 
@@ -190,6 +150,12 @@ def solve_into(
         shown = Progress(len(problems), enabled=progress)
         _solve_all(problems, solver, store, shown, Followed(None, shown.say))
         return {record["doc_id"]: record for record in read_records(store.folder)}
+
+
+def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+    """Write the metrics of a run, and the outcome of each problem by its id."""
+    write_json(folder / RESULTS, metrics)
+    write_json(folder / GRADES, {name: outcome._asdict() for name, outcome in sorted(outcomes.items())})
 
 
 @contextmanager
@@ -302,3 +268,46 @@ def _solve(
             finished.append(grade(record, solver.grader))
     finally:
         settle(clock)
+
+
+class Launcher(Protocol):
+    """Starts solvers and keeps their engines between runs."""
+
+    def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Solver:
+        """Return a solver for ``config``; engines are reused if the next configuration allows it.
+
+        Raises:
+            UserError: If a prompt is too long.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release engines and processes."""
+        ...
+
+
+def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
+    """Grade a finished run again: new metrics, the same records.
+
+    Only what the run measured is graded: the problems in ``grades.json``. Time and memory stay as in
+    ``results.json``.
+
+    Raises:
+        UserError: If the folder holds no finished run.
+    """
+    folder = Path(folder)
+    manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
+    tally = Tally()
+    for record in read_records(folder):
+        if record["doc_id"] in wanted:
+            tally.add(grade(record, grader))
+    metrics = tally.metrics(
+        seconds=before.get("seconds"),
+        peaks=before.get("peak_bytes"),
+        means=before.get("mean_bytes"),
+        rate=manifest.get("flops"),
+        independent=manifest.get("independent", False),
+    )
+    metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
+    write_results(folder, metrics, tally.outcomes)
+    return metrics

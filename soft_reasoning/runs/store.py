@@ -35,6 +35,7 @@ from soft_reasoning.runs.files import (
     writing,
 )
 from soft_reasoning.runs.manifest import (
+    IGNORED,
     environment_changes,
     manifest_of,
     refuse_changes,
@@ -42,7 +43,6 @@ from soft_reasoning.runs.manifest import (
     refuse_weights,
 )
 from soft_reasoning.runs.records import Asked, asked
-from soft_reasoning.runs.settings import IGNORED
 from soft_reasoning.runs.tracking.base import LOGGING
 from soft_reasoning.types import UserError, shortened
 

@@ -13,7 +13,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
-from soft_reasoning.runs.flops import flops
+from soft_reasoning.runs.metrics import flops
 from soft_reasoning.scheduler import drive
 from soft_reasoning.types import Request, Sampling, Usage, UserError
 from tests.contracts.engine import EngineContract, logits_after

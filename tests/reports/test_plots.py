@@ -108,7 +108,7 @@ def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
     axes = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
     titles = [[one.get_title() for one in row] for row in axes]
     assert titles == [
-        ["GSM8K, Meta-Llama-3-8B-Instruct", "SVAMP, Meta-Llama-3-8B-Instruct"],
+        ["gsm8k, Llama-3.1-8B-Instruct", "svamp, Llama-3.1-8B-Instruct"],
         ["GSM8K, Llama-3.1-8B-Instruct", "SVAMP, Llama-3.1-8B-Instruct"],
     ]
     [legend] = axes[0][0].figure.legends

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from soft_reasoning.reports.settings import differing
 from soft_reasoning.reports.tables import (
     Table,
     best,
@@ -17,7 +18,7 @@ from soft_reasoning.reports.tables import (
     save,
     share,
 )
-from soft_reasoning.runs.settings import differing, flatten, result_keys
+from soft_reasoning.runs.manifest import flatten, result_keys
 
 
 def test_text_and_markdown():

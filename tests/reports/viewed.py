@@ -8,8 +8,7 @@ from gzip import decompress
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
 from soft_reasoning.runs.files import GRADES, write_json
-from soft_reasoning.runs.grades import grade
-from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.records import grade, record_of
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 

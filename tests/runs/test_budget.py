@@ -2,7 +2,7 @@
 
 import pytest
 
-from soft_reasoning.runs.budget import equal_samples
+from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.types import UserError
 
 

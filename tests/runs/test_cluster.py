@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from soft_reasoning.runs.cluster import connect, places
 from soft_reasoning.runs.ray import RayLauncher
+from soft_reasoning.runs.workers import connect, places
 from soft_reasoning.types import UserError
 
 MACHINE = {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}

@@ -3,8 +3,7 @@
 import pytest
 
 from soft_reasoning.answers import Grader, extract
-from soft_reasoning.runs.grades import grade
-from soft_reasoning.runs.records import answers_of, record_of
+from soft_reasoning.runs.records import answers_of, grade, record_of
 from soft_reasoning.types import Candidate, Problem, Result
 from tests.runs.world import summarise
 

@@ -5,7 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
-from soft_reasoning.runs.flops import flops, rates
+from soft_reasoning.runs.manifest import rates
+from soft_reasoning.runs.metrics import flops
 from soft_reasoning.types import Usage
 
 SIZES = dict(vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,

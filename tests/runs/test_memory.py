@@ -5,7 +5,7 @@ import time
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.runs.files import read_means, read_seconds
-from soft_reasoning.runs.memory import MemorySampler
+from soft_reasoning.runs.local import MemorySampler
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Request
 from tests.engines.models import tiny

@@ -6,8 +6,7 @@ import math
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.runs.grades import grade
-from soft_reasoning.runs.records import problem_of, record_of
+from soft_reasoning.runs.records import grade, problem_of, record_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.runs.world import summarise
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from soft_reasoning.runs import progress
-from soft_reasoning.runs.grades import Graded, GradedCandidate
 from soft_reasoning.runs.progress import Progress
+from soft_reasoning.runs.records import Graded, GradedCandidate
 from soft_reasoning.scheduler import Clock
 
 

@@ -4,7 +4,7 @@ import heapq
 
 import pytest
 
-from soft_reasoning.runs.queue import WorkQueue
+from soft_reasoning.runs.workers import WorkQueue
 from soft_reasoning.types import Problem
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning.reports.report import summary as terminal
+from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.files import read_manifest, read_records, read_results
-from soft_reasoning.runs.runner import Local, run
+from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduler import ProblemError
 from soft_reasoning.types import Candidate, Problem, Result, UserError
 from tests.runs.world import parts, problems
@@ -29,7 +32,10 @@ def whole(world, tmp_path_factory):
     """The folder of an undisturbed run of 12 problems."""
     method, context, config = world
     folder = tmp_path_factory.mktemp("whole")
-    run(problems(12), Local(method, context), folder, config, progress=False)
+    run(
+        problems(12), Local(method, context), folder, config, progress=False,
+        report=lambda finished: write_report(finished, context.grader),
+    )  # fmt: skip
     return folder
 
 
@@ -178,6 +184,7 @@ def test_huge_and_infinite_rewards_are_measured(world, tmp_path, weight):
     assert first["reward"] == (pytest.approx(1e308 / 3) if weight == 1e308 else None)
     assert first["best_reward"] == (1e308 if weight == 1e308 else None)
     assert read_results(tmp_path)["problems"] == 3
+    write_report(tmp_path, context.grader)
 
 
 def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
@@ -187,4 +194,8 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     [record] = read_records(tmp_path)
     assert record["exact_match"] is None and record["answer"] is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None
-    assert "problems" in capsys.readouterr().out
+    assert capsys.readouterr().out == ""
+    write_report(tmp_path, context.grader)
+    shown = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert shown == ["id,question,answer", f"mine,How many pens?,{record['answer']}"]
+    assert f"mine: {record['answer']}" in terminal(tmp_path)

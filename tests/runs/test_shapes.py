@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.report import regrade
 from soft_reasoning.runs.files import read_manifest, read_means, read_peaks, read_records, read_seconds
-from soft_reasoning.runs.grades import grade
-from soft_reasoning.runs.runner import Local, run
+from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.records import grade
+from soft_reasoning.runs.runner import regrade, run
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import UserError
 from tests.runs.world import parts, problems
@@ -29,10 +29,8 @@ FUZZ = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCh
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished run of three problems on the fake engine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "available", lambda: False)
-        method, context, config = parts("search.rounds=2")
-        return run(problems(3), Local(method, context), tmp_path_factory.mktemp("run"), config).folder
+    method, context, config = parts("search.rounds=2")
+    return run(problems(3), Local(method, context), tmp_path_factory.mktemp("run"), config).folder
 
 
 @pytest.fixture(scope="module")

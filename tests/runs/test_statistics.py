@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.runs.statistics import (
-    holm,
-    mcnemar,
-    mean_std,
-    mean_stderr,
-    paired_bootstrap,
-    paired_permutation,
-    pass_at,
-)
+from soft_reasoning.reports.statistics import holm, mcnemar, mean_std, paired_bootstrap, paired_permutation
+from soft_reasoning.runs.metrics import mean_stderr, pass_at
 
 
 @given(st.integers(0, 40), st.integers(2, 40))

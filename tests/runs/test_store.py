@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import conf_dir
+from soft_reasoning.reports.settings import differing
 from soft_reasoning.runs.files import read_manifest, read_means, read_peaks, read_records, read_seconds
-from soft_reasoning.runs.settings import differing
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import UserError
 

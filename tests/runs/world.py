@@ -8,8 +8,9 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import Tally
-from soft_reasoning.runs.runner import Local, run
+from soft_reasoning.runs.runner import run
 from soft_reasoning.types import Problem
 
 LEVELS = ("easy", "medium", "hard")

@@ -1,36 +1,11 @@
-"""Configurations as flat keys: which ones results depend on, and which ones distinguish several runs."""
+"""Which settings tell several runs apart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
-RESOURCES = (
-    "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens",
-    "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
-    "engine.device_map", "model.device_map",
-)  # fmt: skip
-"""Resources of an engine, which may change when a run resumes, for example after memory ran out.
-
-In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is
-not among them, because with ``dtype=auto`` it determines the precision."""
-
-LIMIT = "dataset.limit"
-
-IGNORED = (
-    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
-    "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
-)  # fmt: skip
-"""Keys that change no problem's result.
-
-They concern display, batching and distribution of a run, the number of its problems, and the declared type
-of the prompt (its wording counts instead)."""
-
-CLASS = "._target_"
-
-DRAWS = ("seed", "embedding.seed")
-"""Keys of random seeds: runs that differ only in these are averaged."""
+from soft_reasoning.runs.manifest import CLASS, DRAWS, IGNORED, setting_keys
 
 NAMES = ("model.path", "dataset.name")
 """Keys from which others follow: a data set determines prompts and exemplars."""
@@ -39,41 +14,6 @@ NAMES = ("model.path", "dataset.name")
 def is_draw(key: str) -> bool:
     """Whether ``key``, or the key it is copied from, is one of ``DRAWS``."""
     return key.removeprefix("method.") in DRAWS
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return ``config`` as dotted keys; lists and empty mappings are values."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{name}.")
-        else:
-            flat[name] = value
-    return flat
-
-
-def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """Return the dotted keys that results depend on.
-
-    ``ignore`` names keys, groups of keys, or ``*`` patterns.
-    """
-
-    def ignored(key: str) -> bool:
-        return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
-
-    return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
-
-
-def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """Return ``result_keys`` and the number of problems, which together identify a setting.
-
-    Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
-    seed.
-    """
-    ignore = [name for name in ignore if name != LIMIT]
-    chosen = ("method.samples",) if config.get("budget") == "equal" else ()
-    return result_keys(config, (*ignore, *chosen))
 
 
 def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:

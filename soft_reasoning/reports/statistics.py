@@ -8,21 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-
-def mean_stderr(values: Sequence[float]) -> tuple[float, float]:
-    """Return (mean, standard error) of ``values`` (n,): sample standard deviation over sqrt(n).
-
-    For 0/1 values the latter is sqrt(p (1 - p) / (n - 1)), as in lm-evaluation-harness. NaN where
-    undefined: the mean of no values, the error of one.
-    """
-    n = len(values)
-    if n == 0:
-        return math.nan, math.nan
-    mean = math.fsum(values) / n
-    if n == 1:
-        return mean, math.nan
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
+from scipy.stats import binomtest
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
@@ -30,19 +16,6 @@ def mean_std(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return math.nan, math.nan
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
-
-
-def pass_at(n: int, correct: int, m: int) -> float:
-    """Return the chance that ``m`` of ``n`` i.i.d. samples, ``correct`` of them right, include a right one.
-
-    1 - C(n - c, m) / C(n, m), unbiased (Chen et al. 2021).
-
-    Raises:
-        ValueError: Unless 1 <= m <= n.
-    """
-    if not 1 <= m <= n or not 0 <= correct <= n:
-        raise ValueError(f"expected 1 <= m <= n and 0 <= correct <= n, got m={m}, n={n}, correct={correct}")
-    return 1.0 - math.comb(n - correct, m) / math.comb(n, m)
 
 
 @dataclass(frozen=True)
@@ -76,9 +49,7 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
     """
     difference = _paired(a, b)
     only_a, only_b = int((difference > 0).sum()), int((difference < 0).sum())
-    n = only_a + only_b
-    tail = sum(math.comb(n, i) for i in range(min(only_a, only_b) + 1))
-    return min(1.0, 2 * tail / 2**n)
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def paired_permutation(
