@@ -72,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> None:
             return
         if given.tables:
             files = write_tables(given.folder)
-            print(f"{len(files)} files in {given.folder / TABLES}")
+            print(f"{len(files)} tables in {given.folder / TABLES}")
             return
         print(_summary(given.folder))
         page = (given.folder / PAGE).resolve()
