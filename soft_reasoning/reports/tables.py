@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.runs import records
 from soft_reasoning.runs.files import write_text
+from soft_reasoning.runs.records import duration as seconds_in_words
 
 MISSING = "-"
 ERROR = " ± "
@@ -158,7 +158,7 @@ def count(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    return MISSING if seconds is None else records.duration(seconds)
+    return MISSING if seconds is None else seconds_in_words(seconds)
 
 
 def memory(size: float | None) -> str:
