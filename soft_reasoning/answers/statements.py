@@ -128,10 +128,12 @@ def _first_answer(text: str, stated: list[Statement], opens: Callable[[str], boo
 
 
 def _tags(text: str) -> Iterator[Statement]:
-    """The content of each ``<answer>``."""
-    for tag in _TAG.finditer(text):
-        end = text.find("</", tag.end(), tag.end() + WINDOW)
-        end = min(len(text), tag.end() + WINDOW) if end < 0 else end
+    """The content of each ``<answer>``, up to the next one where it is not closed."""
+    tags = [*_TAG.finditer(text)]
+    for tag, following in zip(tags, [*(tag.start() for tag in tags[1:]), len(text)], strict=False):
+        limit = min(following, tag.end() + WINDOW)
+        end = text.find("</", tag.end(), limit)
+        end = limit if end < 0 else end
         if _WORD.search(text, tag.end(), end):
             yield Statement("sealed", tag.start(), tag.end(), end)
 
