@@ -36,6 +36,7 @@ def test_a_row_alone_is_compared_with_the_row_in_a_batch():
     model.lm_head.register_forward_hook(lambda module, given, out: out * (1 + (out.shape[-2] < 16) / 2**20))
     engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     assert engine.batch_invariant
+    assert not HuggingFaceEngine.from_loaded(tiny("qwen2_moe"), FakeTokenizer()).batch_invariant
     requests = [Request((5 + i, 7, 9), max_new_tokens=4) for i in range(20)]
     alone = [engine.generate([request])[0] for request in requests]
     assert engine.generate(requests) == alone

@@ -89,10 +89,16 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
     return plain
 
 
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Settings of mixtures: how many rows an expert gets depends on the batch, and few tokens may not show it."""
+
+
 def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
     """Choose the padding with which a row's bits do not depend on the other rows, and note if none does."""
     calls = runner.calls
-    if calls.device.type != "cpu" or calls.dtype != torch.float32:
+    config = calls.model.config.get_text_config()
+    mixture = any(getattr(config, name, None) for name in EXPERTS) and runner.max_rows != 1
+    if calls.device.type != "cpu" or calls.dtype != torch.float32 or mixture:
         return
     if runner.max_rows == 1:
         calls.batch_invariant = True
