@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from soft_reasoning.commands.launch import launch, one_line_errors, refuse
 from soft_reasoning.commands.sweep import combine_ended
@@ -92,8 +92,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
     for label in sorted(configs, key=order):
         own, name = configs[label], label.replace(" ", ",")
-        rounds = OmegaConf.select(own, "method.stopping.rounds", default=0)
-        if equal and label != first and "samples" in own.method and rounds == 0:
+        # A verifier's tokens do not grow with the samples that it sees.
+        if equal and label != first and "samples" in own.method and "verifier" not in own.method:
             probe = f"{name},method.samples={own.method.samples}"
             probed = run_one(own, folder / PROBES / run_name(probe), launcher, tracked=False)
             samples = equal_samples(probed.metrics, own.method.samples, done[first].metrics)

@@ -90,7 +90,7 @@ class _Group:
     def equal(self) -> tuple[int, ...]:
         """The samples that an equal budget allowed, over seeds; none where there was no such number."""
         methods = [c["method"] for c in self.configs if c.get("budget") == "equal"]
-        return tuple(sorted({m["samples"] for m in methods if "samples" in m}))
+        return tuple(sorted({m["samples"] for m in methods if "samples" in m and "verifier" not in m}))
 
 
 def compare(
