@@ -190,8 +190,8 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
 
 def _same(found: Any, wanted: Any) -> bool:
     """Whether two values are equal: numbers by value, classes (``...GaussianEmbedding``) by name."""
-    if wanted == FOLDER:
-        return found is not None
+    if wanted is None or wanted == FOLDER:
+        return (found is None) == (wanted is None)
     try:
         return float(found) == float(wanted)
     except (TypeError, ValueError):
