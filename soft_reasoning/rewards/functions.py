@@ -113,9 +113,7 @@ class FunctionStopping:
     function: Stop
     rounds: int
 
-    def reason(
-        self, rewards_by_round: Sequence[Sequence[float]], *, agreement: Sequence[float | None] = ()
-    ) -> str | None:
+    def reason(self, rewards_by_round: Sequence[Sequence[float]], **_: object) -> str | None:
         """Return why to stop, or None to continue."""
         if self.function(rewards_by_round):
             return "converged"
