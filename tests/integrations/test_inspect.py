@@ -204,7 +204,7 @@ def _chat(given):
     ("arguments", "message"),
     [
         ({"method": "telepathy"}, "telepathy"),
-        ({"colour": "red"}, "from_pretrained: options: expected one of"),
+        ({"colour": "red"}, "from_pretrained: expected options among .* got colour"),
         ({"base_url": "http://here"}, "expected no base_url"),
     ],
 )
