@@ -15,7 +15,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.scheduler import Clock, drive
+from soft_reasoning.scheduling.scheduler import Clock, drive
 
 
 def main() -> None:

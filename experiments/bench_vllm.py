@@ -29,7 +29,7 @@ from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import SET_HERE
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.scheduler import Clock, drive
+from soft_reasoning.scheduling.scheduler import Clock, drive
 from soft_reasoning.types import Completion, Request
 
 PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]

@@ -23,7 +23,7 @@ from soft_reasoning.configuration.build import build_context, build_dataset, bui
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.verifiers import Verifier
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result
 
 SHOWN, DRAWN = 5, 25

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.context import Context
 from soft_reasoning.rewards.prefix_value import fit_head, head_values, save_head
+from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Problem, Request, Sampling, generator_for
 
 TEMPERATURE = 0.8

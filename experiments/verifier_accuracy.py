@@ -30,7 +30,7 @@ from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Completion, Problem, Request, Result
 
 FIVE = ("verifier.samples=5", "verifier.temperature=0.7")

@@ -49,17 +49,17 @@ from soft_reasoning.configuration.options import (
     without_parts,
 )
 from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
-from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Method
 from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
-from soft_reasoning.scheduler import Clock
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method
+from soft_reasoning.scheduling.scheduler import Clock
+from soft_reasoning.scheduling.worker import Call, Update, Worker
 from soft_reasoning.solution import Answers, OnRound, Solution
 from soft_reasoning.types import Candidate, Problem, Result, UserError
-from soft_reasoning.worker import Call, Update, Worker
 
 MOST_PARTS = 64
 """Combinations of options whose parts are kept."""

@@ -10,11 +10,11 @@ from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import Vote, votes_of
+from soft_reasoning.scheduling.worker import Call, Update
 from soft_reasoning.types import Candidate, Problem, Result, Round
-from soft_reasoning.worker import Call, Update
 
 OnRound: TypeAlias = Callable[[Round], None]
 

@@ -3,11 +3,11 @@
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.context import Limits
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.types import (
     Completion,
     Generate,

@@ -19,7 +19,7 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.configuration.compose import compose_config, methods_of, override, replaced_parts
 from soft_reasoning.configuration.folder import conf_dir, run_name
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser
 from soft_reasoning.search.batch import TopK
 from soft_reasoning.search.candidates import UniformCandidates

@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "soft_reasoning"
 
 LAYERS = (
-    "types", "checks", "answers", "demo", "data", "prompts", "engines", "effects", "context",
-    "search", "rewards", "methods", "scheduler", "worker", "configuration", "runs", "reports",
+    "types", "checks", "answers", "demo", "data", "prompts", "engines", "scheduling",
+    "search", "rewards", "methods", "configuration", "runs", "reports",
     "solution", "api", "objective", "integrations", "commands", "run",
 )  # fmt: skip
 READ = {"soft_reasoning.runs.files", "soft_reasoning.runs.manifest", "soft_reasoning.runs.records"}

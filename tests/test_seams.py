@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.context import Context
-from soft_reasoning.effects import answers
 from soft_reasoning.engines.abilities import FeedsEmbeddings, SoftTokenGradients
 from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
@@ -18,7 +16,9 @@ from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.methods.base import read_candidate
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Effect, Generate, Problem, Prompt, Request, Result
 from tests.contracts.engine import EngineContract
 from tests.engines.models import random_ids, tiny

@@ -36,9 +36,9 @@ from experiments.neurons.hooks import Neurons
 from experiments.neurons.report import CONTROL, MASKS, SC, SR, write
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.context import Context
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, UserError, seed_for
 
 PILOT = 20

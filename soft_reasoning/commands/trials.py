@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps, read_candidate, sampled
+from soft_reasoning.methods.base import read_candidate, sampled
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import Tried
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling
 
 Try = Callable[[Problem, Context], Steps[list[Candidate]]]

@@ -17,15 +17,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.errors import one_line, user_errors
-from soft_reasoning.context import Context, Limits
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.weights import weights_mark
-from soft_reasoning.methods.base import Method
 from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.verifiers import ModelVerifier
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 

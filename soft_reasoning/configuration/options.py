@@ -12,8 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_method, build_optimiser
 from soft_reasoning.configuration.compose import compose_config, override
-from soft_reasoning.context import Context, Limits
-from soft_reasoning.methods.base import Method
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.functions import (
     Final,
@@ -26,6 +24,8 @@ from soft_reasoning.rewards.functions import (
     verifier_of,
 )
 from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import UserError
 
 OF_RUNS = (

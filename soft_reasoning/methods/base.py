@@ -1,56 +1,29 @@
-"""The protocol of a method, which is a generator for one problem, and what methods share."""
+"""What methods share: candidates of completions, rounds with a verifier, sampled requests."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
-from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
     Candidate,
     Completion,
-    Effect,
     Problem,
     Request,
-    Result,
     Round,
     Sampling,
     UserError,
 )
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[Effect, Any, T]
-"""A generator that yields effects, receives their answers and returns a T."""
-
-
-class Method(Protocol):
-    """Solves one problem; the scheduler batches across problems.
-
-    A method never reads ``problem.gold`` (the verifier ``oracle``, which does, is for analysis only). It
-    draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage`` to
-    the scheduler.
-
-    A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
-    then pass@m is estimated. It lists the engine abilities that it cannot do without in ``needs``
-    (``engines.abilities``).
-    """
-
-    @property
-    def name(self) -> str:
-        """What tables call the method."""
-        ...
-
-    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        """Yield effects, receive their answers, and return the result."""
-        ...
 
 
 def read_candidate(completion: Completion, problem: Problem, context: Context, round: int = 0) -> Candidate:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps, read_candidate
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Request, Result
 
 

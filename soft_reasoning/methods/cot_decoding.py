@@ -14,10 +14,11 @@ from math import exp, fsum
 from typing import Any
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.context import Context
-from soft_reasoning.effects import BudgetSpent
 from soft_reasoning.engines.text import decode, finish
-from soft_reasoning.methods.base import Steps, check_sampling, read_candidate
+from soft_reasoning.methods.base import check_sampling, read_candidate
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import BudgetSpent
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     GREEDY,
     Candidate,

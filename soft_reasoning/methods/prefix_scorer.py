@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.context import Context
 from soft_reasoning.engines.text import decode, earliest_stop
-from soft_reasoning.methods.base import Steps
 from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     Candidate,
     Generate,

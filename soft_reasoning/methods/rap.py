@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps, check_sampling
+from soft_reasoning.methods.base import check_sampling
 from soft_reasoning.rewards.yes_no import ask_yes_no
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.mcts import Node, search, votes
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Sampling
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps, check_sampling, read_candidate, sampled
+from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 

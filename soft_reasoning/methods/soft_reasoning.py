@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.context import Context
-from soft_reasoning.effects import BudgetSpent
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import (
     Rounds,
-    Steps,
     check_sampling,
     going_on,
     joined,
@@ -31,6 +28,9 @@ from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import BudgetSpent
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.embedding import Embedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
 from soft_reasoning.search.optimiser import Optimiser, Proposal

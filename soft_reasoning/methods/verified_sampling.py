@@ -10,18 +10,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from soft_reasoning.checks import whole
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import (
-    Rounds,
-    Steps,
-    check_sampling,
-    judge_round,
-    read_candidate,
-    sampled,
-)
+from soft_reasoning.methods.base import Rounds, check_sampling, judge_round, read_candidate, sampled
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Generate, Problem, Result, Sampling, UserError
 

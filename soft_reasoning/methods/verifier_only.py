@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from soft_reasoning.context import Context
-from soft_reasoning.methods.base import Steps, read_candidate
+from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.rewards.verifiers import AnswersAlone, Verifier
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Problem, Result, UserError
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real
-from soft_reasoning.context import Context
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Candidate, Effect, Problem, UserError
 
 Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]

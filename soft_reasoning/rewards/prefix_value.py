@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from soft_reasoning.context import Context
-from soft_reasoning.effects import next_logits
 from soft_reasoning.rewards.yes_no import ask_yes_no
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.types import Effect, Problem, Prompt, UserError
 
 TASK = "prefix_right"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from soft_reasoning.context import Context
+from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Problem, Prompt
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from soft_reasoning.context import Context
 from soft_reasoning.rewards.prefix_value import Prefix, SelfJudged
 from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Candidate, Effect, Problem, Prompt
 
 

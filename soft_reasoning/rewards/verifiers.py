@@ -18,10 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.context import Context
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
 from soft_reasoning.rewards.presentation import Presentation, Review, Together
+from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import (
     GREEDY,
     Candidate,

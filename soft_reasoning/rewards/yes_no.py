@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.effects import next_logits
+from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.types import Effect, Prompt, UserError
 
 

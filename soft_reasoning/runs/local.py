@@ -20,12 +20,12 @@ from soft_reasoning.configuration.build import (
     check_wording,
     engine_settings,
 )
-from soft_reasoning.context import Context
 from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Method
 from soft_reasoning.runs.manifest import describe_engine
-from soft_reasoning.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Method
+from soft_reasoning.scheduling.scheduler import MAX_LIVE, Clock, drive
 from soft_reasoning.types import Problem, Result
 
 SECONDS = 1.0

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_grader, plain
 from soft_reasoning.runs.workers import Finished, Worker, WorkQueue, connect, places
-from soft_reasoning.scheduler import KINDS, Clock
+from soft_reasoning.scheduling.scheduler import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
 
 log: logging.Logger = logging.getLogger(__name__)

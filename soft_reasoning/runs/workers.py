@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import check_lengths, check_unseen
 from soft_reasoning.runs.local import LocalLauncher
-from soft_reasoning.scheduler import Clock
+from soft_reasoning.scheduling.scheduler import Clock
 from soft_reasoning.types import Problem, Result, UserError
 
 

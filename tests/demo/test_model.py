@@ -14,7 +14,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.prompts import Prompts
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 
 FOLDER = Path(soft_reasoning.__file__).parent / "demo"
 

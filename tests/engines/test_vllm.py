@@ -14,7 +14,7 @@ from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
 from soft_reasoning.runs.metrics import flops
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Request, Sampling, Usage, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES, random_ids

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.context import Context
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Prompt
 
 TOKENIZER = FakeTokenizer()

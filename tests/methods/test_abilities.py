@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import pytest
 
-from soft_reasoning.effects import answers
 from soft_reasoning.engines.abilities import HiddenStates
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Effect, Problem, Prompt, Request, Result, Usage, UserError
 from tests.engines.models import tiny
 from tests.methods.scripted import ScriptedEngine, context_of

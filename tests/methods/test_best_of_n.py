@@ -11,7 +11,7 @@ from soft_reasoning.methods.verified_sampling import VerifiedSampling
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import NoVerifier, Verdict
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import Stopping
 from soft_reasoning.types import Completion, Problem, Round
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of

@@ -5,7 +5,7 @@ import pytest
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Completion, Problem, Request, UserError
 from tests.contracts.engine import logits_after
 from tests.methods.scripted import END, PROMPT, TOKENIZER, ScriptedEngine, solve, token

@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]

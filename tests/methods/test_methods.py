@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.embedding import gaussian_matrix
 from soft_reasoning.search.optimiser import BayesianOptimiser, RandomOptimiser
 from soft_reasoning.types import Problem, UserError

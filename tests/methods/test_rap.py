@@ -16,7 +16,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Completion, Problem, UserError
 from tests.at_once import AtOnce
 

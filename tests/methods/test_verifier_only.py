@@ -8,7 +8,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.verifier_only import VerifierOnly
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Completion, Problem, Prompt, UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
 from tests.rewards.named import MultiGenerate, MultiJudge, SingleGenerate, SingleJudge

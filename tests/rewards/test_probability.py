@@ -9,7 +9,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.base import answer_votes
 from soft_reasoning.rewards.probability import ProbabilityVerifier
 from soft_reasoning.rewards.yes_no import probability_of_yes, word_ids
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, Request
 
 PROBLEM = Problem("p", "How many are 3 x 6?", "18")

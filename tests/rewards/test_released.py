@@ -7,7 +7,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.scheduler import drive
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Problem, generator_for
 from tests.rewards.named import ReleasedVerifier
 from tests.rewards.test_verifiers import CANDIDATES, run

@@ -15,7 +15,7 @@ from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.files import read_manifest, read_records, read_results
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
-from soft_reasoning.scheduler import ProblemError
+from soft_reasoning.scheduling.scheduler import ProblemError
 from soft_reasoning.types import Candidate, Problem, Result, UserError
 from tests.runs.world import parts, problems
 

@@ -7,7 +7,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.runs.local import LocalLauncher
 from soft_reasoning.runs.records import record_of
 from soft_reasoning.runs.workers import Worker
-from soft_reasoning.scheduler import Clock
+from soft_reasoning.scheduling.scheduler import Clock
 from soft_reasoning.types import Problem, UserError
 from tests.runs.world import OPTIONS, problems
 

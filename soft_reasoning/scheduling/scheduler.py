@@ -20,11 +20,11 @@ from time import monotonic, perf_counter
 from typing import Any, TypeAlias
 
 from soft_reasoning.checks import whole
-from soft_reasoning.context import Context, Limits
-from soft_reasoning.effects import BudgetSpent, Submitted, grouped, handler_of
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Method, Steps
+from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.effects import BudgetSpent, Submitted, grouped, handler_of
+from soft_reasoning.scheduling.method import Method, Steps
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 MAX_LIVE = 64

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from soft_reasoning import effects
-from soft_reasoning.effects import Submitted, answers
-from soft_reasoning.scheduler import ProblemError, drive
+from soft_reasoning.scheduling import effects
+from soft_reasoning.scheduling.effects import Submitted, answers
+from soft_reasoning.scheduling.scheduler import ProblemError, drive
 from soft_reasoning.types import (
     Effect,
     Request,
@@ -28,7 +28,7 @@ class Doubled(Effect):
 
 def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
     """As a user's module has it: the scheduler answers it in batches, at once or by what the engine does."""
-    monkeypatch.setattr("soft_reasoning.effects._HANDLERS", dict(effects._HANDLERS))
+    monkeypatch.setattr("soft_reasoning.scheduling.effects._HANDLERS", dict(effects._HANDLERS))
     batches = []
 
     @answers(Parity)

@@ -16,10 +16,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from soft_reasoning.context import Context
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import Method
-from soft_reasoning.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Method
+from soft_reasoning.scheduling.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
 from soft_reasoning.types import Problem, Round, UserError
 
 Update: TypeAlias = tuple[Problem | None, Outcome | Round]

@@ -8,10 +8,10 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.context import Limits
-from soft_reasoning.effects import next_logits
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.scheduler import Clock, ProblemError, drive
+from soft_reasoning.scheduling.context import Limits
+from soft_reasoning.scheduling.effects import next_logits
+from soft_reasoning.scheduling.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
     Candidate,
     Generate,

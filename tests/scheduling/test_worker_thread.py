@@ -11,9 +11,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from soft_reasoning.scheduler import ProblemError
+from soft_reasoning.scheduling.scheduler import ProblemError
+from soft_reasoning.scheduling.worker import Call, Worker
 from soft_reasoning.types import Generate, Problem, Request, Result, UserError
-from soft_reasoning.worker import Call, Worker
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 
 

@@ -1,0 +1,35 @@
+"""The protocol of a method, which is a generator for one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.types import Effect, Problem, Result
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""A generator that yields effects, receives their answers and returns a T."""
+
+
+class Method(Protocol):
+    """Solves one problem; the scheduler batches across problems.
+
+    A method never reads ``problem.gold`` (the verifier ``oracle``, which does, is for analysis only). It
+    draws only from ``types.generator_for(context.seed, problem.id, stage)``, and leaves ``Result.usage`` to
+    the scheduler.
+
+    A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
+    then pass@m is estimated. It lists the engine abilities that it cannot do without in ``needs``
+    (``engines.abilities``).
+    """
+
+    @property
+    def name(self) -> str:
+        """What tables call the method."""
+        ...
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        """Yield effects, receive their answers, and return the result."""
+        ...
