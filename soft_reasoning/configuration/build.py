@@ -36,9 +36,9 @@ def _built(config: DictConfig, key: str, **options: Any) -> Any:
     Raises:
         UserError: In one line with the option's full name, for what a class refuses with a ValueError.
     """
-    part = OmegaConf.select(config, key)
-    _check_targets(part, key)
     try:
+        part = OmegaConf.select(config, key)
+        _check_targets(part, key)
         return instantiate(part, **options)
     except Exception as error:
         line = one_line(error) or _refused_value(config, error)
