@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.stats import beta
+from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.checks import choice, real, whole
 
@@ -83,4 +83,4 @@ def settled(votes: Sequence[float]) -> float:
         votes: The weight of each distinct answer.
     """
     first, second, *_ = [*sorted(votes, reverse=True), 0.0, 0.0]
-    return float(beta.sf(0.5, first + 1, second + 1))
+    return float(beta.sf(0.5, first + 1, second + 1))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
