@@ -12,7 +12,7 @@ import re
 import textwrap
 import warnings
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from soft_reasoning.answers.reader import Found
 
@@ -79,7 +79,7 @@ class JsonReader(OpenReader):
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         try:
             return _same(json.loads(a), json.loads(b), absolute, relative)
-        except (ValueError, RecursionError):  # a gold answer that is no JSON
+        except (ValueError, RecursionError, OverflowError):  # no JSON, or numbers beyond floats
             return a.split() == b.split()
 
 
@@ -97,10 +97,13 @@ def _same(a: Any, b: Any, absolute: float, relative: float) -> bool:
     if isinstance(a, list) and isinstance(b, list):
         pairs = zip(a, b, strict=False)
         return len(a) == len(b) and all(_same(x, y, absolute, relative) for x, y in pairs)
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b)]
-    if all(numbers):
+    if _is_number(a) and _is_number(b):
         return a == b or math.isclose(a, b, rel_tol=relative, abs_tol=absolute)
-    return not any(numbers) and type(a) is type(b) and a == b
+    return type(a) is type(b) and a == b
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=1024)
