@@ -8,7 +8,7 @@ import shutil
 import pytest
 from hydra.errors import MissingConfigException
 
-from soft_reasoning.commands import run as program
+from soft_reasoning.commands.launch import sweep_name
 from soft_reasoning.commands.sweep import NoteSweep, combine
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.reports import report
@@ -95,7 +95,7 @@ def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sw
 
 def test_the_name_of_a_sweep_tells_what_its_results_depend_on():
     spread = ["ray.workers=2", "launcher=ray", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=x"]
-    assert program.sweep_name(["seed=0,1", *spread, "+experiment=sweep_k"]) == "+experiment=sweep_k,seed=0,1"
+    assert sweep_name(["seed=0,1", *spread, "+experiment=sweep_k"]) == "+experiment=sweep_k,seed=0,1"
 
 
 def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811

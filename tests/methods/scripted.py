@@ -51,7 +51,9 @@ class ScriptedEngine(FakeEngine):
 
 
 def context_of(engine):
-    prompts = SimpleNamespace(solve=lambda problem: Prompt(PROMPT, stop=("Question:",)))
+    prompts = SimpleNamespace(
+        solve=lambda problem: Prompt(PROMPT, stop=("Question:",)), split=lambda text: ("", text)
+    )
     return Context(engine=engine, prompts=prompts, grader=Grader(), seed=0)
 
 

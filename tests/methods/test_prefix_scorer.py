@@ -39,7 +39,9 @@ class Scripted:
 
     def run(self, method):
         prompts = SimpleNamespace(
-            solve=lambda problem: Prompt(ids=(5, 6), stop=("Question:",)), task=self.task
+            solve=lambda problem: Prompt(ids=(5, 6), stop=("Question:",)),
+            task=self.task,
+            split=lambda text: ("", text),
         )
         context = SimpleNamespace(
             engine=SimpleNamespace(tokenizer=TOKENIZER, eos_ids=frozenset([END]), context_length=10_000),

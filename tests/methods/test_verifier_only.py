@@ -17,6 +17,9 @@ from tests.rewards.named import MultiGenerate, MultiJudge, SingleGenerate, Singl
 class Reviews:
     """Prompts that keep what they were asked to show."""
 
+    def split(self, text):
+        return "", text
+
     stop = ("Question:",)
 
     def __init__(self):

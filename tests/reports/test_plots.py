@@ -109,7 +109,7 @@ def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
     titles = [[one.get_title() for one in row] for row in axes]
     assert titles == [
         ["gsm8k, Llama-3.1-8B-Instruct", "svamp, Llama-3.1-8B-Instruct"],
-        ["gsm8k, Llama-3.1-8B-Instruct", "svamp, Llama-3.1-8B-Instruct"],
+        ["gsm8k, Meta-Llama-3-8B-Instruct", "svamp, Meta-Llama-3-8B-Instruct"],
     ]
     [legend] = axes[0][0].figure.legends
     assert {"accuracy, 0 shots", "coverage, 8 shots"} <= {text.get_text() for text in legend.get_texts()}

@@ -54,7 +54,7 @@ def test_more_than_there_is_is_refused(asked, message):
     ],
 )
 def test_bad_options_are_refused(options):
-    with pytest.raises(UserError, match=f"ray.{next(iter(options))}: expected"):
+    with pytest.raises(UserError, match=f"{next(iter(options))}: expected"):
         RayLauncher(**options)
 
 

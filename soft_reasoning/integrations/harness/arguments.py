@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.compose import override
 from soft_reasoning.configuration.folder import known_keys
+from soft_reasoning.configuration.options import Options
 from soft_reasoning.types import UserError
 
-REASONER = tuple(
-    name for name in inspect.signature(SoftReasoner).parameters
-    if name not in ("model", "tokenizer", "overrides")
-)  # fmt: skip
+REASONER = ("prompt", "answer_type", *Options.__annotations__)
 """Keyword arguments of ``SoftReasoner``."""
 
 TO_TRANSFORMERS = (
