@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -21,6 +22,8 @@ from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
+KEPT = 1024
+"""Problems whose prompts are kept."""
 OPEN, CLOSE = "<think>", "</think>"
 """What stands around a thinking model's thoughts."""
 DATE = "2024-07-26"
@@ -203,6 +206,8 @@ class Prompts:
         ]
         self._head = wording.head + "".join(shown)
         self._spans: dict[Messages, tuple[int, int]] = {}
+        # A problem's prompt is checked before any model work and asked for in every round.
+        self._solution = lru_cache(KEPT)(self._solution_prompt)
         self._cue, self.thinks = wording.cue, False
         if layout == "chat" and not wording.cue:
             self._cue, self.thinks = self._thinking()
@@ -225,14 +230,16 @@ class Prompts:
         Raises:
             UserError: If the question is empty.
         """
+        prompt = self._solution(problem)
+        most = self._most if problem.given is None else prompt.max_new_tokens
+        return replace(prompt, stop=(*prompt.stop, *self._more_stop), max_new_tokens=most)
+
+    def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
         if (given := problem.given) is not None:
             ids = self.tokenizer.encode(given.prompt) if isinstance(given.prompt, str) else given.prompt
-            prompt = Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
-        else:
-            prompt = self._build(problem, self._head, self.wording.ask, self._cue, question=question)
-            prompt = replace(prompt, max_new_tokens=self._most)
-        return replace(prompt, stop=(*prompt.stop, *self._more_stop))
+            return Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
+        return self._build(problem, self._head, self.wording.ask, self._cue, question=question)
 
     def split(self, text: str) -> tuple[str, str]:
         """Return the thoughts of a thinking model in a solution's ``text``, and what it says after them.
