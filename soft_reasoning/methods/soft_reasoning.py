@@ -281,19 +281,14 @@ class SoftReasoning:
                     f"method.scope: expected max_tokens and max_seconds to allow {self.scope} tokens before "
                     f"the search, got {len(greedy)}; raise them"
                 )
-        tokens, texts = None, []
+        tokens, texts = None, list[str]()
         if self.embedding.likely_tokens:
-            anchor = greedy[0] if self.embedding.needs_anchor else None
-            ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer, anchor)
+            ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
-        likely = [
-            [engine.tokenizer.decode([i]), *texts[1:]] if self.embedding.needs_anchor else texts
-            for i in greedy
-        ]
         subspace: Subspace = self.embedding.bind(
             anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
         )
-        return subspace, likely, engine.tokenizer.decode(greedy)
+        return subspace, [texts] * len(greedy), engine.tokenizer.decode(greedy)
 
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return Request(
@@ -314,11 +309,10 @@ def _observed(box: BlackBox, seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]
     return (U if box.pool is None else box.pool.features[box.pool.find(U)]), y
 
 
-def _likeliest(ids: Sequence[int], count: int, tokenizer: Any, anchor: int | None) -> list[int]:
-    """The first ``count`` of ``ids`` without special tokens; an anchor comes first in any case."""
+def _likeliest(ids: Sequence[int], count: int, tokenizer: Any) -> list[int]:
+    """The first ``count`` of ``ids`` without special tokens."""
     special = set(tokenizer.all_special_ids)
-    plain = [token for token in ids if token not in special and token != anchor]
-    likeliest = (plain if anchor is None else [anchor, *plain])[:count]
+    likeliest = [token for token in ids if token not in special][:count]
     if len(likeliest) < count:
         raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
     return likeliest

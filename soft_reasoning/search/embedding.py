@@ -55,8 +55,6 @@ class Embedding(Protocol):
     """Search dimensions for each soft token."""
     likely_tokens: int
     """How many of the model's likeliest first tokens ``bind`` wants."""
-    needs_anchor: bool
-    """Whether the values of ``anchor`` matter (its shape always does)."""
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> Subspace:
         """Return the subspace around ``anchor``.

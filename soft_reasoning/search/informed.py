@@ -40,8 +40,6 @@ class TokenSimplexEmbedding:
     ``tau`` sets how sharply u ~ N(0, I) picks: 0 gives their mean, large values single tokens.
     """
 
-    needs_anchor = False
-
     def __init__(self, dim: int = 25, tau: float = 6.0):
         self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
         self.tau: float = real("embedding.tau", tau, least=0.0, most=MAX_SIGMA)
