@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
@@ -81,7 +81,7 @@ class Author:
 _COMMON = frozenset({"packs", "gifts"})
 """What nearly all popular authors get wrong."""
 
-AUTHORS = (
+AUTHORS = [
     Author(("First", "Initially"), LAYOUTS["then"], _COMMON, 26),
     Author(("So", "Thus"), LAYOUTS["commas"], _COMMON | {"other"}, 13),
     Author(("Let", "Set"), LAYOUTS["variable"], _COMMON | {"ask"}, 13),
@@ -95,7 +95,20 @@ AUTHORS = (
     Author(("Track", "Follow"), LAYOUTS["track"], frozenset({"ask", "times"}), 3.5),
     Author(("Well", "Okay"), LAYOUTS["well"], frozenset({"share", "times"}), 3.5),
     Author(("Write", "Note"), LAYOUTS["note"], frozenset({"other", "ask"}), 3.5),
-)
+]
+
+OTHER_OPENERS = (
+    ("Work", "Solve"), ("Try", "Go"), ("Say", "Put"), ("Line", "Stage"), ("Open", "Enter"), ("This", "That"),
+    ("You", "I"), ("Test", "See"), ("Add", "Sum"), ("Known", "Told"), ("Trace", "Watch"), ("Right", "Fine"),
+    ("Jot", "Mark"),
+)  # fmt: skip
+"""Opening words of the second model, on which nothing was chosen."""
+
+
+def rename_authors(openers: Sequence[tuple[str, str]] = OTHER_OPENERS) -> None:
+    """Give the authors, in this process, other opening words."""
+    AUTHORS[:] = [replace(a, openers=words) for a, words in zip(AUTHORS, openers, strict=True)]
+
 
 COMPUTE = {
     "+": lambda left, right: left + right,

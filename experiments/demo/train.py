@@ -1,7 +1,8 @@
 """Train the bundled demo model from nothing: python -m experiments.demo.train
 
-Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow elapsed
-time, so a run of any length ends annealed. A run that was cut off goes on with --resume.
+Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow the CPU
+time used, so a run of any length ends annealed, on a busy machine too. A run that was cut off goes on with
+--resume. The second model: --seed 1 --other-openers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from experiments.demo.problems import SPLIT_SEEDS, make_split
 from experiments.demo.prompts import CONTEXT, build_tokenizer, problem_row, solve_prompt
 from experiments.demo.reviews import Span
-from experiments.demo.solutions import training_rows
+from experiments.demo.solutions import rename_authors, training_rows
 from experiments.demo.text import example
 
 COUNTS = {"validation": 500, "test": 500}
@@ -45,7 +46,7 @@ CHECKS = {
 """What the model is trained to know after a piece of a shown solution, and how much that counts. It is read
 before the last layer, so that this layer can look it up."""
 SAVE_EVERY = 120
-"""Seconds between two checkpoints."""
+"""CPU seconds between two checkpoints."""
 
 
 def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:
@@ -213,7 +214,7 @@ def train(args, tokenizer, forbidden: set[str]):
         torch.optim.AdamW(others, lr=3e-3, weight_decay=0.0, betas=(0.9, 0.98)),
     ]
     peaks = [0.02, 3e-3]
-    state = {"seconds": 0.0, "cpu": 0.0, "tokens": 0, "step": 0, "log": []}
+    state = {"seconds": 0.0, "tokens": 0, "step": 0, "log": []}
     checkpoint = args.out / "checkpoint.pt"
     if args.resume:
         saved = torch.load(checkpoint)
@@ -221,11 +222,11 @@ def train(args, tokenizer, forbidden: set[str]):
         for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(held)
         state = saved["state"]
-    start, cpu = time.monotonic() - state["seconds"], time.process_time() - state["cpu"]
+    start = time.process_time() - state["seconds"]
     last_saved = state["seconds"]
 
     def progress() -> float:
-        return (time.monotonic() - start) / (60 * args.minutes)
+        return (time.process_time() - start) / (60 * args.minutes)
 
     losses, shares = [], Counter()
     words = tokenizer.convert_tokens_to_ids([" No", " Yes", "Answer"])
@@ -248,13 +249,13 @@ def train(args, tokenizer, forbidden: set[str]):
             shares[name] = shares[name] + count
         state["tokens"] += ids.numel()
         state["step"] += 1
-        state["seconds"], state["cpu"] = time.monotonic() - start, time.process_time() - cpu
+        state["seconds"] = time.process_time() - start
         if not math.isfinite(loss.item()):
             raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
         if state["step"] % 50 == 0:
             right = {name: round((hits / count).item(), 3) for name, (count, hits) in shares.items()}
-            note = {"step": state["step"], "minutes": round(state["seconds"] / 60, 2),
-                    "cpu_minutes": round(state["cpu"] / 60, 2), "tokens": state["tokens"],
+            note = {"step": state["step"], "cpu_minutes": round(state["seconds"] / 60, 2),
+                    "tokens": state["tokens"],
                     "loss": round(sum(losses) / len(losses), 4),
                     "right": right}  # fmt: skip
             state["log"].append(note)
@@ -281,13 +282,16 @@ def save(args, model, state) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=89)
+    parser.add_argument("--minutes", type=float, default=89, help="CPU minutes")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--other-openers", action="store_true", help="authors begin with other words")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--out", type=Path, default=Path("runs/demo_model"))
     args = parser.parse_args()
+    if args.other_openers:
+        rename_authors()
 
     forbidden: set[str] = set()
     for split, count in COUNTS.items():
