@@ -39,7 +39,7 @@ KINDS = ("engine", "optimiser", "method", "store")
 
 def problems_of(count: int) -> list[Problem]:
     """``count`` problems spread evenly over the test split, so that every count has the same mix."""
-    bundled = demo_dataset("test", name="demo").problems(0)
+    bundled = demo_dataset("test", name="demo").problems()
     step = max(1, len(bundled) // count)
     spread = bundled[::step][:count]
     return [replace(spread[i % len(spread)], id=f"{i}") for i in range(count)]

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--overrides", nargs="*", default=[])
     args = parser.parse_args()
     logging.getLogger("ray").setLevel(logging.ERROR)
-    problems = demo_dataset("test", name="demo", limit=args.problems).problems(0)
+    problems = demo_dataset("test", name="demo", limit=args.problems).problems()
     rows, expected = [], {}
     for name, workers, kill in (
         ("no launcher", 0, False), ("1 worker", 1, False), ("2 workers", 2, False), ("4 workers", 4, False),

@@ -25,7 +25,7 @@ def main() -> None:
     args = parser.parse_args()
     config = compose_config(args.overrides)
     method = build_method(config)
-    problems = demo_dataset("test", name="demo", limit=args.problems).problems(0)
+    problems = demo_dataset("test", name="demo", limit=args.problems).problems()
     rows, found, seconds = [], [], []
     for live in (64, 1):
         context = build_context(config, build_engine(config))

@@ -92,7 +92,7 @@ def main() -> None:
     if args.url:
         clients_main(args.url, args.clients)
         return
-    questions = [one.question for one in demo_dataset(name="demo", limit=args.questions).problems(0)]
+    questions = [one.question for one in demo_dataset(name="demo", limit=args.questions).problems()]
     call, bounded, server = (
         "one call",
         f"one call, {args.clients} at a time",

@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--only-time", action="store_true", help="leave out the comparison of tokens")
     args = parser.parse_args()
-    problems = demo_dataset("test", name="demo", limit=args.problems).problems(0)
+    problems = demo_dataset("test", name="demo", limit=args.problems).problems()
     theirs = build_engine(compose_config(["model.dtype=float32"]))
     if not args.only_time:
         ours = vllm_engine()

@@ -59,7 +59,7 @@ class Measurement:
         config = compose_config([*self.base, "method=cot"])
         self.engine, dataset = build_engine(config), build_dataset(config)
         self.context = build_context(config, self.engine)
-        self.problems = dataset.problems(config.seed)
+        self.problems = dataset.problems()
 
     def results(self, *changes: str) -> dict[str, Result]:
         """What a method gives, by problem id."""

@@ -127,9 +127,9 @@ def train(args: argparse.Namespace) -> None:
     if config.model.adapter:
         raise UserError(f"expected a model without an adapter, got model.adapter={config.model.adapter}")
     dataset = build_dataset(config)
-    shown = dataset.exemplars(config.seed)  # their solutions are in the prompt
+    shown = dataset.exemplars()  # their solutions are in the prompt
     solved = {exemplar.question for exemplar in shown}
-    rows = dataset.training(config.seed, None if args.examples is None else args.examples + len(shown))
+    rows = dataset.training(None if args.examples is None else args.examples + len(shown))
     rows = [row for row in rows if row.question not in solved][: args.examples]
     path, source = resolve(config.model.path), {"revision": config.model.revision}
     prompts = build_prompts(config, AutoTokenizer.from_pretrained(path, **source), shown)

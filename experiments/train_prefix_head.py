@@ -62,9 +62,9 @@ def main() -> None:
     args = parser.parse_args()
     config = compose_config(["method=prefix_scorer", *args.overrides])
     dataset, engine = build_dataset(config), build_engine(config)
-    context = build_context(config, engine, dataset.exemplars(config.seed))
+    context = build_context(config, engine, dataset.exemplars())
     kind = dataset.answer_type
-    rows = dataset.training(config.seed, args.problems)
+    rows = dataset.training(args.problems)
     problems = [Problem(row.question, row.question, row.answer, kind) for row in rows]
 
     prefixes, owners, rewards = [], [], []

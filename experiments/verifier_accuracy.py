@@ -192,8 +192,8 @@ def measure(overrides: Sequence[str], problems: int, verifiers: Mapping[str, tup
         base.append("dataset.split=validation")
     config = compose_config([*base, "verifier=none", "search.rounds=0"])
     engine, dataset = build_engine(config), build_dataset(config)
-    context = build_context(config, engine, dataset.exemplars(config.seed))
-    chosen = dataset.problems(config.seed)
+    context = build_context(config, engine, dataset.exemplars())
+    chosen = dataset.problems()
     check_lengths(chosen, context)
     grader = context.grader
     first = {p.id: r.candidates for p, r in drive(chosen, build_method(config), context)}

@@ -195,7 +195,7 @@ class SoftReasoner:
         for key, value in settings.items():  # as they are: Hydra's grammar has no {"": "cpu"}
             OmegaConf.update(config, key, value)
         method = configured_method(options, config)
-        self._exemplars = build_dataset(config).exemplars(config.seed)
+        self._exemplars = build_dataset(config).exemplars()
         engine = load(config)
         context = applied(options, build_context(config, engine, self._exemplars))
         self._own = parts = _Parts(options, config, method, context)

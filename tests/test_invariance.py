@@ -38,7 +38,7 @@ def same(one, other):
 @pytest.mark.slow
 @pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
-    problems = demo_dataset("validation", name="demo", limit=24).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=24).problems()
     batch = solve(engine, problems, 64, f"embedding={embedding}")
     shuffled = list(problems)
     random.Random(0).shuffle(shuffled)
@@ -49,7 +49,7 @@ def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding
 
 
 def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
-    problems = demo_dataset("validation", name="demo", limit=20).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=20).problems()
     context = build_context(compose_config(), engine)
     results = solve(engine, problems, 20, "embedding.sigma=0", "search.rounds=0")
     for problem in problems:

@@ -18,7 +18,7 @@ def solved(request):
     if request.param != "cot":
         overrides += ["search.rounds=1", "search.candidates=2", "search.stopping.rule=none"]
         count = 15
-    questions = [one.question for one in demo_dataset(name="demo", limit=count).problems(0)]
+    questions = [one.question for one in demo_dataset(name="demo", limit=count).problems()]
     with SoftReasoner.from_pretrained("demo", overrides=overrides) as reasoner:
         yield reasoner, questions, reasoner.solve(questions)
 

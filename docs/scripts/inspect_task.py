@@ -13,7 +13,7 @@ from soft_reasoning.data.demo import demo_dataset
 @task
 def word_problems(limit: int = 8) -> Task:
     """The first ``limit`` validation problems; their answers are numbers."""
-    problems = demo_dataset("validation", name="demo", limit=limit).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=limit).problems()
     samples = [Sample(input=one.question, target=one.gold or "", id=one.id) for one in problems]
     return Task(dataset=samples, solver=generate(), scorer=match(location="end", numeric=True))
 

@@ -223,8 +223,8 @@ def run(args: argparse.Namespace) -> None:
     if not isinstance(engine, HuggingFaceEngine):
         raise UserError(f"expected the engine hf, got {type(engine).__name__}; use engine=hf")
     neurons = Neurons(engine.model)  # a model without gates is refused before any work
-    context = build_context(config, engine, dataset.exemplars(config.seed))
-    problems = dataset.problems(config.seed)
+    context = build_context(config, engine, dataset.exemplars())
+    problems = dataset.problems()
     chosen = choose(samples_of(problems, build_method(config), context), problems, args.questions)
     took = time.perf_counter() - began
     print(f"{len(chosen)} of {len(problems)} questions taken ({took:.0f} s)", flush=True)

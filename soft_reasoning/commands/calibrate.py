@@ -141,7 +141,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
             f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
         )
     dataset = build_dataset(config)
-    problems = dataset.problems(config.seed)
+    problems = dataset.problems()
     labelled = all(problem.gold is not None for problem in problems)
     if reference == "labels" and not labelled:
         raise UserError("calibration.reference=labels: expected a label for each question, got questions "
@@ -161,7 +161,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     for temperature in temperatures:
         todo[TEMPERATURE, temperature] = by_sampling(method, temperature, tries), tries
     with closing(build_engine(config)) as engine:
-        context = build_context(config, engine, dataset.exemplars(config.seed))
+        context = build_context(config, engine, dataset.exemplars())
         check_lengths(problems, context)
         solver = Local(Trial([steps for steps, _ in todo.values()]), context, max_live=LIVE)
         records = solve_into(

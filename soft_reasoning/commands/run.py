@@ -43,8 +43,8 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bo
     build_method(config)  # a bad value is refused before anything is loaded
     tracker = build_tracker(config) if tracked else None
     dataset = build_dataset(config)
-    problems = dataset.problems(config.seed)
-    solver = launcher.start(config, problems, dataset.exemplars(config.seed))
+    problems = dataset.problems()
+    solver = launcher.start(config, problems, dataset.exemplars())
     result = run(
         problems, solver, folder, plain(config),
         fresh=config.fresh, progress=config.progress, tracker=tracker,

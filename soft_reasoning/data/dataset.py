@@ -31,8 +31,9 @@ class Dataset:
         where: field -> value (or list of values) that a row must have; compared as text.
         limit: how many problems: a count, or a fraction below 1 of those left after ``offset``; None is all.
         offset: problems skipped, in the order that ``sample`` gives.
-        sample: ``first`` keeps the file's order; ``random`` is a seeded permutation, so that a smaller
-            ``limit`` takes a prefix of a larger one's problems.
+        sample: ``first`` keeps the file's order; ``random`` is a permutation drawn by ``seed``, so that a
+            smaller ``limit`` takes a prefix of a larger one's problems.
+        seed: of drawn problems and exemplars. It is not the run's, so runs of any seed solve the same.
         shots: exemplars in the prompt, the first ones of their source.
         exemplars: list of mappings or a YAML file (``data.exemplars.from_config``).
         exemplar_source: ``file`` (``exemplars``) or ``train`` (seeded draw from the rows of ``train``).
@@ -52,6 +53,7 @@ class Dataset:
         limit: int | float | None = None,
         offset: int = 0,
         sample: str = "first",
+        seed: int = 0,
         shots: int = 0,
         exemplars: Sequence[Mapping[str, Any]] | str | None = None,
         exemplar_source: str = "file",
@@ -62,7 +64,9 @@ class Dataset:
         choice("dataset.exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
         whole("dataset.offset", offset, least=0)
         whole("dataset.shots", shots, least=0)
+        whole("dataset.seed", seed, least=0)
         self.name = name
+        self.seed = seed
         self.answer_type = answer_type
         self.shots = shots
         self._row = _adapter(row, "dataset.row")
@@ -71,7 +75,7 @@ class Dataset:
         self._limit, self._offset, self._sample = _checked_limit(limit), offset, sample
         self._exemplars, self._exemplar_source, self._train = exemplars, exemplar_source, dict(train or {})
 
-    def problems(self, seed: int = 0) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Return the selected problems.
 
         Raises:
@@ -81,7 +85,7 @@ class Dataset:
         problems = [self._problem(row) for row in rows]
         ids((row.where, problem.id) for row, problem in zip(rows, problems, strict=True))
         if self._sample == "random":
-            order = torch.randperm(len(problems), generator=generator_for(seed, self.name, "sample"))
+            order = torch.randperm(len(problems), generator=generator_for(self.seed, self.name, "sample"))
             problems = [problems[i] for i in order.tolist()]
         if self._offset >= len(problems):
             raise UserError(
@@ -93,7 +97,7 @@ class Dataset:
             return problems
         return problems[: math.ceil(self._limit * len(problems)) if self._limit < 1 else int(self._limit)]
 
-    def exemplars(self, seed: int = 0) -> list[Exemplar]:
+    def exemplars(self) -> list[Exemplar]:
         """Return the ``shots`` exemplars of the prompt.
 
         Raises:
@@ -104,7 +108,7 @@ class Dataset:
         if self._exemplar_source == "file":
             exemplars = from_config(self._exemplars)
         else:
-            exemplars = self.training(seed, self.shots)
+            exemplars = self.training(self.shots)
         if len(exemplars) < self.shots:
             raise UserError(
                 f"dataset.shots={self.shots}: expected as many exemplars, got {len(exemplars)}; lower it, or "
@@ -112,7 +116,7 @@ class Dataset:
             )
         return exemplars[: self.shots]
 
-    def training(self, seed: int = 0, count: int | None = None) -> list[Exemplar]:
+    def training(self, count: int | None = None) -> list[Exemplar]:
         """Return the first ``count`` training rows (None: all) in a seeded order.
 
         Rows whose question is one of the problems are left out.
@@ -135,7 +139,7 @@ class Dataset:
         rows = [row for row in rows if _holds(row.doc, train.get("where") or {})]
         asked = {self._problem(row).question for row in self._rows(self._path, self._hub)
                  if _holds(row.doc, self._where)}  # fmt: skip
-        order = torch.randperm(len(rows), generator=generator_for(seed, self.name, "exemplars")).tolist()
+        order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
         for position in order:
             if len(exemplars) == count:

@@ -42,7 +42,7 @@ of the prompt (its wording counts instead)."""
 
 CLASS = "._target_"
 
-DRAWS = ("seed", "embedding.seed")
+DRAWS = ("seed", "embedding.seed", "dataset.seed")
 """Keys of random seeds: runs that differ only in these are averaged."""
 
 

@@ -26,7 +26,7 @@ def load(tmp_path):
     def problems(*overrides):
         columns = ["dataset.row.question=q", "dataset.row.id=key"]
         config = compose_config(["dataset=custom", f"dataset.path={file}", *columns, *overrides])
-        return build_dataset(config).problems(config.seed)
+        return build_dataset(config).problems()
 
     return problems
 
@@ -83,8 +83,8 @@ def test_a_seeded_sample(load):
     def sample(*more):
         return [problem.id for problem in load("dataset.row.answer=size", "dataset.sample=random", *more)]
 
-    assert sample("seed=1") == sample("seed=1") != sample("seed=2")
-    assert sample("seed=1", "limit=3") == sample("seed=1")[:3]
+    assert sample("dataset.seed=1") == sample("dataset.seed=1") != sample("dataset.seed=2")
+    assert sample("dataset.seed=1", "limit=3") == sample("dataset.seed=1")[:3]
 
 
 @pytest.mark.parametrize("kind", ["boolean", "choice", "latex", "text"])

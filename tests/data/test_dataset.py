@@ -24,12 +24,12 @@ def jsonl(tmp_path):
     return str(file)
 
 
-def ids(dataset, seed=0):
-    return [problem.id for problem in dataset.problems(seed)]
+def ids(dataset):
+    return [problem.id for problem in dataset.problems()]
 
 
 def test_problems_in_their_order(jsonl):
-    problems = Dataset(name="gsm8k", row=ADAPTER, path=jsonl).problems(0)
+    problems = Dataset(name="gsm8k", row=ADAPTER, path=jsonl).problems()
     assert problems[3] == Problem("gsm8k-3", "How much is 3 + 3?", "6")
     assert problems[3].doc == ROWS[3] and len(problems) == 20
 
@@ -43,7 +43,7 @@ def test_limits(jsonl, limit, count):
 
 def test_a_seeded_sample(jsonl):
     def sample(seed, **options):
-        return ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, sample="random", **options), seed)
+        return ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, sample="random", seed=seed, **options))
 
     assert sample(1) == sample(1) != sample(2)
     assert sorted(sample(1)) == sorted(f"gsm8k-{n}" for n in range(20))
@@ -78,11 +78,11 @@ def test_bad_settings_are_refused_before_any_reading(options, message):
 
 def test_too_far_an_offset_and_too_many_shots(jsonl):
     with pytest.raises(UserError, match="expected rows beyond offset=20, got 20 in all"):
-        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems(0)
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, offset=20).problems()
     with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 0"):
-        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars(0)
+        Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars()
     with pytest.raises(UserError, match="has no training rows"):
-        Dataset(name="x", row=ADAPTER, path=jsonl, shots=2, exemplar_source="train").exemplars(0)
+        Dataset(name="x", row=ADAPTER, path=jsonl, shots=2, exemplar_source="train").exemplars()
 
 
 def test_training_exemplars_are_never_problems(jsonl, tmp_path):
@@ -93,17 +93,17 @@ def test_training_exemplars_are_never_problems(jsonl, tmp_path):
     train = {"row": "soft_reasoning.data.gsm8k.exemplar", "path": str(file)}
     options = {"name": "gsm8k", "row": ADAPTER, "path": jsonl, "exemplar_source": "train", "train": train}
     for seed in range(5):
-        (only,) = Dataset(**options, shots=1).exemplars(seed)
+        (only,) = Dataset(**options, shots=1, seed=seed).exemplars()
         assert (only.thought, only.answer) == ("50 + 50 is 100.", "100")
     with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 1"):
-        Dataset(**options, shots=2).exemplars(0)
+        Dataset(**options, shots=2).exemplars()
 
 
 def test_repeated_ids_are_refused(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"q": "a", "a": 1, "i": "x"}\n{"q": "b", "a": 2, "i": "x"}\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"line 2: expected a new id, got 'custom-x' again .*line 1"):
-        Dataset(name="custom", row=Columns("q", "a", id="i"), path=str(file)).problems(0)
+        Dataset(name="custom", row=Columns("q", "a", id="i"), path=str(file)).problems()
 
 
 def test_bad_rows_are_named(tmp_path):
@@ -116,13 +116,13 @@ def test_bad_rows_are_named(tmp_path):
         file = tmp_path / "rows.jsonl"
         file.write_text(json.dumps(ROWS[0]) + "\n\n" + json.dumps(line) + "\n", encoding="utf-8")
         with pytest.raises(UserError, match=f"rows.jsonl line 3: {message}") as caught:
-            Dataset(name="gsm8k", row=ADAPTER, path=str(file)).problems(0)
+            Dataset(name="gsm8k", row=ADAPTER, path=str(file)).problems()
         assert "\n" not in str(caught.value)
 
 
 def test_neither_file_nor_hub():
     with pytest.raises(UserError, match="set dataset.path=<file> or dataset.hub.id=<owner/name>"):
-        instantiate(compose_config(["dataset=custom"]).dataset).problems(0)
+        instantiate(compose_config(["dataset=custom"]).dataset).problems()
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def hub(monkeypatch):
 def test_from_the_hub(hub, name, rows, called, first):
     calls = []
     hub.load_dataset = lambda id, config, split, revision: calls.append((id, config, split)) or rows
-    problem = instantiate(compose_config([f"dataset={name}"]).dataset).problems(0)[0]
+    problem = instantiate(compose_config([f"dataset={name}"]).dataset).problems()[0]
     assert calls == [called] and (problem.id, problem.gold) == first
 
 
@@ -159,7 +159,7 @@ def test_a_hub_out_of_reach_names_the_three_ways(hub):
 
     hub.load_dataset = load_dataset
     with pytest.raises(UserError) as caught:
-        instantiate(compose_config(["dataset=gsm8k"]).dataset).problems(0)
+        instantiate(compose_config(["dataset=gsm8k"]).dataset).problems()
     message = str(caught.value)
     assert "openai/gsm8k (split test) could not be had (ConnectionError: no route)" in message
     assert all(way in message for way in ("=null", "HF_HUB_OFFLINE=1", "dataset.path=<local file"))
@@ -168,7 +168,7 @@ def test_a_hub_out_of_reach_names_the_three_ways(hub):
 def test_a_bad_row_of_the_hub_is_named(hub):
     hub.load_dataset = lambda *arguments, **options: [{"problem": "p", "answer": "1000"}]
     with pytest.raises(UserError, match="math-ai/aime25 test row 0: expected a whole number from 0 to 999"):
-        instantiate(compose_config(["dataset=aime_2025"]).dataset).problems(0)
+        instantiate(compose_config(["dataset=aime_2025"]).dataset).problems()
 
 
 def test_custom_choices():
@@ -196,9 +196,9 @@ def test_custom_types_and_questions_without_gold():
 
 def test_training_rows_of_the_bundled_problems_are_held_out():
     dataset = demo_dataset(name="demo")
-    rows = dataset.training(0)
-    assert len(rows) == 500 and dataset.training(0, 300) == rows[:300]
-    asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems(0)}
+    rows = dataset.training()
+    assert len(rows) == 500 and dataset.training(300) == rows[:300]
+    asked = {p.question for s in ("test", "validation") for p in demo_dataset(s, name="demo").problems()}
     assert not asked & {row.question for row in rows}
     assert len({row.thought.split()[0].strip(",:") for row in rows}) > 10, "by many authors"
 
@@ -207,5 +207,5 @@ def test_training_rows_from_a_data_set_of_their_own(jsonl, tmp_path, monkeypatch
     asked = []
     monkeypatch.setattr(dataset_module, "read_hub", lambda hub, key: asked.append(hub) or [])
     train = {"row": "soft_reasoning.data.gsm8k.exemplar", "hub": {"id": "a/b", "split": "train"}}
-    assert Dataset(name="x", row=ADAPTER, path=jsonl, train=train).training(0) == []
+    assert Dataset(name="x", row=ADAPTER, path=jsonl, train=train).training() == []
     assert [hub.id for hub in asked] == ["a/b"]

@@ -19,7 +19,7 @@ CHAIN = re.compile(rf"(?<![\d.^])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
 
 
 def shipped(name):
-    return build_dataset(compose_config([f"dataset={name}", "dataset.shots=8"])).exemplars(0)
+    return build_dataset(compose_config([f"dataset={name}", "dataset.shots=8"])).exemplars()
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -94,12 +94,12 @@ def test_a_file_of_ones_own(tmp_path):
     expected = [Exemplar("How many", "Just one.", "1")]
     assert from_config(str(file)) == expected
     options = ["dataset=gsm8k", f"dataset.exemplars={file}", "dataset.shots=1"]
-    assert build_dataset(compose_config(options)).exemplars(0) == expected
+    assert build_dataset(compose_config(options)).exemplars() == expected
 
 
 def test_the_exemplars_of_another_benchmark():
     config = compose_config(["dataset=gsm8k", "exemplars@dataset=svamp", "dataset.shots=8"])
-    assert build_dataset(config).exemplars(0) == shipped("svamp")
+    assert build_dataset(config).exemplars() == shipped("svamp")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.types import UserError
 for name in sys.argv[1:]:
     try:
-        problems = build_dataset(compose_config([f"dataset={name}"])).problems(0)
+        problems = build_dataset(compose_config([f"dataset={name}"])).problems()
         print(json.dumps([(problem.id, problem.gold) for problem in problems]))
     except UserError as error:
         print(json.dumps(str(error)))

@@ -36,7 +36,7 @@ def test_the_large_model_on_competition_problems():
 def test_another_benchmark_keeps_the_setting(name):
     config = compose_config(["+experiment=llama_few", f"dataset={name}"])
     assert (config.dataset.name, config.dataset.limit, config.dataset.shots) == (name, 200, 8)
-    assert len(build_dataset(config).exemplars(0)) == 8
+    assert len(build_dataset(config).exemplars()) == 8
 
 
 def test_another_method_and_more_shots_from_the_command_line():
@@ -48,7 +48,7 @@ def test_another_method_and_more_shots_from_the_command_line():
 def test_so_many_exemplars_stand_in_the_prompt(shots):
     for name in BENCHMARKS:
         config = compose_config([f"dataset={name}", "engine=fake", f"dataset.shots={shots}"])
-        context = build_context(config, build_engine(config), build_dataset(config).exemplars(0))
+        context = build_context(config, build_engine(config), build_dataset(config).exemplars())
         prompt = context.prompts.solve(Problem("p", "How many are left?"))
         text = context.engine.tokenizer.decode(prompt.ids)
         assert text.count("Question:") == shots + 1 and text.count("\nAnswer: ") == shots

@@ -27,7 +27,7 @@ def engine():
 def solve(engine, *overrides, split="validation", limit=60):
     config = compose_config(overrides)
     method, context = build_method(config), build_context(config, engine)
-    problems = demo_dataset(split, name="demo", limit=limit).problems(0)
+    problems = demo_dataset(split, name="demo", limit=limit).problems()
     return [(p, r, context.grader) for p, r in drive(problems, method, context)]
 
 
@@ -60,14 +60,14 @@ def test_the_training_rows_are_what_the_generator_makes():
 
 
 def test_no_word_of_the_problems_is_unknown(engine):
-    for problem in demo_dataset("test", name="demo").problems(0):
+    for problem in demo_dataset("test", name="demo").problems():
         assert engine.tokenizer.unk_token_id not in engine.tokenizer.encode(problem.question)
 
 
 def test_the_prompts_are_those_of_training(engine):
     config = compose_config()
     prompts: Prompts = build_context(config, engine).prompts
-    [problem] = demo_dataset("test", name="demo", limit=1).problems(0)
+    [problem] = demo_dataset("test", name="demo", limit=1).problems()
     decode = engine.tokenizer.decode
     assert decode(prompts.solve(problem).ids[1:]) == solve_prompt(problem.question)
     shown = ["1 + 1 = 2.\nAnswer: 2", "3."]

@@ -189,7 +189,7 @@ def test_a_search_on_both_engines():
     """Whole runs on the bundled model: the same texts, points and answers."""
     config = compose_config(["engine=vllm", "search.rounds=2"])
     engine = build_engine(config)
-    problems = demo_dataset("validation", name="demo", limit=10).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=10).problems()
     found = []
     for one in (engine, build_engine(compose_config())):
         context = build_context(config, one)
@@ -220,7 +220,7 @@ def test_every_position_that_vllm_computes_is_counted(method):
         add(prompt, params, ticket, read)
 
     engine._add = recorded
-    problems = demo_dataset("validation", name="demo", limit=4).problems(0)
+    problems = demo_dataset("validation", name="demo", limit=4).problems()
     context = build_context(config, engine)
     usage = sum((r.usage["candidate"] for _, r in drive(problems, build_method(config), context)), Usage())
     engine.close()

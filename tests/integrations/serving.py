@@ -14,7 +14,7 @@ from soft_reasoning.integrations.server.settings import Names, Settings, choices
 
 
 def questions(count):
-    return [one.question for one in demo_dataset(name="demo", limit=count).problems(0)]
+    return [one.question for one in demo_dataset(name="demo", limit=count).problems()]
 
 
 def chat(question):

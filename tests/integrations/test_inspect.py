@@ -43,7 +43,7 @@ QUESTION = (
 
 @pytest.fixture(scope="module")
 def problems():
-    return demo_dataset("validation", name="demo", limit=6).problems(0)
+    return demo_dataset("validation", name="demo", limit=6).problems()
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_inspect_finds_the_provider_of_the_installed_package(tmp_path):
         env={**os.environ, "PYTHONPATH": path, "INSPECT_DISPLAY": "none"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = demo_dataset("validation", name="demo", limit=8).problems(0)
+    found = demo_dataset("validation", name="demo", limit=8).problems()
     with SoftReasoner.from_pretrained("demo", rounds=2) as reasoner:
         right = [reasoner.solve(one.question).answer == one.gold for one in found]
     assert done.stdout.splitlines()[-1] == f"accuracy {sum(right) / len(right)}"
