@@ -26,13 +26,6 @@ def reasoner():
     return SoftReasoner.from_pretrained("demo", overrides=["search.rounds=1"])
 
 
-def test_one_question_gives_one_result(reasoner):
-    result = reasoner.solve(QUESTIONS[0])
-    assert result.answer is not None and len(result.candidates) in (5, 10)
-    assert result.trace[0]["round"] == 0 and "ended" in result.trace[-1]
-    assert result.usage["candidate"].sequences == len(result.candidates)
-
-
 def test_a_list_gives_what_each_question_gets_alone(reasoner):
     together = reasoner.solve(QUESTIONS)
     alone = [reasoner.solve(q) for q in reversed(QUESTIONS)][::-1]
@@ -40,11 +33,6 @@ def test_a_list_gives_what_each_question_gets_alone(reasoner):
     assert [[c.reward for c in r.candidates] for r in together] == [
         [c.reward for c in r.candidates] for r in alone
     ]
-
-
-def test_other_methods_by_override():
-    result = SoftReasoner.from_pretrained("demo", overrides=["method=cot"]).solve(QUESTIONS[1])
-    assert len(result.candidates) == 1 and result.trace == ()
 
 
 @pytest.mark.parametrize(
@@ -139,28 +127,9 @@ def test_the_bundled_model_is_known_by_its_folder():
         assert not one.context.prompts.wording.head
 
 
-def test_a_data_set_s_exemplars_and_max_live_are_used(monkeypatch):
-    overrides = ["engine=fake", "method=cot", "dataset=gsm8k", "dataset.shots=4", "max_live=2"]
-    with SoftReasoner.from_pretrained("demo", prompt="math", overrides=overrides) as one:
-        assert len(one.context.prompts.exemplars) == 4
-        engine, sizes, add = one.context.engine, [], one.context.engine.add
-        monkeypatch.setattr(engine, "add", lambda requests: sizes.append(len(requests)) or add(requests))
-        assert len(one.solve(QUESTIONS)) == 3 and sizes == [2, 1]
-
-
-def test_an_option_may_be_a_mapping():
-    pytest.importorskip("accelerate")
-    SoftReasoner.from_pretrained(overrides=["method=cot"], device_map={"": "cpu"}).close()
-
-
 def test_the_version_is_that_of_the_project():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     assert soft_reasoning.__version__ == project["project"]["version"]
-
-
-def test_unknown_options_are_one_line():
-    with pytest.raises(UserError, match="telepathy"):
-        SoftReasoner.from_pretrained("demo", overrides=["method=telepathy"])
 
 
 def readme_blocks():

@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_prompts
 from soft_reasoning.configuration.compose import compose_config
@@ -134,10 +133,3 @@ def test_a_prompt_is_the_same_on_any_day(monkeypatch):
     for wrong in ("today", "null", "2025-13-01", "20251201"):
         with pytest.raises(UserError, match="prompt.date: expected a date such as 2024-07-26"):
             text_on(1, f"prompt.date={wrong}")
-
-
-@pytest.mark.parametrize("prompt", [*PROMPTS, "aime", "demo"])
-def test_what_a_prompt_says_of_its_layout(prompt):
-    config = compose_config([f"prompt={prompt}"])
-    layout = OmegaConf.select(config, "prompt.layout")
-    assert layout == ("completion" if prompt == "demo" else "auto")  # the bundled model knows no template

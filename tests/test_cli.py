@@ -15,25 +15,6 @@ from soft_reasoning.configuration.folder import conf_dir
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 
 
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Runs the console script in this process, in an empty folder; (exit code, output, errors)."""
-
-    def run(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
-        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
-        capsys.readouterr()
-        try:
-            entry.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return (code, *capsys.readouterr())
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -45,33 +26,34 @@ def call(tmp_path, monkeypatch, capsys):
         (["run", "--max-tokens=5"], "expected options without dashes, such as max_tokens=5"),
     ],
 )
-def test_a_wrong_command_is_one_line(call, words, expected):
-    code, out, err = call(*words)
-    assert code == 2 and not out and len(err.splitlines()) == 1 and expected in err
+def test_a_wrong_command_is_one_line(command, words, expected):
+    done = command(*words)
+    assert done.returncode == 2 and not done.stdout
+    assert len(done.stderr.splitlines()) == 1 and expected in done.stderr
 
 
-def test_methods_with_options_of_their_own_are_compared(call, tmp_path):
-    code, out, err = call("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
-    assert code == 0, err
+def test_methods_with_options_of_their_own_are_compared(command):
+    done = command("compare", "cot", "self_consistency method.samples=3", *FAKE, "hydra.run.dir=out")
+    assert done.returncode == 0, done.stderr
     folders = {path.parent.name for path in Path("out").glob("*/results.json")}
-    assert folders == {"cot", "self_consistency,method.samples=3"} and "cot" in out
+    assert folders == {"cot", "self_consistency,method.samples=3"} and "cot" in done.stdout
 
 
-def test_a_sweep_runs_every_value(call):
-    code, _, err = call("sweep", *FAKE, "method=cot", "seed=0,1")
-    assert code == 0, err
+def test_a_sweep_runs_every_value(command):
+    done = command("sweep", *FAKE, "method=cot", "seed=0,1")
+    assert done.returncode == 0, done.stderr
     assert len(list(Path().glob("runs/sweep-*/*/results.json"))) == 2
 
 
-def test_the_version_and_a_run_as_a_module(call, tmp_path):
-    assert call("--version") == (0, f"soft-reasoning {__version__}\n", "")
-    command = [sys.executable, "-m", "soft_reasoning.run", "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+def test_the_version_and_a_run_as_a_module(command, tmp_path):
+    assert command("--version").stdout == f"soft-reasoning {__version__}\n"
+    words = [sys.executable, "-m", "soft_reasoning.run", "--help"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "soft-reasoning run [group=choice]" in done.stdout
 
 
-def test_help_is_short_and_names_every_command_and_group(call):
-    _, out, _ = call("--help")
+def test_help_is_short_and_names_every_command_and_group(command):
+    out = command("--help").stdout
     assert all(f"  {name} " in out for name in entry.COMMANDS) and len(out.splitlines()) < 18
     config = Path(conf_dir(), "config.yaml").read_text(encoding="utf-8")
     text = config.partition("template: |")[2].partition("hydra_logging")[0]

@@ -127,12 +127,12 @@ def test_own_method_from_both_sides(here):
 
 
 def test_own_verifier_and_acquisition(here):
-    command("PrefersShort", "search.rounds=1")
-    for one in records():
-        first = [
-            (c["verified"], len(text)) for c, text in zip(one["candidates"], one["resps"][0], strict=True)
-        ]
-        assert max(first)[1] == min(length for _, length in first[:5]) or len(first) > 5
+    command("PrefersShort", "search.rounds=1", "search.stopping.rule=none")
+    for record in records():
+        for first in (0, 5):
+            lengths = [len(text) for text in record["resps"][0][first : first + 5]]
+            scores = [candidate["verified"] for candidate in record["candidates"][first : first + 5]]
+            assert scores == [float(length == min(lengths)) for length in lengths]
     shutil.rmtree("out")
     config, _ = command("Cautious", "search.rounds=1", "search.stopping.rule=none")
     assert config.acquisition.kappa == 2

@@ -62,15 +62,6 @@ def test_a_task_is_its_head_the_question_the_steps_and_its_fields(tokenizer):
     assert prompt.ids == tuple(tokenizer.encode(text))
 
 
-def test_a_prompt_is_followed_by_ids(tokenizer):
-    prompt = Prompts(tokenizer, wording()).solve(PROBLEM)
-    assert prompt.followed_by((5, 6)).ids == (*prompt.ids, 5, 6)
-
-
-def test_braces_in_a_question_stay(tokenizer):
-    Prompts(tokenizer, wording()).solve(Problem("p", "What is {x} in {0}?"))
-
-
 def test_positions_of_the_soft_token(tokenizer):
     prompts = Prompts(tokenizer, wording(cue="cue"))
     prompt = prompts.solve(PROBLEM)
@@ -81,23 +72,6 @@ def test_positions_of_the_soft_token(tokenizer):
     assert min(middles) == 2 and max(middles) == len(prompt.ids) - prompt.cue - 1
     with pytest.raises(UserError, match="first, middle, last"):
         prompts.position(prompt, "end", PROBLEM, seed=0)
-
-
-def test_chat_prompt_ids_are_the_templates(tokenizer):
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-        "{% if add_generation_prompt %}assistant:{% endif %}"
-    )
-    try:
-        prompts = Prompts(tokenizer, wording(), layout="chat", system="Task")
-        messages = [
-            {"role": "system", "content": "Task"},
-            {"role": "user", "content": solve_prompt(PROBLEM.question)},
-        ]
-        expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-        assert list(prompts.solve(PROBLEM).ids) == expected["input_ids"]
-    finally:
-        tokenizer.chat_template = None
 
 
 def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_prompt(tokenizer):

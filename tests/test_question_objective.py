@@ -12,7 +12,6 @@ from gpytorch.kernels import Kernel
 
 from soft_reasoning import SoftReasoner, SoftReasoningObjective, UserError
 from soft_reasoning.data.demo import FOLDER
-from soft_reasoning.search import BayesianOptimiser
 from soft_reasoning.types import generator_for
 
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
@@ -64,16 +63,6 @@ def test_sampled_decoding_draws_a_reward_anew_each_time():
         first, second = objective(X), objective(X)
         assert not torch.equal(first, second)
         assert torch.equal(again(X), first), "a draw follows the seed and its number"
-
-
-def test_the_default_optimiser_drives_it(reasoner):
-    objective = SoftReasoningObjective(reasoner, QUESTION)
-    U = torch.randn(5, 50, dtype=torch.float64, generator=generator_for(1, "points"))
-    y = objective(U)
-    for round in (1, 2):
-        [proposal] = BayesianOptimiser().propose(U[None], y[None], 5, seed=0, round=round, keys=["q"])
-        U, y = torch.cat([U, proposal.points]), torch.cat([y, objective(proposal.points)])
-    assert len(objective.candidates) == 15 and objective.answer is not None
 
 
 def test_bad_values(reasoner):

@@ -157,24 +157,6 @@ def test_stop_texts_end_candidates_and_no_review(reasoner, method):
     assert stopped.candidates != plain.candidates and not any(word in c.text for c in stopped.candidates)
 
 
-def test_greedy_methods_have_a_temperature_of_zero(reasoner):
-    question = QUESTIONS[0]
-    assert reasoner.solve(question, method="cot", temperature=0) == reasoner.solve(question, method="cot")
-    with pytest.raises(UserError, match="temperature: expected a method that has it"):
-        reasoner.solve(question, method="verifier_only", temperature=0)
-
-
-def test_only_so_many_combinations_of_options_are_kept(reasoner, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.api.MOST_PARTS", 2)
-    found = [reasoner.solve(QUESTIONS[0], k=k, rounds=0) for k in (2, 3, 4, 2)]
-    assert [len(one.candidates) for one in found] == [2, 3, 4, 2] and found[0] == found[3]
-    kept = dict(reasoner._made)
-    assert len(kept) == 2
-    for seed in range(5):  # what needs no parts of its own
-        reasoner.solve(QUESTIONS[0], k=2, rounds=0, seed=seed, max_tokens=50 + seed, stop=["x"])
-    assert {*reasoner._made} == {*kept}
-
-
 def test_a_candidate_has_its_tokens_and_does_not_store_them(reasoner):
     found = reasoner.solve(QUESTIONS[0], method="cot")
     [one] = found.candidates
@@ -245,18 +227,6 @@ def test_a_solution_explains_itself(reasoner):
     assert copy == found and "the model is closed" in copy.explain()
 
 
-def test_a_closed_reasoner_no_longer_knows_greedy():
-    with SoftReasoner.from_pretrained("demo", overrides=FAKE, method="self_consistency") as reasoner:
-        found = reasoner.solve(QUESTIONS[0])
-    assert found.rule is None and "Answers:" in found.explain()
-    assert "Greedy decoding: unknown" in found.explain()
-
-
-def test_html_is_escaped(reasoner):
-    found = reasoner.solve("<script>alert(1)</script> Ada has 3. How many?")
-    assert "<script>" not in found._repr_html_()
-
-
 @pytest.mark.parametrize("kind", ["dict", "file", "object"])
 def test_a_prompt_of_ones_own(tmp_path, kind):
     given = {
@@ -317,10 +287,3 @@ def test_a_prompt_file_that_cannot_be(tmp_path, text, message):
         build_context(config, FakeEngine())
     for error in (from_python, from_command_line):
         assert len(str(error.value).splitlines()) == 1
-
-
-def test_progress_says_how_far_a_list_is(reasoner, capsys, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.runs.progress.EVERY", 0)
-    reasoner.solve(QUESTIONS, progress=True)
-    said = capsys.readouterr()
-    assert "0/2" in said.err and not said.out

@@ -5,34 +5,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning.commands import run as program
 from soft_reasoning.engines.paths import DEMO_FOLDER
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs the program in this process, in an empty folder; SystemExit becomes a return code."""
-
-    def call(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *arguments])
-        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
-        capsys.readouterr()
-        try:
-            program.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=code, stdout=out, stderr=err)
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -101,11 +79,6 @@ def test_loading_weights_draws_no_bar_where_nobody_watches(tmp_path):
     assert done.returncode == 0 and "Loading" not in done.stderr
 
 
-def test_missing_weights_say_what_to_do(run):
-    done = run("model.path=/nowhere/model", "limit=2", "progress=false")
-    assert done.returncode == 2 and "model.path" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
     here = f"hydra.run.dir={tmp_path / 'run'}"
     first = run(*FAKE, "limit=3", here)
@@ -155,20 +128,6 @@ def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     assert run(*command).returncode == 0 and len(samples.read_bytes().splitlines()) == 3
 
 
-def test_a_sweep_ends_in_one_table(run, tmp_path):
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "embedding.dim=3,5")
-    assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("runs/sweep-*/*/results.json"))) == 4
-    assert "embedding.dim" in done.stdout
-
-
-def test_comparison_runs_every_method_in_one_table(run, tmp_path):
-    done = run(*FAKE, "limit=3", "methods=[cot,random_embedding,soft_reasoning]")
-    assert done.returncode == 0, done.stderr
-    for name in ("cot", "random_embedding", "soft_reasoning"):
-        assert name in done.stdout
-
-
 def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(run, tmp_path):
     here = f"hydra.run.dir={tmp_path / 'run'}"
     methods = "methods=[cot,[self_consistency,'method.samples=3'],best_of_n,soft_reasoning]"
@@ -199,10 +158,3 @@ def test_a_torn_last_line_is_dropped_and_a_torn_middle_is_refused(run, tmp_path)
     samples.write_bytes(lines[0] + lines[1][:40] + b"\n" + b"".join(lines[2:]))
     torn = run(*FAKE, "limit=4", here)
     assert torn.returncode == 2 and "samples.jsonl" in torn.stderr and "2" in torn.stderr
-
-
-def test_the_module_runs_and_helps(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "soft_reasoning.run", "--help"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "acquisition" in done.stdout

@@ -48,19 +48,6 @@ def test_an_asyncio_service(solved):
     check(asyncio.run(serve()), expected)
 
 
-def test_event_loops_in_threads_beside_a_list(solved):
-    reasoner, questions, expected = solved
-    third = len(questions) // 3
-
-    def loop(some):
-        return asyncio.run(reasoner.asolve(some))
-
-    with ThreadPoolExecutor(3) as pool:
-        shares = [pool.submit(loop, questions[:third]), pool.submit(loop, questions[third : 2 * third]),
-                  pool.submit(reasoner.solve, questions[2 * third :])]  # fmt: skip
-        check([one for share in shares for one in share.result()], expected)
-
-
 def test_a_cancelled_task_leaves_the_others_alone(solved):
     reasoner, questions, expected = solved
 

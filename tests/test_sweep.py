@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import json
-import shutil
 
 import pytest
 from hydra.errors import MissingConfigException
@@ -13,7 +12,7 @@ from soft_reasoning.commands.sweep import NoteSweep, combine
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.reports import report
 from soft_reasoning.types import UserError
-from tests.test_run import FAKE, run  # noqa: F401  (a fixture)
+from tests.test_run import FAKE
 
 ROWS = {
     "gsm8k": "".join(
@@ -42,7 +41,7 @@ def test_a_folder_without_finished_runs_is_refused(tmp_path):
         combine(tmp_path)
 
 
-def test_a_combining_step_that_fails_is_an_error(run, tmp_path):  # noqa: F811
+def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
     command = [*FAKE, "limit=2", "-m", "seed=0,1", "method=cot", "reference=nobody"]
     done = run(*command)
     assert done.returncode == 2 and "Warning" not in done.stderr
@@ -50,7 +49,7 @@ def test_a_combining_step_that_fails_is_an_error(run, tmp_path):  # noqa: F811
     assert not NoteSweep.ended
 
 
-def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path, monkeypatch):  # noqa: F811
+def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "_draw", lambda *_: {})  # each run's own plots take most of the time
     for name in ("gsm8k", "svamp"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS[name], encoding="utf-8")
@@ -75,7 +74,7 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     assert "The fake engine wrote these answers" in (folder / "sweep.md").read_text(encoding="utf-8")
 
 
-def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):  # noqa: F811
+def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
     done = run(*FAKE, "limit=2", "-m", "embedding.dim=5,50", "search.rounds=0")
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
@@ -86,7 +85,7 @@ def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):  # no
 
 
 @pytest.mark.parametrize("sweep", [[], ["-m", "seed=0,1"]], ids=["run", "sweep"])
-def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sweep):  # noqa: F811
+def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sweep):
     command = ["engine=fake", "method=cot", "max_new_tokens=4", "limit=2", *sweep]
     options = ["max_live=3", "++progress=true", "fresh=false", "launcher=local", "hydra/launcher=basic"]
     assert run(*command).returncode == run(*command, *options).returncode == 0
@@ -98,16 +97,7 @@ def test_the_name_of_a_sweep_tells_what_its_results_depend_on():
     assert sweep_name(["seed=0,1", *spread, "+experiment=sweep_k"]) == "+experiment=sweep_k,seed=0,1"
 
 
-def test_comparisons_can_be_swept(run, tmp_path):  # noqa: F811
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "methods=[cot,self_consistency]")
-    assert done.returncode == 0, done.stderr
-    [folder] = tmp_path.glob("runs/sweep-*")
-    assert len(json.loads((folder / "sweep.json").read_text())) == 4
-    rows = json.loads((folder / "comparison.json").read_text())
-    assert [row["runs"] for row in rows] == [2, 2]
-
-
-def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):  # noqa: F811
+def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):
     draw = ["engine=fake", "max_new_tokens=4", "limit=4", "dataset.sample=random"]
     done = run(*draw, "-m", "seed=0,1", "method=cot,self_consistency")
     assert done.returncode == 0 and done.stderr.count("UserError") == 0, done.stderr
@@ -115,7 +105,7 @@ def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):  # n
     assert [row.get("n") for row in json.loads(path.read_text())] == [None, 8]
 
 
-def test_settings_on_other_problems_are_a_table_without_differences(run, tmp_path):  # noqa: F811
+def test_settings_on_other_problems_are_a_table_without_differences(run, tmp_path):
     draw = ["engine=fake", "max_new_tokens=4", "limit=4", "method=cot", "progress=false"]
     done = run(*draw, "-m", "dataset.offset=0,4")
     assert done.returncode == 0 and "Warning" not in done.stderr
@@ -133,33 +123,12 @@ def test_settings_on_other_problems_are_a_table_without_differences(run, tmp_pat
     ],
     ids=["joblib", "submitit"],
 )
-def test_launchers_run_the_jobs_and_combine_them(run, tmp_path, options):  # noqa: F811
+def test_launchers_run_the_jobs_and_combine_them(run, tmp_path, options):
     done = run(*FAKE, "limit=2", "-m", "seed=0,1", "search.rounds=0", *options)
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     assert len(list(folder.glob("*/results.json"))) == 2
     assert [row["problems"] for row in json.loads((folder / "sweep.json").read_text())] == [2, 2]
-
-
-@plugin("submitit")
-@pytest.mark.skipif(shutil.which("srun") is not None, reason="this machine has Slurm")
-def test_slurm_without_slurm_is_one_line(run):  # noqa: F811
-    done = run(*FAKE, "limit=2", "-m", "seed=0,1", "hydra/launcher=submitit_slurm")
-    assert done.returncode == 2
-    [line] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
-    assert line.startswith("soft_reasoning: hydra/launcher:") and "hydra/launcher=joblib" in line
-
-
-@plugin("submitit")
-def test_a_failed_job_gives_its_own_line():
-    from submitit.core import utils
-
-    text = "Job 7 has not produced any output\n-----\nsoft_reasoning: embedding.dim: expected 1, got 0\n"
-    script = compile(f"raise UncompletedJobError({text!r})", "/site-packages/submitit/core/core.py", "exec")
-    with pytest.raises(utils.UncompletedJobError) as error:
-        exec(script, {"UncompletedJobError": utils.UncompletedJobError})
-    assert one_line(error.value) == "embedding.dim: expected 1, got 0"
-    assert one_line(RuntimeError("ours")) is None
 
 
 def test_a_launcher_that_is_not_installed_says_how_to_install_it():

@@ -33,11 +33,3 @@ def test_mean_over_the_problems_that_reached_a_round():
     short = record([(1.0, UP), (0.0, DOWN)])
     matrices, _ = correlation_matrices([long, short])
     assert matrices[0][0, 1] == pytest.approx(0.0) and matrices[1][0, 2] == pytest.approx(-1.0)
-
-
-def test_methods_without_points_have_none():
-    assert correlation_matrices([{"candidates": [{"round": 0, "reward": None, "u": None}]}]) == ([], [])
-
-
-def test_points_of_one_coordinate_have_no_correlation():
-    assert correlation_matrices([record([(0.1, (1.0,)), (0.9, (2.0,))])]) == ([], [])

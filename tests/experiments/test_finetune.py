@@ -56,39 +56,6 @@ def test_the_gradient_is_that_of_weighted_cross_entropy(model):
             assert got[t, word].item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_small_b_is_plain_fine_tuning(model):
-    logits, targets, reference, _ = model
-    tiny = torch.full((12,), 1e-8, dtype=torch.float64)
-    got = gradient(token_losses(chosen(logits, targets), reference, tiny).sum(), logits)
-    assert torch.allclose(got, gradient(-chosen(logits, targets).sum(), logits), atol=1e-6)
-
-
-def test_the_loss_where_model_and_reference_agree(model):
-    logits, targets, _, b = model
-    logprobs = chosen(logits, targets)
-    assert torch.allclose(token_losses(logprobs, logprobs, b), 2 / b * math.log(2))
-
-
-def test_a_strongly_held_token_stops_pulling_once_likelier():
-    ratio = torch.tensor([3.0, 3.0, -3.0], requires_grad=True)
-    token_losses(ratio, torch.zeros(3), torch.tensor([2.0, 0.1, 2.0])).sum().backward()
-    held, free, unlikely = (-ratio.grad).tolist()
-    assert held < 0.01 and free > 0.8 and unlikely > 1.99
-
-
-def test_extreme_ratios_stay_finite():
-    ratio = torch.tensor([1e4, -1e4], requires_grad=True)
-    losses = token_losses(ratio, torch.zeros(2), torch.tensor([2.0, 2.0]))
-    losses.sum().backward()
-    assert torch.isfinite(losses).all() and torch.isfinite(ratio.grad).all()
-
-
-def test_strengths_by_position_in_each_response():
-    responses = torch.tensor([[0, 0] + [1] * 8, [0] * 9 + [1]]).bool()
-    expected = [0.5, 2, 2, 2, 2, 0.1, 0.1, 0.1, 0.5]
-    assert strengths(responses, **B).tolist() == pytest.approx(expected)
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """The folder of a random model with the bundled one's tokenizer."""
@@ -116,16 +83,6 @@ def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
     assert prompts.tokenizer.decode(learnt) == " 3 + 4 = 7.\nAnswer: 7\n</s>"
     with pytest.raises(UserError, match="expected rows of up to 5 tokens, got none of 2"):
         script.training_rows(rows, prompts, max_length=5)
-
-
-def test_padding_changes_no_log_probability(base):
-    model = AutoModelForCausalLM.from_pretrained(base).eval()
-    rows = [
-        {"input_ids": list(range(5, 5 + n)), "labels": [-100] * 3 + list(range(8, 5 + n))} for n in (6, 9)
-    ]
-    together = script.response_logprobs(model, *script.padded(rows).values())
-    alone = [script.response_logprobs(model, *script.padded([row]).values()) for row in rows]
-    assert torch.allclose(together, torch.cat(alone), atol=1e-5)
 
 
 def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_path, monkeypatch):

@@ -6,19 +6,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.neurons.activity import (
     TOKENS,
-    Activity,
     Sample,
-    halves,
     key_neurons,
     layer_rates,
     mean_rate,
-    random_neurons,
     record,
 )
 from experiments.neurons.hooks import Neurons
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.types import Request, UserError
+from soft_reasoning.types import UserError
 from tests.engines.models import tiny
 
 RIGHT, WRONG, ALWAYS = 5, 6, 7
@@ -96,13 +91,6 @@ def test_rates_by_layer_and_among_neurons(neurons):
     assert among.isnan().tolist() == [True, False] and float(among[1]) == 0.5
 
 
-def test_only_the_first_five_answer_tokens_count(neurons):
-    long = Sample((WRONG,) * 4, (RIGHT,) * TOKENS + (WRONG,) * 20, right=True)
-    short = Sample((WRONG,) * 4, (RIGHT,) * 2 + (WRONG,) * 2, right=False)
-    activity = record([long, short], neurons, embedded)
-    assert activity.rate[:, KEY[0], KEY[1]].tolist() == [1.0, 0.5]
-
-
 @pytest.mark.parametrize("position", [None, 0, 2])
 def test_a_soft_token_is_read_and_does_not_count(neurons, position):
     soft = embedded([WRONG])
@@ -135,69 +123,9 @@ def test_masking_silences_generated_positions_alone(neurons):
     assert step.logits.argmax() == 9 and masked.logits.argmax() == RIGHT
 
 
-def test_masks_leave_the_engines_own_passes_alone():
-    """The Hugging Face engine runs a copy of the model that shares its weights."""
-    engine = HuggingFaceEngine.from_loaded(hand_made(), FakeTokenizer())
-    neurons, request = Neurons(engine.model), Request((ALWAYS, RIGHT), max_new_tokens=3)
-    silent = torch.zeros(2, WIDTH, dtype=torch.bool)
-    silent[KEY] = True
-    before = engine.generate([request])
-    with neurons.masked(silent):
-        masked, inside = neurons.model(torch.tensor([[RIGHT]])), engine.generate([request])
-    assert masked.logits.argmax() == RIGHT and before == inside
-
-
-def test_hooks_are_gone_at_the_end_also_after_an_error(neurons):
-    gates = [layer.mlp.gate_proj for layer in neurons.model.model.layers]
-    with pytest.raises(RuntimeError, match="ours"):
-        with neurons.masked(torch.ones(2, WIDTH, dtype=torch.bool)):
-            assert all(gate._forward_hooks for gate in gates)
-            raise RuntimeError("ours")
-    assert not any(gate._forward_hooks for gate in gates)
-    with pytest.raises(RuntimeError):
-        neurons.record(torch.zeros(1, 1, 3), torch.ones(1, 1))  # a width that no layer takes
-    assert not any(gate._forward_hooks for gate in gates)
-
-
-def test_random_neurons_are_as_many_and_none_of_them_key():
-    keys = torch.zeros(3, 20, dtype=torch.bool)
-    keys[0, :4] = keys[2, :1] = True
-    drawn = [random_neurons(keys, by_layer=by_layer, seed=0, name="q") for by_layer in (False, True)]
-    for chosen in drawn:
-        assert int(chosen.sum()) == 5 and not (chosen & keys).any()
-    assert drawn[1].sum(dim=1).tolist() == [4, 0, 1]
-    again = random_neurons(keys, by_layer=True, seed=0, name="q")
-    assert torch.equal(again, drawn[1])
-    assert not torch.equal(random_neurons(keys, by_layer=True, seed=1, name="q"), again)
-
-
-def test_halves_part_right_and_wrong_equally():
-    right = torch.tensor([True] * 6 + [False] * 4)
-    activity = Activity(torch.zeros(10, 1, 4), torch.zeros(10, 1, 4), right, torch.zeros(10))
-    one, two = halves(activity, seed=0, name="q")
-    assert sorted([*one.tolist(), *two.tolist()]) == list(range(10))
-    assert int(right[one].sum()) == int(right[two].sum()) == 3
-
-
 def test_answers_of_one_kind_and_empty_ones_are_refused(neurons):
     activity = record(samples(2)[1:], neurons, embedded)
     with pytest.raises(UserError, match="expected right and wrong completions, got one kind"):
         key_neurons(activity)
     with pytest.raises(UserError, match="got an empty one"):
         record([Sample((1,), (), True)], neurons, embedded)
-
-
-@pytest.mark.parametrize("family", ["gpt2", "mixtral", "phi3"])
-def test_models_without_a_gate_of_their_own_are_refused_in_one_line(family):
-    with pytest.raises(UserError, match="expected a gate") as error:
-        Neurons(tiny(family))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
-def test_families_with_gates_are_analysed(family):
-    neurons = Neurons(tiny(family))
-    some = [Sample((3, 4, 5 + i), (9 + i, 12, 14), right=bool(i % 2)) for i in range(4)]
-    activity = record(some, neurons, lookup(neurons.model))
-    assert activity.rate.shape == (4, 2, 96) and 0.2 < mean_rate(activity) < 0.8
-    assert int(key_neurons(activity).sum()) <= round(0.05 * 2 * 96)

@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.reports import report
-from tests.test_run import run  # noqa: F401  (a fixture)
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +40,7 @@ def ends(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if p.stem not in SCRIPTS], ids=lambda p: p.stem)
-def test_it_runs_and_makes_its_table(run, tmp_path, rows, monkeypatch, path):  # noqa: F811
+def test_it_runs_and_makes_its_table(run, tmp_path, rows, monkeypatch, path):
     monkeypatch.setattr(report, "_draw", lambda *_: {})  # each run's own plots take most of the time
     command = path.read_text().splitlines()[1].partition("soft_reasoning.run ")[2].split()
     here = ["dataset=gsm8k", f"dataset.path={rows}", "dataset.shots=1", "seed=0", "limit=2"]

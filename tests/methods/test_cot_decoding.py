@@ -54,12 +54,6 @@ def test_the_answer_by_hand(aggregate, third, answer):
         assert deltas == pytest.approx([*DELTAS, third], abs=1e-6) and none is None
 
 
-def test_an_answer_in_the_first_token_is_weighed_there():
-    engine = ScriptedEngine({"": {" 7": 0.6, " 8": 0.35, " 9": 0.05}})
-    result = solve(CotDecoding(paths=2, continuation="greedy", aggregate="delta_sum"), engine)
-    assert result.trace[0]["deltas"] == pytest.approx([0.25, 0.25]) and result.answer == "7"
-
-
 def test_exactly_the_likeliest_first_tokens_are_continued():
     engine = ScriptedEngine(script())
     result = solve(CotDecoding(paths=3), engine)
@@ -81,13 +75,6 @@ def test_a_stop_string_may_begin_in_the_first_token():
     engine = ScriptedEngine({"": {" Question": 1.0}, " Question": {":": 1.0}, " Question:": {" 7": 1.0}})
     [path] = solve(CotDecoding(paths=1), engine).candidates
     assert (path.text, path.answer, path.finish_reason) == (" ", None, "stop")
-
-
-def test_paths_of_one_token_are_whole():
-    engine = ScriptedEngine({"": {" 7": 0.6, " 8": 0.4}})
-    result = solve(CotDecoding(paths=2, max_new_tokens=1), engine)
-    assert not engine.requests
-    assert [(c.text, c.finish_reason) for c in result.candidates] == [(" 7", "length"), (" 8", "length")]
 
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
@@ -119,14 +106,6 @@ def test_first_tokens_and_deltas_agree_with_a_plain_reading():
             probabilities = logits_after(engine, [prompt + path[:at]])[0].double().softmax(-1)
             best, second = probabilities.sort(descending=True).values[:2].tolist()
             assert delta == pytest.approx(best - second, abs=1e-6)
-
-
-def test_its_first_greedy_path_is_the_greedy_solution():
-    engine = build_engine(compose_config(["engine=fake"]))
-    paths, _ = run(engine, "method=cot_decoding", "method.continuation=greedy")
-    greedy, _ = run(engine, "method=cot")
-    for name, result in greedy.items():
-        assert paths[name].candidates[0] == result.candidates[0]
 
 
 def test_tokens_of_a_span():

@@ -1,7 +1,6 @@
 """Sampled completions behind soft tokens, and rounds of samples without one."""
 
 import pytest
-import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
@@ -67,25 +66,6 @@ def test_every_setting_of_the_decoding_acts(engine, method, change):
     rounds = tuple(one for one in rounds if method != "verified_sampling" or "embedding" not in one)
     plain, changed = solve(engine, *rounds), solve(engine, *rounds, change)
     assert any(texts(plain[name]) != texts(changed[name]) for name in plain)
-
-
-def test_candidates_of_one_point_differ_by_their_place_alone(engine):
-    """The same point twice in a round: another stream, so another draw of the same reward."""
-    config = compose_config(["decoding=sampled", "max_new_tokens=30"])
-    method, context = build_method(config), build_context(config, engine)
-    found = []
-
-    class Twice:
-        name = "twice"
-
-        def solve(self, problem, context):
-            box = yield from method.open(problem, context)
-            points = torch.zeros(8, box.subspace.dim, dtype=torch.float64)
-            found.extend((yield from method.evaluate(box, points, (), context))[0])
-            return (yield from method.solve(problem, context))
-
-    list(drive(PROBLEMS[:1], Twice(), context))
-    assert len({c.text for c in found}) > 1
 
 
 def test_verified_sampling_draws_the_samples_of_self_consistency(engine):

@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.output import Output
-from soft_reasoning.engines.sampling import choose, settings
+from soft_reasoning.engines.sampling import choose
 from soft_reasoning.methods.self_consistency import SelfConsistency
 from soft_reasoning.types import UserError
 from tests.methods.scripted import END, PROBLEM, ScriptedEngine, context_of, solve
@@ -35,13 +35,6 @@ def requests_of(method):
     return next(method.solve(PROBLEM, context_of(ScriptedEngine({})))).requests
 
 
-def test_the_rest_is_sampled_as_self_consistency_samples():
-    sampling = requests_of(fire())[0].sampling
-    assert settings(sampling, 0) == (30.0, 50, 1.0)
-    assert settings(sampling, 1) == settings(sampling, 9) == (0.8, 50, 1.0)
-    assert settings(requests_of(fire(first_top_k=0))[0].sampling, 0) == (30.0, 0, 1.0)
-
-
 def test_a_first_token_that_ends_leaves_an_empty_solution_that_does_not_vote():
     script = {"": {END: 0.5, " We": 0.5}, " We": {" 7": 1.0}}
     result = solve(fire(samples=40), ScriptedEngine(script))
@@ -51,14 +44,6 @@ def test_a_first_token_that_ends_leaves_an_empty_solution_that_does_not_vote():
 
     result = solve(fire(), ScriptedEngine({"": {END: 1.0}}))
     assert result.answer is None and [c.text for c in result.candidates] == [""] * 5
-
-
-def test_a_majority_answers():
-    script = {"": {" 7": 0.9, " 8": 0.1}}
-    result = solve(fire(samples=25), ScriptedEngine(script))
-    answers = [c.answer for c in result.candidates]
-    assert set(answers) == {"7", "8"}, "at temperature 30 the rare token comes too"
-    assert result.answer == max("78", key=answers.count)
 
 
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"temperature": 0.0}, {"first_temperature": 0.0}])

@@ -9,12 +9,11 @@ import torch
 
 from experiments.demo.prompts import review_prompt
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Completion, Generate, Problem, Prompt, TopLogprobs, UserError, seed_for
+from soft_reasoning.types import Completion, Generate, Problem, Prompt, TopLogprobs, seed_for
 
 TOKENIZER = FakeTokenizer()
 PROBLEM = Problem("p", "How many?", "7")
@@ -148,26 +147,6 @@ def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_valu
     assert sure.candidates[0].text == " So"
 
 
-@pytest.fixture(scope="module")
-def engine():
-    return build_engine(compose_config(["engine=fake"]))
-
-
-@pytest.mark.parametrize("form", ["block", "token"])
-def test_a_problem_gets_the_same_alone_and_in_a_batch(engine, form):
-    problems = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
-    config = compose_config([
-        "method=prefix_scorer", f"method.form={form}", "method.block_tokens=4", "max_new_tokens=12"
-    ])  # fmt: skip
-    method, context = build_method(config), build_context(config, engine)
-    together = {p.id: r for p, r in drive(problems, method, context)}
-    for problem, result in drive(reversed(problems), method, context, max_live=1):
-        assert result == together[problem.id]
-    assert len({r.candidates[0].text for r in together.values()}) > 1
-    usage = together["p0"].usage
-    assert usage["verifier"].sequences == len(together["p0"].trace) * (5 if form == "block" else 20)
-
-
 def test_the_bundled_models_wording_is_that_of_its_training(engine):
     prompts = build_context(compose_config(["prompt=demo"]), engine).prompts
     prompt = prompts.task("prefix_right", PROBLEM, partial="First, 1) 2 + 2 = 4.")
@@ -182,9 +161,3 @@ def test_bad_values_are_refused_when_built(bad):
     key = bad.split("=")[0]
     with pytest.raises(Exception, match=f"method.{key}: expected"):
         build_method(compose_config(["method=prefix_scorer", f"method.{bad}"]))
-
-
-def test_a_prompt_without_the_wording_says_so(engine):
-    config = compose_config(["method=prefix_scorer", "~prompt.wording.tasks.prefix_right"])
-    with pytest.raises(UserError, match="prefix_right"):
-        list(drive([PROBLEM], build_method(config), build_context(config, engine)))

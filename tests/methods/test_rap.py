@@ -1,6 +1,5 @@
 """Reasoning via planning on scripted models: the tree, its rewards and its answer, worked out by hand."""
 
-import hashlib
 import json
 import math
 import re
@@ -12,7 +11,7 @@ from experiments.demo.problems import make_split
 from experiments.demo.prompts import steps_prompt
 from experiments.demo.solutions import FINAL_CUE, final_question
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
@@ -145,29 +144,6 @@ def test_chains_that_agree_outvote_the_best_one():
     assert result.answer == "4"
 
 
-def test_candidates_are_in_the_order_of_their_visits():
-    """The end that was there first is visited last."""
-    step = "Q: a?\nA: So it is. The answer is 1.\n"
-    table = {
-        "Q:": [f" {LAST}", " a?"],
-        f"Q: {LAST}\nUseful:": 0.1,
-        f"Q: {LAST}\nA:": says(6, 6),
-        "Q: a?\nUseful:": 0.9,
-        "Q: a?\nA:": says(1, 1),
-        f"{step}Q: {LAST}\nUseful:": 0.9,
-        f"{step}Q: {LAST}\nA:": says(5, 5),
-    }
-    result = run(Scripted(table), actions=2, depth=2, iterations=3, exploration=5)["p"]
-    assert [(c.answer, c.round) for c in result.candidates] == [("5", 0), ("6", 2)]
-
-
-def test_the_only_sub_question_of_a_chain_of_one_is_the_final_one():
-    engine = Scripted({f"Q: {LAST}\nUseful:": 1.0, f"Q: {LAST}\nA:": ["Who knows?", *says(7, 7, 7)]})
-    result = run(engine, depth=1, iterations=2)["p"]
-    assert engine.batches == [2, 2] and result.answer == "7"
-    assert result.trace[1]["confidence"] == 0.75 and result.trace[1]["visits"] == 2
-
-
 def test_a_model_that_asks_nothing_gets_the_final_question():
     engine = Scripted({"Q:": ["", " \n"], f"Q: {LAST}\nUseful:": 0.5, f"Q: {LAST}\nA:": says(7, 7)})
     assert run(engine, actions=2, iterations=1)["p"].answer == "7"
@@ -184,80 +160,6 @@ def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for(kind, 
     assert (result.trace[1]["drawn"], result.trace[1]["confidence"]) == (drawn, confidence)
     assert result.trace[1]["parsed"] == "1727"
     assert result.answer == {"boolean": "True", "number": "1"}[kind]
-
-
-class Hashed(Scripted):
-    """Everything is drawn by a hash of prompt and seed."""
-
-    def __init__(self):
-        super().__init__({})
-
-    def _draw(self, *what):
-        return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:4], "little")
-
-    def _text(self, request):
-        draw = self._draw(request.prompt_ids, request.seed)
-        if self.tokenizer.decode(request.prompt_ids).endswith("Q:"):
-            return (" How many first?", " How many then?", " What else?", f" {LAST}")[draw % 4]
-        return ("Hard to say.", *says(1, 2, 3))[draw % 4]
-
-    def _useful(self, request):
-        return (self._draw(request.prompt_ids) % 100 + 0.5) / 100
-
-
-@pytest.fixture(scope="module")
-def forest():
-    problems = [Problem(f"p{i}", f"Ada has {i} apples. How many are left?") for i in range(12)]
-    return problems, run(Hashed(), problems)
-
-
-def test_batched_and_one_at_a_time_are_the_same(forest):
-    problems, together = forest
-    assert run(Hashed(), problems, max_live=1) == together
-    assert run(Hashed(), problems[::-1], max_live=5) == together
-    assert len({r.answer for r in together.values()}) > 1
-
-
-def test_what_must_hold_of_every_tree(forest):
-    for result in forest[1].values():
-        children, totals = {}, {}
-        for entry in result.trace[1:]:
-            children.setdefault(entry["parent"], []).append(entry)
-            level, above = 1, entry
-            while above["parent"]:
-                level, above = level + 1, result.trace[above["parent"]]
-            assert (level == 5) <= entry["question"].startswith(FINAL)
-            confidence = entry.get("confidence", 0.8)
-            expected = math.sqrt(entry["useful"] * confidence)
-            assert entry.get("reward", entry["q"]) == pytest.approx(expected, abs=1e-12)
-            assert (entry["visits"] > 0) == ("answer" in entry) and entry.get("drawn", 2) in (2, 4, 6, 8)
-
-        def below(entry, children=children, totals=totals):
-            if not entry["visits"]:
-                return set()
-            under = children.get(entry["node"], [])
-            assert len({e["question"] for e in under}) == len(under) <= 4
-            assert bool(under) != entry.get("question", "").startswith(FINAL)
-            if under:
-                assert entry["visits"] == sum(e["visits"] for e in under)
-            found = set().union(*map(below, under)) if under else {entry["parsed"]}
-            for answer in found:
-                totals[answer] = totals.get(answer, 0) + entry.get("reward", 0)
-            return found
-
-        below(result.trace[0])
-        assert result.trace[0]["visits"] == 10
-        totals.pop(None, None)
-        assert result.answer == max(totals, key=totals.get)
-        for candidate in result.candidates:
-            for mode in ("flexible", "strict"):
-                assert Grader(extraction=mode).extract(candidate.text, "number") == candidate.answer
-
-
-def test_on_the_shipped_fake_engine():
-    engine = build_engine(compose_config(["engine=fake"]))
-    result = run(engine, iterations=2, max_new_tokens=30)["p"]
-    assert result.answer is not None and result.usage["verifier"].sequences > 2
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.verifier_only import VerifierOnly
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Completion, Problem, Prompt, UserError
+from soft_reasoning.types import Completion, Prompt, UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
 from tests.rewards.named import MultiGenerate, MultiJudge, SingleGenerate, SingleJudge
 
@@ -68,24 +65,8 @@ def test_confidence_weights_the_vote():
     assert run(replace(sure, confidence="none"), *written)[0].answer == "7"
 
 
-def test_nothing_parsed_is_no_answer():
-    assert run(MultiGenerate(), ("no idea", -0.1))[0].answer is None
-
-
 @pytest.mark.parametrize("verifier", [MultiJudge(), SingleJudge(), NoVerifier(), Oracle()])
 def test_verifiers_without_an_answer_are_refused(verifier):
     with pytest.raises(UserError, match=f"verifier={verifier.name}: expected .* use multi_generate") as error:
         VerifierOnly(verifier)
     assert "\n" not in str(error.value)
-
-
-def test_the_prompt_is_the_review_without_solutions(monkeypatch):
-    engine = build_engine(compose_config(["engine=fake"]))
-    config = compose_config(["method=verifier_only", "max_new_tokens=30"])
-    method, context = build_method(config), build_context(config, engine)
-    asked, add = [], engine.add
-    monkeypatch.setattr(engine, "add", lambda requests: asked.extend(requests) or add(requests))
-    problem = Problem("p", "What is 3 and 4?", "7")
-    [(_, result)] = drive([problem], method, context)
-    assert [r.prompt_ids for r in asked] == [context.prompts.review("multi_generate", problem, []).ids]
-    assert result.answer is not None and set(result.usage) == {"verifier"}

@@ -13,7 +13,6 @@ from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.scheduling.scheduler import Clock, ProblemError, drive
 from soft_reasoning.types import (
-    Candidate,
     Generate,
     Problem,
     Prompt,
@@ -46,23 +45,6 @@ def test_a_tick_is_one_engine_call_and_each_problem_gets_its_own_answers():
     results = dict((p.id, r.answer) for p, r in drive(problems(6), Script(steps), context))
     assert context.engine.generated == [1 + 2 + 3 + 1 + 2 + 3]
     assert results == {str(i): str(100 + i) for i in range(6)}
-
-
-def test_no_more_than_max_live_problems_are_read_ahead():
-    context, read = Context(), []
-
-    def source():
-        for problem in problems(7):
-            read.append(problem.id)
-            yield problem
-
-    def steps(problem):
-        return answer((yield ask(problem)))
-
-    driven = drive(source(), Script(steps), context, max_live=3)
-    next(driven)
-    assert len(read) == 3
-    assert len(list(driven)) == 6 and context.engine.generated == [3, 3, 1]
 
 
 def test_a_read_of_logits_is_a_request_like_any_other():
@@ -108,17 +90,6 @@ def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch(
     assert context.engine.generated == [5]
 
 
-def test_two_optimisers_are_never_asked_as_one():
-    context, optimisers = Context(), (Optimiser(), Optimiser())
-
-    def steps(problem):
-        yield Propose(optimisers[int(problem.id)], torch.zeros(2, 3), torch.zeros(2), k=3, round=1, seed=0)
-        return Result(None, ())
-
-    list(drive(problems(2), Script(steps), context))
-    assert [len(o.calls) for o in optimisers] == [1, 1]
-
-
 def test_usage_is_counted_by_role_and_time_by_kind():
     context, clock = Context(), Clock()
 
@@ -161,21 +132,6 @@ def test_a_request_that_the_engine_refuses_is_traced_to_its_problem():
 
     with pytest.raises(ProblemError, match="problem 2: ValueError: a 13"):
         list(drive(problems(4), Script(steps), Context()))
-
-
-def test_a_method_without_effects_and_one_with_an_empty_one():
-    def nothing(problem):
-        return Result("1", (Candidate("1", "1", 0),))
-        yield
-
-    def empty(problem):
-        assert (yield Generate([])) == []
-        return Result("2", ())
-
-    context = Context()
-    assert [r.answer for _, r in drive(problems(3), Script(nothing), context, max_live=1)] == ["1"] * 3
-    assert [r.answer for _, r in drive(problems(2), Script(empty), context)] == ["2"] * 2
-    assert context.engine.generated == []
 
 
 def test_an_unknown_effect_and_a_live_set_of_none():
@@ -229,27 +185,6 @@ def test_where_the_engine_completes_piece_by_piece_no_problem_waits_for_another(
     assert engine.cancelled == 0
 
 
-def test_piece_by_piece_and_in_batches_results_and_counts_are_the_same():
-    def steps(problem):
-        total = 0
-        for step in range(1 + int(problem.id) % 3):
-            assert (yield Generate([])) == []
-            logits = yield from next_logits([Prompt((number(problem), step))], (1,), role="anchor")
-            total += yield Propose(optimiser, logits, torch.zeros(1), k=1, round=step, seed=0)
-            completions = yield ask(problem, count=1 + step, role="verifier")
-            total += sum(int(c.text) for c in completions)
-        return Result(str(total), ())
-
-    optimiser, clocks = Optimiser(), (Clock(), Clock())
-    batches, streamed = (
-        {p.id: r for p, r in drive(problems(7), Script(steps), Context(e), max_live=3, clock=c)}
-        for e, c in zip((Engine(), StreamingEngine()), clocks, strict=True)
-    )
-    assert batches == streamed
-    counts = [(clock.sequences, clock.generated_tokens) for clock in clocks]
-    assert counts[0] == counts[1]
-
-
 @pytest.mark.parametrize("asks", ["in_flight", "at_submit"])
 def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
     engine = StreamingEngine()
@@ -273,12 +208,6 @@ def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
     next(driven)
     driven.close()
     assert engine.cancelled == 2 and not engine.queued
-
-
-def test_a_question_of_ones_own_is_named_by_its_beginning():
-    long = Problem("How many words are there in this question? " * 100, "?")
-    assert len(long.name) == 60 and long.id.startswith(long.name[:57])
-    assert Problem("demo-test-1", "?").name == "demo-test-1"
 
 
 def test_two_threads_drive_on_one_engine():

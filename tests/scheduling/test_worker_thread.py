@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import pytest
@@ -256,18 +255,6 @@ def test_a_method_that_is_none_is_refused_and_no_call_hangs(worker, engine, meth
     assert answers(of_good, 1) == {"0": "100"}
 
 
-def test_a_worker_that_dies_says_why(engine, monkeypatch):
-    def dies(*_):
-        raise MemoryError("by hand")
-
-    monkeypatch.setattr("threading.excepthook", lambda _: None)
-    worker = Worker(engine)
-    call, updates = call_of(problems(1), engine)
-    monkeypatch.setattr(worker, "_admit", dies)
-    worker.submit(call)
-    assert "MemoryError('by hand')" in str(updates.get(timeout=20)[1])
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore")
 def test_a_forked_child_is_refused_in_one_line(worker, engine):
@@ -283,18 +270,3 @@ def test_a_forked_child_is_refused_in_one_line(worker, engine):
             os._exit(0 if "forked" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_threads_see_their_own_results(engine):
-    worker = Worker(engine)
-    engine.go.set()
-
-    def solve(start):
-        call, updates = call_of([Problem(str(i), "?") for i in range(start, start + 25)], engine)
-        worker.submit(call)
-        return answers(updates, 25)
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(solve, range(0, 200, 25)))
-    assert {k: v for one in found for k, v in one.items()} == {str(i): str(100 + i) for i in range(200)}
-    worker.close()

@@ -1,0 +1,34 @@
+"""What tests of commands share."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from soft_reasoning.commands import entry
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Runs ``soft-reasoning WORDS`` in this process, in an empty folder; SystemExit becomes a return code."""
+
+    def call(*words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
+        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
+        capsys.readouterr()
+        try:
+            entry.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+    return call
+
+
+@pytest.fixture
+def run(command):
+    """Runs ``soft-reasoning run WORDS`` likewise."""
+    return lambda *words: command("run", *words)
