@@ -39,8 +39,8 @@ from hydra.utils import instantiate
 from torch import Tensor
 
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.search import Optimiser, RandomOptimiser
 from soft_reasoning.search.embedding import GaussianEmbedding
-from soft_reasoning.search.optimiser import Optimiser, RandomOptimiser, SobolOptimiser
 from soft_reasoning.types import generator_for
 
 ROUNDS, K = 4, 5
@@ -59,8 +59,8 @@ CHANGES = (
     "surrogate.lengthscale=0.5", "surrogate.lengthscale=1", "surrogate.centred=false",
     "surrogate.mean._target_=gpytorch.means.ConstantMean +surrogate.mean.constant=0.5",
     "surrogate.kernel._target_=gpytorch.kernels.MaternKernel +surrogate.kernel.nu=1.5",
-    "surrogate=map", "surrogate=map_ard", "candidate_points=normal", "candidate_points=sobol",
-    "candidate_points=trust_region", "candidate_points.reach=0.7", "candidate_points.count=500",
+    "surrogate=map", "surrogate=map_ard", "candidate_points=normal",
+    "candidate_points.reach=0.7", "candidate_points.count=500",
     "candidate_points.count=5000", "search.incumbent=observed",
 )  # fmt: skip
 
@@ -213,7 +213,6 @@ def rows(overrides: Iterable[str]) -> Iterator[Rule]:
     found = [rule(one.replace("preset=default ", "default "), *one.split()) for one in overrides]
     for d in sorted({one.d for one in found}, reverse=True):
         yield Rule(f"random, d = {d}", RandomOptimiser(), d)
-        yield Rule(f"sobol, d = {d}", SobolOptimiser(), d)
     yield from found
 
 

@@ -156,7 +156,7 @@ def check(config: DictConfig) -> None:
     if isinstance(parts, dict) and "optimiser" in parts and "optimiser" not in config.search:
         raise UserError(
             f"search: expected one with points for method={config.method.name}, got none; "
-            "use search=bayesian, random or sobol, or method=verified_sampling"
+            "use search=bayesian or random, or method=verified_sampling"
         )
     compared = methods_of(config)
     if config.budget == "equal" and not compared:

@@ -4,7 +4,6 @@ from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.embedding import (
     Embedding,
     GaussianEmbedding,
-    HeSBOEmbedding,
     OrthonormalEmbedding,
     Subspace,
 )
@@ -13,9 +12,8 @@ from soft_reasoning.search.optimiser import (
     BayesianOptimiser,
     Optimiser,
     Proposal,
-    RandomOptimiser,
-    SobolOptimiser,
 )
+from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
 
@@ -23,13 +21,11 @@ __all__ = [
     "BayesianOptimiser",
     "Embedding",
     "GaussianEmbedding",
-    "HeSBOEmbedding",
     "NoiseAdaptiveExpectedImprovement",
     "Optimiser",
     "OrthonormalEmbedding",
     "Proposal",
     "RandomOptimiser",
-    "SobolOptimiser",
     "Stopping",
     "Subspace",
     "Surrogate",

@@ -14,11 +14,9 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.search.model import FixedNoiseGP
-from soft_reasoning.types import UserError
 
 
 class CandidatePoints(Protocol):
@@ -63,29 +61,16 @@ class PoolCandidates(NormalCandidates):
         super().__init__(count)
 
 
+def pool_size(points: CandidatePoints | None) -> int | None:
+    """Return how many points a question's pool has; None if a round's points are drawn anew."""
+    return points.count if isinstance(points, PoolCandidates) else None
+
+
 class UniformCandidates(NormalCandidates):
     """u ~ U[0, 1]^d as in the public code: one orthant only."""
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         return torch.rand(self.count, dim, dtype=torch.float64, generator=generator)
-
-
-class SobolCandidates(NormalCandidates):
-    """A scrambled Sobol sequence through the normal quantile function."""
-
-    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
-        return sobol_normal(self.count, dim, generator)
-
-
-def sobol_normal(count: int, dim: int, generator: torch.Generator) -> Tensor:
-    """(count, dim) float64: quasi-random standard normal points."""
-    if dim > SobolEngine.MAXDIM:
-        raise UserError(f"embedding.dim: expected at most {SobolEngine.MAXDIM} dimensions in all for Sobol "
-                        f"points, got {dim}; lower it or draw normal ones")  # fmt: skip
-    seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
-    uniform = SobolEngine(dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
-    inside = uniform.clamp(1e-9, 1 - 1e-9)  # the ends map to infinity
-    return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
 class LocalCandidates(NormalCandidates):
@@ -113,37 +98,3 @@ class LocalCandidates(NormalCandidates):
         rho = local[:, None, None] * torch.linspace(0.0, self.reach, each, dtype=torch.float64).unsqueeze(-1)
         X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * each].reshape(k, each, d)  # (b, k, M, d)
         return X * (lengths[:, :, None, None] / X.norm(dim=-1, keepdim=True))
-
-
-class TrustRegionCandidates(NormalCandidates):
-    """Points in a box around the incumbent that grows with success and shrinks with failure (TuRBO).
-
-    The box's half-width follows from the observations alone. It starts at ``length``. A round that improves
-    the best reward doubles it, any other round halves it, between ``shortest`` and ``longest``.
-    A point changes each coordinate with probability min(1, 20 / d).
-    """
-
-    def __init__(self, count: int = 5000, length: float = 1.6, shortest: float = 0.2, longest: float = 3.2):
-        super().__init__(count)
-        self.length: float = real("candidate_points.length", length, above=0.0)
-        self.shortest: float = real("candidate_points.shortest", shortest, above=0.0)
-        self.longest: float = real("candidate_points.longest", longest, least=self.shortest)
-
-    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
-        offsets = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) * 2 - 1
-        kept = torch.rand(self.count, dim, dtype=torch.float64, generator=generator) < min(1.0, 20 / dim)
-        return offsets * kept
-
-    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
-        centre = gp.train_inputs[0][torch.arange(len(best)), best].unsqueeze(1)  # (b, 1, d)
-        return centre + self.widths(gp.train_targets, lengths.shape[1])[:, None, None] * draws
-
-    def widths(self, y: Tensor, k: int) -> Tensor:
-        """Half-widths (b,) after the rounds of ``k`` rewards in ``y`` (b, n)."""
-        rounds: tuple[Tensor, ...] = y.split(k, dim=-1)
-        best = torch.stack([part.amax(-1) for part in rounds], dim=-1).cummax(-1).values
-        length = torch.full_like(y[:, 0], self.length)
-        for i in range(1, best.shape[-1]):
-            length = torch.where(best[:, i] > best[:, i - 1], 2 * length, length / 2)
-            length = length.clamp(self.shortest, self.longest)
-        return length

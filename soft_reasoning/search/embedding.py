@@ -160,14 +160,6 @@ class OrthonormalEmbedding(_Linear):
         return lambda u: factor * (u @ Q.T)
 
 
-class HeSBOEmbedding(_Linear):
-    """HeSBO's count sketch: x_i = z_i + sigma s_i u_h(i), h uniform on 1..d and signs s."""
-
-    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
-        index, sign = hashing(seed, width, self.dim)
-        return lambda u: scale * sign * u[..., index]
-
-
 @lru_cache(maxsize=4)
 def gaussian_matrix(seed: int, width: int, dim: int) -> Tensor:
     """(width, dim) float64 standard normal entries, a function of the arguments alone."""
@@ -179,12 +171,3 @@ def orthonormal_matrix(seed: int, width: int, dim: int) -> Tensor:
     """(width, dim) float64 with orthonormal columns, uniform over such matrices."""
     Q, R = torch.linalg.qr(gaussian_matrix(seed, width, dim))
     return Q * R.diagonal().sign()  # without the signs Q is not uniformly distributed
-
-
-@lru_cache(maxsize=4)
-def hashing(seed: int, width: int, dim: int) -> tuple[Tensor, Tensor]:
-    """(width,) buckets in 0..dim-1 and (width,) signs of +-1."""
-    generator = generator_for(seed, "projection")
-    index = torch.randint(dim, (width,), generator=generator)
-    sign = torch.randint(2, (width,), generator=generator).double() * 2 - 1
-    return index, sign

@@ -28,7 +28,7 @@ from soft_reasoning.search.acquisition import (
     one_point,
 )
 from soft_reasoning.search.batch import Batch, Choice, KrigingBeliever
-from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, PoolCandidates, sobol_normal
+from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, pool_size
 from soft_reasoning.search.model import FixedNoiseGP, information_gain
 from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.search.surrogate import Surrogate
@@ -118,7 +118,7 @@ class Optimiser(Protocol):
         ...
 
 
-def _checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) -> tuple[Tensor, Tensor]:
+def checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) -> tuple[Tensor, Tensor]:
     """``U`` and ``y`` in float64 once their shapes and values are found right."""
     whole("search.candidates", k, least=1)
     if U.ndim != 3 or y.shape != U.shape[:2] or (keys is not None and len(keys) != len(U)):
@@ -129,7 +129,8 @@ def _checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) ->
     return U.double(), y.double()
 
 
-def _normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
+def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
+    """Return ``k`` points (k, dim) of N(0, I)."""
     return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
 
@@ -147,7 +148,7 @@ def _deviation(model: Model, best_f: Tensor) -> AcquisitionFunction:
     return _Deviation(model)
 
 
-def _in_order(behaviour: Tensor, k: int) -> Tensor:
+def in_order(behaviour: Tensor, k: int) -> Tensor:
     """(b, k): the first points of each pool that may be chosen and differ in behaviour."""
     rows = []
     for numbers in behaviour.tolist():
@@ -159,21 +160,17 @@ def _in_order(behaviour: Tensor, k: int) -> Tensor:
     return torch.tensor(rows)
 
 
-def _rows(features: Tensor, index: Tensor) -> Tensor:
+def rows(features: Tensor, index: Tensor) -> Tensor:
     """(b, k, F): the rows ``index`` (b, k) of ``features`` (b, N, F)."""
     return features[torch.arange(len(index)).unsqueeze(-1), index]
 
 
-def _seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
+def seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
     """(b, n): posterior means at the points observed."""
     if surrogate.fits:
         each = (slice(i, i + 1) for i in range(len(U)))
         return torch.cat([surrogate.fit(U[one], y[one]).marginals(U[one])[0] for one in each])
     return surrogate.fit(U, y).marginals(U)[0]
-
-
-def _pool_size(points: CandidatePoints | None) -> int | None:
-    return points.count if isinstance(points, PoolCandidates) else None
 
 
 class BayesianOptimiser:
@@ -210,7 +207,7 @@ class BayesianOptimiser:
         self.prior: Prior | None = opened(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
-        self.pool: int | None = _pool_size(self.candidate_points)
+        self.pool: int | None = pool_size(self.candidate_points)
         if self.prior is not None and self.pool is None:
             self.surrogate = self.surrogate.with_pooled(self.prior.mean())
         self.acquisition = acquisition
@@ -224,7 +221,7 @@ class BayesianOptimiser:
         k = whole("search.candidates", k, least=1)
         whole("candidate_points.count", self.candidate_points.count, least=k)  # a round's points are distinct
         first = first_points(self.prior, 0, k, dim)
-        return torch.cat([first, _normal(k - len(first), dim, generator)])
+        return torch.cat([first, normal(k - len(first), dim, generator)])
 
     @torch.no_grad()
     def propose(
@@ -239,7 +236,7 @@ class BayesianOptimiser:
         features: Tensor | None = None,
         behaviour: Tensor | None = None,
     ) -> list[Proposal]:
-        U, y = _checked(U, y, k, keys)
+        U, y = checked(U, y, k, keys)
         if features is not None and behaviour is not None:
             return self._from_pools(U, y, k, features, behaviour)
         size = max(1, CHUNK_NUMBERS // (self.candidate_points.count * max(U.shape[2], U.shape[1] + k)))
@@ -247,7 +244,7 @@ class BayesianOptimiser:
             size = 1  # each problem has parameters of its own
         draws = self._draws(U.shape[-1], seed, round)
         streams = (generator_for(seed, key, "lengths", round) for key in keys)
-        lengths = torch.stack([_normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
+        lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
         proposals = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
@@ -256,7 +253,7 @@ class BayesianOptimiser:
 
     @torch.no_grad()
     def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        return _seen_means(self.surrogate, *_checked(U, y, 1))
+        return seen_means(self.surrogate, *checked(U, y, 1))
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:
         return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))
@@ -303,11 +300,11 @@ class BayesianOptimiser:
         return proposals
 
     def _first_from_pools(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
-        begun = _in_order(behaviour, k)
+        begun = in_order(behaviour, k)
         ahead = 0 if self.prior is None else min(k, len(self.prior.portfolio))
         if self.first == "diverse" and ahead < k:
             begun = begun[:, : max(1, ahead)]
-            seen = _rows(features, begun)
+            seen = rows(features, begun)
             gp = self.surrogate.unfitted().fit(seen, torch.zeros(begun.shape, dtype=torch.float64))
             taken = behaviour.gather(-1, begun)
             alike = (behaviour.unsqueeze(-1) == taken.unsqueeze(-2)).any(-1)
@@ -315,7 +312,7 @@ class BayesianOptimiser:
             nothing = seen.new_zeros(len(begun))
             rest = KrigingBeliever().choose(_deviation, gp, features, nothing, k - begun.shape[1], still)
             begun = torch.cat([begun, rest.index], dim=-1)
-        points = _rows(features, begun)
+        points = rows(features, begun)
         return [Proposal(points[i], chosen=tuple(begun[i].tolist())) for i in range(len(begun))]
 
     def _model(self, U: Tensor, y: Tensor) -> tuple[FixedNoiseGP, Tensor, Tensor]:
@@ -357,70 +354,3 @@ class BayesianOptimiser:
             )
             for i in range(len(U))
         ]
-
-
-class RandomOptimiser:
-    """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
-
-    Its ``surrogate`` is only used by final-answer rules. With a pool as ``candidate_points`` a round is the
-    pool's next points of a behaviour not seen yet. ``independent``: no point depends on another, and none is
-    the same for all problems.
-    """
-
-    independent: bool
-
-    def __init__(
-        self,
-        surrogate: Surrogate | None = None,
-        prior: Prior | str | None = None,
-        candidate_points: CandidatePoints | None = None,
-    ):
-        self.surrogate: Surrogate = surrogate or Surrogate()
-        self.prior: Prior | None = opened(prior)
-        self.pool: int | None = _pool_size(candidate_points)
-        self.independent = self.prior is None and self.pool is None
-
-    def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return self._next(0, whole("search.candidates", k, least=1), dim, generator)
-
-    def propose(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        *,
-        seed: int,
-        round: int,
-        keys: Sequence[str],
-        features: Tensor | None = None,
-        behaviour: Tensor | None = None,
-    ) -> list[Proposal]:
-        U, y = _checked(U, y, k, keys)
-        if features is not None and behaviour is not None:
-            index = _in_order(behaviour, k)
-            points = _rows(features, index)
-            return [Proposal(points[i], chosen=tuple(index[i].tolist())) for i in range(len(U))]
-        streams = [generator_for(seed, key, "random", round) for key in keys]
-        return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
-
-    @torch.no_grad()
-    def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        return _seen_means(self.surrogate, *_checked(U, y, 1))
-
-    def _next(self, seen: int, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        first = first_points(self.prior, seen, k, dim)
-        return torch.cat([first, self._draw(k - len(first), dim, generator)]) if len(first) < k else first
-
-    def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return _normal(k, dim, generator)
-
-
-class SobolOptimiser(RandomOptimiser):
-    """The control with quasi-random normal points."""
-
-    def __init__(self, surrogate: Surrogate | None = None, prior: Prior | str | None = None):
-        super().__init__(surrogate, prior)
-        self.independent = False
-
-    def _draw(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return sobol_normal(k, dim, generator)

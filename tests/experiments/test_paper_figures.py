@@ -123,7 +123,6 @@ def test_the_papers_experiments_find_theirs(experiment, expected):
         chosen("embedding.dim=5"),
         chosen("embedding.sigma=0"),
         chosen("search=random"),
-        chosen("search=sobol"),
         chosen("method.samples=20", method="self_consistency"),
         chosen("method.temperature=0.8", "method.top_p=0.9", method="self_consistency"),
         chosen("method.top_k=0", method="fire"),

@@ -60,7 +60,7 @@ def test_candidates_keep_their_score_from_before_confidence(engine, method):
     assert any(c.agreement > c.verified for r in sure.values() for c in r.candidates)
 
 
-@pytest.mark.parametrize("embedding", ["gaussian", "orthonormal", "hesbo", "token_simplex"])
+@pytest.mark.parametrize("embedding", ["gaussian", "orthonormal", "token_simplex"])
 @pytest.mark.parametrize("scope", [1, 2])
 def test_the_trace_names_tokens(engine, embedding, scope):
     rounds = ["search.rounds=1", "search.stopping.rule=none"]

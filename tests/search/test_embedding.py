@@ -7,14 +7,13 @@ import torch
 
 from soft_reasoning.search import (
     GaussianEmbedding,
-    HeSBOEmbedding,
     OrthonormalEmbedding,
     TokenSimplexEmbedding,
 )
 from soft_reasoning.types import UserError
 from tests.contracts import embedding as contract
 
-LINEAR = [GaussianEmbedding, HeSBOEmbedding, OrthonormalEmbedding]
+LINEAR = [GaussianEmbedding, OrthonormalEmbedding]
 ALL = [*LINEAR, TokenSimplexEmbedding]
 
 

@@ -16,15 +16,13 @@ from botorch.acquisition import (
 )
 from botorch.utils.transforms import t_batch_mode_transform
 
-from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SobolOptimiser, Surrogate
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, Surrogate
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.acquisition import ReleasedEI
 from soft_reasoning.search.batch import KrigingBeliever, TopK, first_best
 from soft_reasoning.search.candidates import (
     LocalCandidates,
     NormalCandidates,
-    SobolCandidates,
-    TrustRegionCandidates,
     UniformCandidates,
 )
 from soft_reasoning.types import UserError, generator_for
@@ -38,13 +36,10 @@ ALL = {
     "normal top_k": BayesianOptimiser(candidate_points=NormalCandidates(), batch=TopK()),
     "normal believer": BayesianOptimiser(candidate_points=NormalCandidates(1000)),
     "uniform": BayesianOptimiser(candidate_points=UniformCandidates()),
-    "sobol candidates": BayesianOptimiser(candidate_points=SobolCandidates(1000)),
-    "trust region": BayesianOptimiser(candidate_points=TrustRegionCandidates(1000)),
     "ucb": BayesianOptimiser(acquisition=partial(UpperConfidenceBound, beta=2.0)),
     "observed": BayesianOptimiser(incumbent="observed"),
     "map": BayesianOptimiser(Surrogate(fit="map")),
     "random": RandomOptimiser(),
-    "sobol": SobolOptimiser(),
 }
 
 
@@ -62,7 +57,7 @@ def test_proposals(name):
         assert torch.isfinite(proposal.points).all()
         assert torch.pdist(proposal.points).min() > 0
         assert all(math.isfinite(value) for value in proposal.diagnostics.values())
-        if name in ("random", "sobol"):
+        if name == "random":
             assert proposal.decided == 0.0
         else:
             assert proposal.mean.shape == proposal.sd.shape == proposal.acquisition.shape == (5,)
@@ -101,10 +96,9 @@ def test_pure_function_of_data_and_seed(name):
         assert not any(torch.equal(a.points, b.points) for a, b in zip(first, other, strict=True))
 
 
-@pytest.mark.parametrize("name", ["random", "sobol"])
-def test_problems_that_saw_the_same_draw_from_streams_of_their_own(name):
+def test_problems_that_saw_the_same_draw_from_streams_of_their_own():
     U, y = (part.expand(2, *part.shape[1:]) for part in data(problems=1, n=15, d=50))
-    one, other = ALL[name].propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
+    one, other = RandomOptimiser().propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
     assert not torch.equal(one.points, other.points)
 
 
@@ -232,20 +226,6 @@ def test_the_default_s_points_are_as_long_as_those_of_the_first_round(d):
     assert drifted.mean() > 1.1 * expected  # what the rule is for
 
 
-def test_trust_region_grows_with_success_and_shrinks_with_failure():
-    rule = TrustRegionCandidates(length=1.6, shortest=0.2, longest=3.2)
-    up = torch.tensor([[0.0, 1.0, 2.0, 0.0, 3.0, 0.0]])
-    down = torch.tensor([[5.0, 1.0, 2.0, 0.0, 3.0, 0.0]])
-    assert rule.widths(up.double(), 2).item() == 3.2
-    assert rule.widths(down.double(), 2).item() == pytest.approx(0.4)
-
-
-@pytest.mark.parametrize(("dim", "share"), [(10, 1.0), (20, 1.0), (50, 0.4)])
-def test_trust_region_changes_some_twenty_coordinates(dim, share):
-    draws = TrustRegionCandidates(5000).draw(dim, generator_for(0, "x"))
-    assert (draws != 0).double().mean().item() == pytest.approx(share, abs=0.01)
-
-
 def test_expected_improvement_is_of_rewards_with_their_noise():
     U, y = data(problems=1, n=15, d=50)
     [proposal] = BayesianOptimiser(Surrogate(noise=0.2)).propose(U, y, 5, seed=0, round=1, keys=["a"])
@@ -309,7 +289,5 @@ def test_bad_values():
         LocalCandidates(reach=1.0)
     with pytest.raises(UserError, match="delta"):
         BayesianOptimiser(acquisition=partial(module.NoiseAdaptiveExpectedImprovement, delta=2.0))
-    with pytest.raises(UserError, match="dim: expected at most 21201"):
-        SobolOptimiser().initial(5, 30_000, generator_for(0))
     with pytest.raises(UserError, match="count: expected a whole number of at least 5"):
         BayesianOptimiser(candidate_points=NormalCandidates(3)).initial(5, 50, generator_for(0))

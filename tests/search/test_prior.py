@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpytorch.means import ZeroMean
 
-from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SobolOptimiser, Surrogate
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, Surrogate
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import UserError, generator_for
 
@@ -68,7 +68,7 @@ def test_a_calibration_problem_is_refused_under_any_id(prior):
         prior.check_unseen(["Another?", " How many? "])
 
 
-@pytest.mark.parametrize("kind", [BayesianOptimiser, RandomOptimiser, SobolOptimiser])
+@pytest.mark.parametrize("kind", [BayesianOptimiser, RandomOptimiser])
 def test_the_first_round_takes_the_portfolio_and_then_draws(prior, kind):
     optimiser, without = kind(prior=prior), kind()
     first = optimiser.initial(5, D, generator_for(0, "one"))
