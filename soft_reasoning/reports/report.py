@@ -187,15 +187,24 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
             for mode, graded in metrics["extraction"].items()
         ),
         ["candidates a problem", number(metrics["candidates"], 1)],
+        ["  different texts", number(metrics.get("texts"), 1)],
+        ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         *(
             [f"  ended after {ended} %", percent(part)]
             for ended, part in metrics["rounds"]["share_ended_after"].items()
         ),
         *([[DECIDED, percent(metrics["decided"])]] if metrics["decided"] is not None else []),
+        *_learnt(metrics.get("auc") or {}),
         ["time", duration(metrics["seconds"].get("total"))],
     ]
     return Table(["", "value"], rows)
+
+
+def _learnt(auc: Mapping[str, float | None]) -> list[list[str]]:
+    """How well the surrogate told right candidates from wrong ones before they were tried; chance is 50 %."""
+    names = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
+    return [[names[which], percent(value)] for which, value in auc.items() if value is not None]
 
 
 def _is_pass(name: str) -> bool:

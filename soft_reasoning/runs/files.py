@@ -109,6 +109,7 @@ _PARTS = {
     "rounds?": {"mean?": NUMBER, "share_ended_after?": Each(NUMBER)},
     "by_round?": [_VALUES],
     "verifier?": _VALUES,
+    "auc?": _VALUES,
     "seconds?": Each(NUMBER),
     "peak_bytes?": _VALUES,
     "mean_bytes?": _VALUES,

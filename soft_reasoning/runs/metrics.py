@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -47,6 +47,8 @@ class Tally:
         self._hopeless: Counter[bool] = Counter()  # rounds without a right candidate: was one approved?
         self._usage: dict[str, Usage] = {}
         self._decided = _Mean()
+        self._texts, self._answers = _Mean(), _Mean()
+        self._ranked = {"all": _Mean(), "new": _Mean()}
 
     def add(self, row: Graded) -> None:
         """Count one more problem."""
@@ -62,6 +64,8 @@ class Tally:
             self._usage[role] = self._usage.get(role, Usage()) + usage
         for share in row.decided:
             self._decided.add(share)
+        self._texts.add(sum(c.new for c in row.candidates))
+        self._answers.add(row.answers)
         for number in {c.round for c in row.candidates}:
             self._rounds.setdefault(number, _Round()).add([c for c in row.candidates if c.round == number])
         if row.correct is not None:
@@ -84,6 +88,10 @@ class Tally:
         approved = {c.round for c in row.candidates if c.approved}
         for number in {c.round for c in row.candidates if c.approved is not None}.difference(right):
             self._hopeless[number in approved] += 1
+        for one, other, won in _compared(row.candidates):
+            self._ranked["all"].add(won)
+            if one.new and other.new:
+                self._ranked["new"].add(won)
         if row.difficulty is not None:
             level = self._levels.setdefault(row.difficulty, (Counter(), Counter()))
             level[0][correct] += 1
@@ -123,6 +131,8 @@ class Tally:
             **(self._pass() if independent else {}),
             "unparsed": _part(self._parsed, False),
             "candidates": candidates / self.problems if self.problems else None,
+            "texts": self._texts.value,
+            "answers": self._answers.value,
             "candidate_accuracy": _part(self._candidates_correct, True),
             "candidate_unparsed": _part(self._candidates_parsed, False),
             "extraction": {mode: extractions.metrics() for mode, extractions in self._extractions.items()},
@@ -132,6 +142,7 @@ class Tally:
             },
             "by_round": self._by_round(),
             "decided": self._decided.value,
+            "auc": {which: ranked.value for which, ranked in self._ranked.items()},
             "by_difficulty": self._by_difficulty(),
             "verifier": self._verifier(),
             "wrong": {why: self._wrong[why] / graded if graded else None for why in WHY},
@@ -220,6 +231,17 @@ def _why(row: Graded) -> str:
     if not right:
         return "uncovered"
     return "outvoted" if any(approved is not False for approved in right) else "rejected"
+
+
+def _compared(
+    candidates: Sequence[GradedCandidate],
+) -> Iterator[tuple[GradedCandidate, GradedCandidate, float]]:
+    """Each right candidate, a wrong one of its round, and whether more was expected of it; 0.5 for a tie."""
+    known = [(c, c.expected) for c in candidates if c.expected is not None]
+    for one, high in known:
+        for other, low in known:
+            if one.correct and other.correct is False and one.round == other.round:
+                yield one, other, (high > low) + 0.5 * (high == low)
 
 
 class _Mean:

@@ -49,7 +49,10 @@ RECORD: dict[str, Any] = {
         }
     ],
     "trace": [
-        {"verifier?": {"answers?": [TEXT | NULL], "texts?": [TEXT]}, "proposal?": {"decided?": NUMBER}},
+        {
+            "verifier?": {"answers?": [TEXT | NULL], "texts?": [TEXT]},
+            "proposal?": {"decided?": NUMBER, "mean?": [NUMBER]},
+        },
     ],
     "usage": Each({f"{name}?": COUNT for name in sorted(USAGE)}),
     "doc": MAPPING,
@@ -157,6 +160,8 @@ class GradedCandidate:
         reward: Its reward.
         agreement: The verifier's score before confidence; None if it was not judged.
         length: |u|; None if it is no point of a search space.
+        new: Whether no candidate before had its text.
+        expected: The surrogate's mean at its point before it was tried; None without one.
     """
 
     correct: bool | None
@@ -165,6 +170,8 @@ class GradedCandidate:
     reward: float | None
     agreement: float | None
     length: float | None = None
+    new: bool = True
+    expected: float | None = None
 
     @property
     def approved(self) -> bool | None:
@@ -199,6 +206,7 @@ class Graded:
         correct: Whether the final answer is right; None without gold.
         extractions: The same under every way of extracting answers, by its name.
         decided: For each round of proposals, the share that the acquisition function chose.
+        answers: Number of different answers of the candidates, as they were read.
     """
 
     doc_id: str
@@ -209,6 +217,7 @@ class Graded:
     difficulty: str | None = None
     extractions: Mapping[str, Extraction] = field(default_factory=dict)
     decided: tuple[float, ...] = ()
+    answers: int = 0
 
     @property
     def parsed(self) -> bool:
@@ -234,6 +243,7 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
     answer, answers = answers_of(record, grader)
+    texts, expected = record["resps"][0], _expected(record)
     return Graded(
         doc_id=problem.id,
         answer=answer,
@@ -246,8 +256,10 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
                 c["reward"],
                 agreement_of(c),
                 None if c.get("u") is None else math.hypot(*c["u"]),
+                texts[i] not in texts[:i],
+                expected[i],
             )  # fmt: skip
-            for a, c in zip(answers, record["candidates"], strict=True)
+            for i, (a, c) in enumerate(zip(answers, record["candidates"], strict=True))
         ),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
@@ -257,7 +269,16 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
             for entry in record["trace"]
             if "decided" in (entry.get("proposal") or {})
         ),
+        answers=len(set(answers) - {None}),
     )
+
+
+def _expected(record: Mapping[str, Any]) -> list[float | None]:
+    """For each candidate the surrogate's mean at its point before its round."""
+    means = {
+        i: iter((entry.get("proposal") or {}).get("mean", ())) for i, entry in enumerate(record["trace"])
+    }
+    return [next(means.get(c["round"], iter(())), None) for c in record["candidates"]]
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:

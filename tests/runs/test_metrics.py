@@ -183,3 +183,16 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
     assert [one["length"] for one in m["by_round"]] == [3.0, 2.0, 10.0]
     assert m["decided"] == pytest.approx(0.7)
     assert summarise([row("3", "3", [["3"]])])["decided"] is None
+
+
+def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
+    rounds = [["4", "5"], ["3", "4", "6"], ["3", "7"]]
+    expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
+    candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
+    trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
+    found = grade(record_of(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([found])
+    assert (m["texts"], m["answers"]) == (5, 5)
+    assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7
+    assert m["auc"]["new"] == pytest.approx(0.5)  # 4 and the second 3 were seen before
+    assert summarise([row("3", "3", [["3", "4"]])])["auc"] == {"all": None, "new": None}
