@@ -92,75 +92,57 @@ def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> s
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def refuse_changes(
+def refuse_other(
     old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, ignore: Sequence[str] = IGNORED
 ) -> None:
-    """Check that ``new`` would give the results already in ``folder``.
+    """Check that a run with the manifest ``new`` would give the results already in ``folder``.
+
+    Weights and the user's modules are compared where both manifests have a fingerprint of them.
 
     Raises:
-        UserError: If it would not; it names each changed key.
+        UserError: If it would not; it names each changed key, the weights or the modules.
     """
-    before, after = (json.loads(json.dumps(result_keys(c, ignore), default=str)) for c in (old, new))
+    before, after = (
+        json.loads(json.dumps(result_keys(manifest["config"], ignore), default=str))
+        for manifest in (old, new)
+    )
     changes = [
         f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
         for key in sorted(before | after)
         if before.get(key) != after.get(key) or (key in before) != (key in after)
     ]
-    if changes:
-        raise UserError(
-            f"{folder} holds results of another configuration ({'; '.join(changes)}); "
-            "restore these values, start over with fresh=true, or choose another folder with hydra.run.dir="
-        )
-
-
-def refuse_weights(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
-    """Check that the manifests of the results in ``folder`` (``old``) and of this run agree on the weights.
-
-    Raises:
-        UserError: If both have a fingerprint of the weights and the two differ.
-    """
-    before, after = ((manifest.get("model") or {}).get("weights") for manifest in (old, new))
-    if before and after and before != after:
-        raise UserError(
-            f"{folder} holds results of other weights of {new['model']['path']} ({before} -> {after}); "
-            "restore them, start over with fresh=true, or choose another folder with hydra.run.dir="
-        )
+    what, fix = f"another configuration ({'; '.join(changes)})", "restore these values"
+    if not changes:
+        weights = [(manifest.get("model") or {}).get("weights") for manifest in (old, new)]
+        plugins = [manifest.get("plugins") or {} for manifest in (old, new)]
+        edited = [name for name in plugins[1] if plugins[0].get(name, plugins[1][name]) != plugins[1][name]]
+        if all(weights) and weights[0] != weights[1]:
+            what = f"other weights of {new['model']['path']} ({weights[0]} -> {weights[1]})"
+            fix = "restore them"
+        elif edited:
+            what, fix = f"another version of {', '.join(edited)}", "restore its source"
+        else:
+            return
+    raise UserError(
+        f"{folder} holds results of {what}; {fix}, start over with fresh=true, or choose another folder with "
+        "hydra.run.dir="
+    )
 
 
 def plugin_sources(config: Any) -> dict[str, str]:
     """Return a hash of the source of each loaded module of the user's that ``config`` names."""
-    found: dict[str, str] = {}
-    own = Path(__file__).resolve().parents[1]
+    package, hashes = Path(__file__).resolve().parents[1], {}
     for name in flatten(config).values():
         if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)+", name):
             continue
         parts = name.split(".")
-        modules = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
-        module = next((one for one in modules if one in sys.modules), None)
-        file = getattr(sys.modules.get(module or ""), "__file__", None)
-        if module is None or file is None:
-            continue
-        path = Path(file).resolve()
-        installed = {"site-packages", "dist-packages"} & {*path.parts} or own in path.parents
-        installed = installed or module.partition(".")[0] in sys.stdlib_module_names
-        if not installed and path.is_file():
-            found[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return dict(sorted(found.items()))
-
-
-def refuse_plugins(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
-    """Check that the user's modules are those that the results in ``folder`` were made with.
-
-    Raises:
-        UserError: If the source of one has changed.
-    """
-    before, after = (manifest.get("plugins") or {} for manifest in (old, new))
-    changed = [name for name in after if name in before and before[name] != after[name]]
-    if changed:
-        raise UserError(
-            f"{folder} holds results of another version of {', '.join(changed)}; restore its source, start "
-            "over with fresh=true, or choose another folder with hydra.run.dir="
-        )
+        prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+        module = next((prefix for prefix in prefixes if prefix in sys.modules), "")
+        path = Path(getattr(sys.modules.get(module), "__file__", None) or "").resolve()
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or package in path.parents
+        if path.is_file() and not installed and module.partition(".")[0] not in sys.stdlib_module_names:
+            hashes[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return dict(sorted(hashes.items()))
 
 
 def _shown(flat: Mapping[str, Any], key: str) -> str:
@@ -174,7 +156,7 @@ def manifest_of(
     return {
         "config_hash": config_hash(config, ignore),
         "git_commit": git_commit(),
-        "versions": {"python": platform.python_version(), **versions()},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "model": None,
         "device": None,
         "plugins": plugin_sources(config),
@@ -193,15 +175,11 @@ def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     ]
 
 
-def versions() -> dict[str, str | None]:
-    """Return the installed version of every package that results may depend on."""
-    found: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # a clone that is not installed
-            found[name] = None
-    return found
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # a clone that is not installed
+        return None
 
 
 @cache

@@ -1,41 +1,45 @@
 """Several engines on Ray, one actor each, on this machine or a running cluster.
 
-The calling process loads no model. It assigns problems and collects results, so one process writes the
-store. A problem's result depends neither on its worker nor on their number. If a worker dies, another one
-solves its problems.
+The calling process loads no model. It hands problems out (``ray.util.ActorPool``) and collects results, so
+one process writes the store. A problem's result depends neither on its worker nor on their number. Ray
+restarts a worker that dies and gives it its problems again.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from omegaconf import DictConfig
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_grader, plain
-from soft_reasoning.runs.workers import Finished, Worker, WorkQueue, connect, places
+from soft_reasoning.runs.local import Finished, Run, Worker
 from soft_reasoning.scheduling.scheduler import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
-DEATHS = 3
-"""Deaths of a worker in a row, without a result in between, after which the run fails."""
+RESTARTS = 3
+"""How often Ray starts a dead worker again; the next death ends the run."""
 PATIENCE = 30.0
 """Seconds without an answer after which a line says what the run waits for."""
+REACHED = 5.0
+"""Seconds within which a cluster must answer; Ray itself waits for minutes."""
 
 
 class RayLauncher:
     """Keeps its workers and their engines from one run to the next.
 
     Args:
-        address: As in ``cluster.connect``.
-        workers: As in ``cluster.places``.
+        address: As in :func:`connect`.
+        workers: As in :func:`places`.
         cpus: CPUs of a worker; may be a fraction of one.
-        gpus: GPUs of a worker; as in ``cluster.places``, and may be a fraction of one.
+        gpus: GPUs of a worker; as in :func:`places`, and may be a fraction of one.
 
     Raises:
         UserError: For a value out of its range.
@@ -56,7 +60,9 @@ class RayLauncher:
         self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None
         self._ours = False
-        self._workers: list[_WorkerProcess] = []
+        self._room = 0
+        self._workers: list[Any] = []
+        self._numbers = count()
 
     def start(
         self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
@@ -69,62 +75,49 @@ class RayLauncher:
         """
         if self._ray is None:
             self._ray, self._ours = connect(self._address)
-            count, gpus = places(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
-            self._start_worker = self._ray.remote(Worker).options(num_cpus=self._cpus, num_gpus=gpus).remote
-            self._workers = [_WorkerProcess(self._start_worker()) for _ in range(count)]
-        run = (plain(config), list(exemplars))
-        return RaySolver(self._ray, self._workers, self._start_worker, run, problems, build_grader(config))
+        if self._room < config.max_live:  # an actor's number of threads is fixed
+            self._stop()
+            number, gpus = places(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
+            actor = self._ray.remote(Worker).options(
+                num_cpus=self._cpus, num_gpus=gpus, max_concurrency=config.max_live + 1,
+                max_restarts=RESTARTS, max_task_retries=-1,
+            )  # fmt: skip
+            self._workers, self._room = [actor.remote() for _ in range(number)], config.max_live
+        run = Run(next(self._numbers), plain(config), list(exemplars))
+        return RaySolver(self._ray, self._workers, run, problems, build_grader(config))
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
         if self._ray is not None:
-            for worker in self._workers:
-                self._ray.kill(worker.actor)
+            self._stop()
             if self._ours:
                 self._ray.shutdown()
-            self._ray, self._workers = None, []
+            self._ray = None
 
-
-@dataclass(eq=False)
-class _WorkerProcess:
-    """A Ray actor, and how often it and those it replaced died since their last result."""
-
-    actor: Any
-    deaths: int = 0
+    def _stop(self) -> None:
+        for worker in self._workers:
+            self._ray.kill(worker)
+        self._workers, self._room = [], 0
 
 
 class RaySolver:
     """One run on Ray workers; an ``runs.runner.Solver``."""
 
     def __init__(
-        self,
-        ray: Any,
-        workers: list[_WorkerProcess],
-        start_worker: Callable[[], Any],
-        run: tuple[dict[str, Any], list[Any]],
-        problems: Sequence[Problem],
-        grader: Any,
+        self, ray: Any, workers: Sequence[Any], run: Run, problems: Sequence[Problem], grader: Any
     ) -> None:
         self.grader = grader
-        self.about: Mapping[str, Any] = {}
-        self._ray, self._workers, self._start_worker, self._run = ray, workers, start_worker, run
-        self._queue = WorkQueue((), workers=1, room=1)
-        self._beginning: dict[Any, _WorkerProcess] = {}
-        self._working: dict[Any, _WorkerProcess] = {}
-        self._idle: list[_WorkerProcess] = []
-        self._latest: dict[_WorkerProcess, Finished] = {}
-        self._held: dict[str, list[int]] = {}
-        for worker in workers:
-            self._begin(worker)
-        checked = False
-        while not checked:
-            while not self._idle:
-                _, failure = self._collect()
-                if failure is not None:
-                    raise failure
-            worker = self._idle.pop()
-            checked = self._value(worker.actor.check.remote(problems), worker) is not None
-        self._idle.append(worker)
+        self._ray, self._workers, self._room = ray, workers, run.config["max_live"]
+        self._run = ray.put(run)
+        self._latest: dict[tuple[str, int], Finished] = {}
+        self._samples: dict[str, list[int]] = {}
+        beginning = [worker.begin.remote(self._run) for worker in workers]
+        ready, _ = ray.wait(beginning, timeout=PATIENCE)
+        if not ready:
+            log.warning("waiting for Ray to start a worker and load its engine")
+            ready, _ = ray.wait(beginning)
+        first = workers[beginning.index(ready[0])]
+        self.about: Mapping[str, Any] = self._value(lambda: ray.get(first.begin.remote(self._run, problems)))
 
     def peaks(self) -> dict[str, int]:
         """Return the largest peak of any worker, by kind."""
@@ -136,7 +129,7 @@ class RaySolver:
 
     def memory_samples(self) -> dict[str, list[int]]:
         """Return [sum of bytes, number of samples] of all workers by kind since the last call."""
-        samples, self._held = self._held, {}
+        samples, self._samples = self._samples, {}
         return samples
 
     def solve(
@@ -151,98 +144,109 @@ class RaySolver:
         Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
         sequences are totals.
         """
-        self._queue = WorkQueue(problems, workers=len(self._workers), room=self._run[0]["max_live"])
-        finished: list[tuple[Problem, Result]] = []
-        failure: Exception | None = None
-        while True:
-            if failure is None:
-                self._assign()  # workers continue while results are written
-            yield from finished
-            self._add_up(clock)
+        from ray.util import ActorPool
+
+        # Each worker is in the pool once for each problem that it may work on.
+        pool = ActorPool([worker for _ in range(self._room) for worker in self._workers])
+        for problem in problems:
+            pool.submit(lambda worker, problem: worker.solve.remote(self._run, problem), problem)
+        while pool.has_next():
+            finished = self._value(pool.get_next_unordered)
+            self._count(finished, clock)
+            yield finished.problem, finished.result
             if on_tick is not None:
                 on_tick(clock)
-            if failure is not None:
-                raise failure
-            if not self._queue.unfinished:
-                return
-            finished, failure = self._collect()
 
-    def _begin(self, worker: _WorkerProcess) -> None:
-        self._beginning[worker.actor.begin.remote(*self._run)] = worker
+    def _count(self, finished: Finished, clock: Clock) -> None:
+        """Take note of what a worker tells with a result."""
+        if finished.process not in self._latest and len(self._latest) == len(self._workers):
+            log.warning("a worker died; its problems run again")
+        self._latest[finished.process] = finished
+        for kind, (total, number) in finished.used.items():
+            before = self._samples.get(kind, [0, 0])
+            self._samples[kind] = [before[0] + total, before[1] + number]
+        clocks = [last.clock for last in self._latest.values()]
+        for kind in KINDS:
+            clock.seconds[kind] = sum(other.seconds[kind] for other in clocks) / len(self._workers)
+        clock.generated_tokens = sum(other.generated_tokens for other in clocks)
+        clock.sequences = sum(other.sequences for other in clocks)
+        clock.live = sum(other.live for other in clocks)
 
-    def _assign(self) -> None:
-        idle, self._idle = self._idle, []
-        for worker in idle:
-            given = self._queue.assign(worker)
-            if self._queue.assigned(worker):
-                self._working[worker.actor.work.remote(given)] = worker
-            else:
-                self._idle.append(worker)
-
-    def _collect(self) -> tuple[list[tuple[Problem, Result]], Exception | None]:
-        """Wait for a worker; return the finished problems, and the failure of a worker if there was one."""
-        finished: list[tuple[Problem, Result]] = []
-        failure: Exception | None = None
-        for ref in self._answered():
-            beginning = ref in self._beginning
-            worker = (self._beginning if beginning else self._working).pop(ref)
-            try:
-                value = self._value(ref, worker)
-            except Exception as error:  # raised after the others' results are stored
-                failure = error
-                continue
-            if value is None:
-                continue
-            self._idle.append(worker)
-            if beginning:
-                self.about = value
-            else:
-                worker.deaths = 0
-                self._latest[worker] = value
-                for kind, (total, count) in value.used.items():
-                    before = self._held.get(kind, [0, 0])
-                    self._held[kind] = [before[0] + total, before[1] + count]
-                finished.append((self._queue.finish(worker, value.doc_id), value.result))
-        return finished, failure
-
-    def _answered(self) -> list[Any]:
-        calls = [*self._working, *self._beginning]
-        ready, _ = self._ray.wait(calls, timeout=PATIENCE)
-        if not ready and not self._working:
-            log.warning("waiting for Ray to start a worker and load its engine")
-        if not ready:
-            self._ray.wait(calls)
-        return self._ray.wait(calls, num_returns=len(calls), timeout=0)[0]
-
-    def _value(self, ref: Any, worker: _WorkerProcess) -> Any:
-        """The result of a call, or None if its worker died and was replaced."""
+    def _value(self, get: Callable[[], Any]) -> Any:
         try:
-            return self._ray.get(ref)
+            return get()
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise UserError(str(error.cause)) from error.cause
             raise
-        except self._ray.exceptions.RayError as error:
-            self._replace(worker, error)
-            return None
-
-    def _replace(self, worker: _WorkerProcess, error: Exception) -> None:
-        lost = self._queue.requeue(worker)
-        if worker.deaths + 1 == DEATHS:
+        except self._ray.exceptions.RayActorError as error:
             raise UserError(
-                f"a worker died {DEATHS} times in a row "
-                f"({str(error).splitlines()[0]}); if memory ran out, lower max_live or ray.workers"
+                f"a worker died {RESTARTS + 1} times ({str(error).splitlines()[0]}); if memory ran out, "
+                "lower max_live or ray.workers"
             ) from error
-        log.warning("a worker died; %d problems run again on others", lost)
-        self._ray.kill(worker.actor)  # it may be alive but unreachable
-        replacement = _WorkerProcess(self._start_worker(), worker.deaths + 1)
-        self._workers[self._workers.index(worker)] = replacement
-        self._begin(replacement)
 
-    def _add_up(self, clock: Clock) -> None:
-        clocks = [last.clock for last in self._latest.values()]
-        for kind in KINDS:
-            clock.seconds[kind] = sum(one.seconds[kind] for one in clocks) / len(self._workers)
-        clock.generated_tokens = sum(one.generated_tokens for one in clocks)
-        clock.sequences = sum(one.sequences for one in clocks)
-        clock.live = sum(map(self._queue.assigned, self._workers))
+
+def connect(address: str) -> tuple[Any, bool]:
+    """Return Ray connected to ``address``, and whether this call opened the connection.
+
+    ``local`` starts Ray on this machine, ``auto`` finds one that runs on it, anything else is HOST:PORT. An
+    open session is used as it is.
+
+    Raises:
+        UserError: Without Ray, or if no cluster answers.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Otherwise Ray prints a paragraph for every dead worker, which we report in one line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "A worker died or was killed")
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError('launcher=ray needs Ray; pip install "soft-reasoning[ray]"') from error
+    if ray.is_initialized():
+        return ray, False
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        if address not in ("local", "auto"):
+            host, _, port = str(address).rpartition(":")
+            if not (host and port.isdigit()) or "/" in host:
+                raise UserError(f"expected ray.address to be local, auto or HOST:PORT, got {address}")
+            socket.create_connection((host, int(port)), timeout=REACHED).close()
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"expected a Ray cluster at ray.address={address}, found none; start one there (ray start "
+            "--head), or leave ray.address out to run on this machine alone"
+        ) from error
+    return ray, True
+
+
+def places(
+    resources: Mapping[str, float], workers: int | None, cpus: float, gpus: float | None
+) -> tuple[int, float]:
+    """Return the number of workers and the GPUs of each.
+
+    Args:
+        resources: The cluster's resources, by Ray's names.
+        workers: How many; None is as many as fit.
+        cpus: CPUs of each worker.
+        gpus: GPUs of each worker; None is 1 if there are any.
+
+    Raises:
+        UserError: If the cluster has too few.
+    """
+    if gpus is None:
+        gpus = 1.0 if resources.get("GPU", 0) >= 1 else 0.0
+    room = []
+    for name, each in (("GPU", gpus), ("CPU", cpus)):
+        if each == 0:
+            continue
+        total, wanted = resources.get(name, 0), workers or 1
+        # A fraction shares one device and is not split between two.
+        fits = int(total / each + 1e-9) if each >= 1 else int(total) * int(1 / each + 1e-9)
+        if fits < wanted:
+            raise UserError(
+                f"expected {name}s for {wanted} worker{'s' * (wanted > 1)} of {each:g} each, got {total:g} "
+                f"in all; lower ray.workers or ray.{name.lower()}s"
+            )
+        room.append(fits)
+    return workers or min(room, default=1), gpus

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from soft_reasoning.answers import ANSWER_TYPES, MODES, AnswerGrader, Grader
-from soft_reasoning.runs.files import COUNT, MAPPING, NULL, NUMBER, REAL, TEXT, Each, Kind, fault
-from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from soft_reasoning.answers import MODES, AnswerGrader, Grader
+from soft_reasoning.types import Problem, Result, Usage, UserError, shortened
 
 Asked = tuple[str | None, str | None, str | None]
 """A problem's question, answer type and reference answer."""
@@ -27,37 +26,6 @@ MEMORY = ("kv", "activations")
 
 WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
-
-USAGE = {field.name for field in fields(Usage)}
-
-RECORD: dict[str, Any] = {
-    "doc_id": TEXT,
-    "question": TEXT,
-    "answer_type": Kind(f"one of {', '.join(ANSWER_TYPES)}", lambda value: value in ANSWER_TYPES),
-    "target": TEXT | NULL,
-    "extraction?": TEXT,
-    "answer": TEXT | NULL,
-    "resps": [[TEXT]],
-    "candidates": [
-        {
-            "answer": TEXT | NULL,
-            "round": COUNT,
-            "reward": REAL | NULL,  # a coherence of log-probabilities may be -inf
-            "verified": NUMBER | NULL,
-            "agreement?": NUMBER,
-            "u?": [NUMBER],
-        }
-    ],
-    "trace": [
-        {
-            "verifier?": {"answers?": [TEXT | NULL], "texts?": [TEXT]},
-            "proposal?": {"decided?": NUMBER, "mean?": [NUMBER]},
-        },
-    ],
-    "usage": Each({f"{name}?": COUNT for name in sorted(USAGE)}),
-    "doc": MAPPING,
-}
-"""The shape of a record, as far as metrics and tables are computed from it."""
 
 
 def asked(record: Mapping[str, Any]) -> Asked:
@@ -77,38 +45,15 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
         "exact_match": None if (right := grader.correct(result.answer, problem)) is None else float(right),
         "filtered_resps": [result.answer],
         "resps": [[candidate.text for candidate in result.candidates]],
-        "candidates": [_plain(candidate) for candidate in result.candidates],
+        "candidates": [
+            {name: value for name, value in candidate.stored().items() if name != "text"}
+            for candidate in result.candidates
+        ],
         "prompt": list(result.prompt),
         "trace": list(result.trace),
         "usage": {role: asdict(usage) for role, usage in result.usage.items()},
         "doc": dict(problem.doc),
     }
-
-
-def _plain(candidate: Candidate) -> dict[str, Any]:
-    return {name: value for name, value in candidate.stored().items() if name != "text"}
-
-
-MOST_ROUNDS = 10_000
-"""More than any run has; tables have a row for each round. A round may be without candidates."""
-
-
-def check_record(record: Mapping[str, Any]) -> None:
-    """Raises UserError, naming the problem and the field, for a record that cannot be graded."""
-    found = fault(record, RECORD)
-    if found is None:
-        texts, count = record["resps"], len(record["candidates"])
-        if len(texts) != 1 or len(texts[0]) != count:
-            found = f"resps: expected one list of {count} texts, as there are candidates, got another number"
-        elif any(candidate["round"] > MOST_ROUNDS for candidate in record["candidates"]):
-            found = f"candidates: expected rounds from 0 to {MOST_ROUNDS}, got a larger number"
-        elif unknown := {key for counts in record["usage"].values() for key in counts} - USAGE:
-            found = f"usage: expected counts of {', '.join(sorted(USAGE))}, got {min(unknown)!r:.40}"
-    if found is not None:
-        raise UserError(
-            f"problem {record.get('doc_id')!r:.40}: its line in samples.jsonl was edited ({found}); restore "
-            "or delete that line, or start over with fresh=true"
-        )
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:
@@ -140,12 +85,12 @@ def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | N
     if grader.name == record.get("extraction", MODES[0]):  # records of the first versions lack the key
         return final, stored
     read = [grader.extract(text, kind) for text in record["resps"][0]]
-    said = [*zip(stored, read, strict=True)]
+    pairs = [*zip(stored, read, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         # A judge has texts and no answers of its own.
-        pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-        said += [(answer, grader.extract(text, kind)) for answer, text in pairs]
-    sources = [now for before, now in said if final is None or grader.equal(before, final, kind)]
+        solutions = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
+        pairs += [(answer, grader.extract(text, kind)) for answer, text in solutions]
+    sources = [now for before, now in pairs if final is None or grader.equal(before, final, kind)]
     return (grader.vote(sources, kind) if sources else final), read
 
 
@@ -189,15 +134,6 @@ class Extraction:
     candidates_parsed: tuple[bool, ...]
 
 
-class Outcome(NamedTuple):
-    """What is kept of a problem after it is counted."""
-
-    correct: bool | None
-    covered: bool
-    answer: str | None
-    difficulty: str | None
-
-
 @dataclass(frozen=True)
 class Graded:
     """One problem with its grade, its candidates and its cost.
@@ -232,43 +168,50 @@ class Graded:
         """Whether any candidate (of the ``first``) is right; the verifier's own answers do not count."""
         return any(c.correct for c in self.candidates[:first])
 
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome(self.correct, self.covered(), self.answer, self.difficulty)
-
 
 def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
-    """Grade the final answer and every candidate of a stored record. Raises UserError as ``check_record``."""
-    check_record(record)
+    """Grade the final answer and every candidate of a stored record.
+
+    Raises:
+        UserError: If the record lacks a field.
+    """
+    try:
+        return _graded(record, grader)
+    except KeyError as error:
+        raise UserError(
+            f"problem {shortened(str(record.get('doc_id')))}: its line in samples.jsonl was edited, it lacks "
+            f"{error}; restore or delete that line, or start over with fresh=true"
+        ) from error
+
+
+def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
     answer, answers = answers_of(record, grader)
     texts, expected = record["resps"][0], _expected(record)
+    candidates = [
+        GradedCandidate(
+            correct=grader.correct(read, problem),
+            parsed=read is not None,
+            round=candidate["round"],
+            reward=candidate["reward"],
+            agreement=agreement_of(candidate),
+            length=None if candidate.get("u") is None else math.hypot(*candidate["u"]),
+            new=texts[i] not in texts[:i],
+            expected=expected[i],
+        )
+        for i, (read, candidate) in enumerate(zip(answers, record["candidates"], strict=True))
+    ]
+    proposals = [entry.get("proposal") or {} for entry in record["trace"]]
     return Graded(
         doc_id=problem.id,
         answer=answer,
         correct=grader.correct(answer, problem),
-        candidates=tuple(
-            GradedCandidate(
-                grader.correct(a, problem),
-                a is not None,
-                c["round"],
-                c["reward"],
-                agreement_of(c),
-                None if c.get("u") is None else math.hypot(*c["u"]),
-                texts[i] not in texts[:i],
-                expected[i],
-            )  # fmt: skip
-            for i, (a, c) in enumerate(zip(answers, record["candidates"], strict=True))
-        ),
+        candidates=tuple(candidates),
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         difficulty=None if difficulty is None else str(difficulty),
-        extractions={one.name: _extraction(record, problem, one) for one in _compared(grader)},
-        decided=tuple(
-            entry["proposal"]["decided"]
-            for entry in record["trace"]
-            if "decided" in (entry.get("proposal") or {})
-        ),
+        extractions={other.name: _extraction(record, problem, other) for other in _compared(grader)},
+        decided=tuple(proposal["decided"] for proposal in proposals if "decided" in proposal),
         answers=len(set(answers) - {None}),
     )
 
@@ -278,14 +221,14 @@ def _expected(record: Mapping[str, Any]) -> list[float | None]:
     means = {
         i: iter((entry.get("proposal") or {}).get("mean", ())) for i, entry in enumerate(record["trace"])
     }
-    return [next(means.get(c["round"], iter(())), None) for c in record["candidates"]]
+    return [next(means.get(candidate["round"], iter(())), None) for candidate in record["candidates"]]
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
     """This package's grader in each mode, with the tolerances of ``grader``, and ``grader`` itself."""
     tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
-    own: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
-    return own if grader.name in MODES else [*own, grader]
+    graders: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
+    return graders if grader.name in MODES else [*graders, grader]
 
 
 def _extraction(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Extraction:

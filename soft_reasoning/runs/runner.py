@@ -16,21 +16,20 @@ from soft_reasoning.checks import ids
 from soft_reasoning.runs.files import (
     GRADES,
     RESULTS,
+    Costs,
+    read_costs,
     read_grades,
     read_manifest,
-    read_means,
-    read_peaks,
     read_records,
     read_results,
-    read_seconds,
     write_json,
 )
 from soft_reasoning.runs.manifest import IGNORED
-from soft_reasoning.runs.metrics import Tally
+from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.progress import Progress
-from soft_reasoning.runs.records import Graded, Outcome, grade, record_of
+from soft_reasoning.runs.records import Graded, grade, record_of
 from soft_reasoning.runs.store import Store
-from soft_reasoning.runs.tracking.base import Followed, Tracker
+from soft_reasoning.runs.tracking import Followed, Tracker
 from soft_reasoning.scheduling.scheduler import Clock
 from soft_reasoning.types import Problem, Result, UserError, shortened
 
@@ -114,16 +113,12 @@ def run(
         Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
         _followed(tracker, store, config, shown) as followed,
     ):
-        tally = _solve_all(problems, solver, store, shown, followed)
-        metrics = tally.metrics(
-            seconds=read_seconds(store.folder),
-            peaks=read_peaks(store.folder),
-            means=read_means(store.folder),
-            rate=about.get("flops"),
-            independent=about["independent"],
+        rows = _solve_all(problems, solver, store, shown, followed)
+        metrics = measure(
+            rows, costs=read_costs(store.folder), rate=about.get("flops"), independent=about["independent"]
         )
         store.measured()
-        write_results(store.folder, metrics, tally.outcomes)
+        write_results(store.folder, metrics, rows)
         for note in report(store.folder) if report is not None else ():
             shown.say(note)
         followed.finish(store.folder, metrics)
@@ -152,10 +147,19 @@ def solve_into(
         return {record["doc_id"]: record for record in read_records(store.folder)}
 
 
-def write_results(folder: Path, metrics: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
     """Write the metrics of a run, and the outcome of each problem by its id."""
     write_json(folder / RESULTS, metrics)
-    write_json(folder / GRADES, {name: outcome._asdict() for name, outcome in sorted(outcomes.items())})
+    outcomes = {
+        row.doc_id: {
+            "correct": row.correct,
+            "covered": row.covered(),
+            "answer": row.answer,
+            "difficulty": row.difficulty,
+        }
+        for row in rows
+    }
+    write_json(folder / GRADES, dict(sorted(outcomes.items())))
 
 
 @contextmanager
@@ -172,20 +176,19 @@ def _followed(
 
 def _solve_all(
     problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress, followed: Followed
-) -> Tally:
-    """Solve what ``store`` does not hold yet, and count all of it."""
+) -> list[Graded]:
+    """Solve what ``store`` does not hold yet, and return all of it, graded."""
     for note in store.notes:
         shown.say(note)
-    tally = Tally()
-    for row in _stored(store, problems, solver.grader):
-        tally.add(row)
+    rows = list(_stored(store, problems, solver.grader))
+    for row in rows:
         shown.count(row)
     if shown.done:
         shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
     try:
         with shown:
-            todo = [problem for problem in problems if problem.id not in tally.outcomes]
-            _solve(todo, solver, store, tally, shown, followed)
+            todo = [problem for problem in problems if problem.id not in store.done]
+            _solve(todo, solver, store, rows, shown, followed)
     except BaseException as error:
         what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
         if shown.done:
@@ -194,7 +197,7 @@ def _solve_all(
                 f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
             )
         raise
-    return tally
+    return rows
 
 
 def _check(problems: Sequence[Problem]) -> None:
@@ -233,7 +236,7 @@ def _solve(
     todo: Sequence[Problem],
     solver: Solver,
     store: Store,
-    tally: Tally,
+    rows: list[Graded],
     shown: Progress,
     followed: Followed,
 ) -> None:
@@ -253,7 +256,7 @@ def _solve(
             store.add_seconds(spent, solver.peaks(), solver.memory_samples())
             recorded = now
         for row in finished:
-            tally.add(row)
+            rows.append(row)
             shown.count(row)
         if finished:
             followed.log(shown.figures(), shown.done)
@@ -297,17 +300,15 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
-    tally = Tally()
-    for record in read_records(folder):
-        if record["doc_id"] in wanted:
-            tally.add(grade(record, grader))
-    metrics = tally.metrics(
-        seconds=before.get("seconds"),
-        peaks=before.get("peak_bytes"),
-        means=before.get("mean_bytes"),
+    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
+    metrics = measure(
+        rows,
+        costs=Costs(
+            before.get("seconds") or {}, before.get("peak_bytes") or {}, before.get("mean_bytes") or {}
+        ),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )
     metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
-    write_results(folder, metrics, tally.outcomes)
+    write_results(folder, metrics, rows)
     return metrics

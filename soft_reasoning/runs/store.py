@@ -38,12 +38,10 @@ from soft_reasoning.runs.manifest import (
     IGNORED,
     environment_changes,
     manifest_of,
-    refuse_changes,
-    refuse_plugins,
-    refuse_weights,
+    refuse_other,
 )
 from soft_reasoning.runs.records import Asked, asked
-from soft_reasoning.runs.tracking.base import LOGGING
+from soft_reasoning.runs.tracking import LOGGING
 from soft_reasoning.types import UserError, shortened
 
 try:
@@ -52,17 +50,8 @@ except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
 DERIVED = (
-    RESULTS,
-    GRADES,
-    REPORT,
-    PREDICTIONS,
-    PAGE,
-    f"{PAGE_DATA}/*",
-    "*.png",
-    "*.pdf",
-    "tables/*",
-    LOGGING,
-)
+    RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*", LOGGING,
+)  # fmt: skip
 """What is computed from the rest, and removed when a run starts over."""
 
 
@@ -127,9 +116,7 @@ class Store:
                 self._start_over()
             if os.fstat(self._samples).st_size:
                 old = read_manifest(self.folder)
-                refuse_changes(old["config"], config, self.folder, ignore)
-                refuse_weights(old, manifest, self.folder)
-                refuse_plugins(old, manifest, self.folder)
+                refuse_other(old, manifest, self.folder, ignore)
                 self._resume()
                 if changes := environment_changes(old, manifest):
                     self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")

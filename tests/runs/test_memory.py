@@ -1,19 +1,28 @@
-"""Average memory: sampled while problems are solved, weighted over the starts of a run."""
+"""Average memory: sampled while problems are solved; a kept engine counts each run by itself."""
 
 import time
 
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.runs.files import read_means, read_seconds
-from soft_reasoning.runs.local import MemorySampler
-from soft_reasoning.runs.store import Store
+from soft_reasoning.runs.local import LocalLauncher, MemorySampler
 from soft_reasoning.types import Request
 from tests.engines.models import tiny
-from tests.runs.world import summarise
+from tests.runs.world import OPTIONS
 
 
 class Holding:
     used_bytes = peak_bytes = {"kv": 100}
+
+
+class Counting(FakeEngine):
+    def __init__(self):
+        super().__init__()
+        self.peak_bytes = self.used_bytes = {"kv": 0}
+
+    def begin_run(self):
+        self.peak_bytes = {"kv": 0}
 
 
 def test_samples_are_taken_while_the_context_is_open_and_given_once():
@@ -26,19 +35,14 @@ def test_samples_are_taken_while_the_context_is_open_and_given_once():
     assert sampler.take() == {}
 
 
-def test_an_engine_that_does_not_tell_is_not_asked():
-    with MemorySampler(object(), seconds=0.001) as sampler:
-        time.sleep(0.02)
-    assert sampler.take() == {}
-
-
-def test_means_weigh_every_sample_of_every_start(tmp_path):
-    for sizes in ({"kv": [300, 3]}, {"kv": [500, 1]}, None):
-        with Store(tmp_path, {"seed": 0}) as store:
-            store.add_seconds({"total": 1.0}, {"kv": 500}, sizes)
-    assert read_means(tmp_path) == {"kv": 200.0} and read_seconds(tmp_path) == {"total": 3.0}
-    metrics = summarise([], means=read_means(tmp_path))
-    assert metrics["mean_bytes"] == {"kv": 200.0, "activations": None}
+def test_a_kept_engine_counts_each_run_by_itself():
+    config = compose_config([*OPTIONS, "engine._target_=tests.runs.test_memory.Counting"])
+    launcher = LocalLauncher()
+    first = launcher.start(config, ())
+    first.context.engine.peak_bytes["kv"] = 7
+    assert first.peaks() == {"kv": 7}
+    second = launcher.start(config, ())
+    assert second.context.engine is first.context.engine and second.peaks() == {"kv": 0}
 
 
 def test_the_engine_says_what_it_holds():

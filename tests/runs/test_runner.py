@@ -167,8 +167,7 @@ def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
     assert len(kept(tmp_path)) == 5
 
 
-@pytest.mark.parametrize("weight", [1e308, math.inf])
-def test_huge_and_infinite_rewards_are_measured(world, tmp_path, weight):
+def test_infinite_rewards_are_measured(world, tmp_path):
     _, context, config = world
 
     class Rewarded:
@@ -176,13 +175,12 @@ def test_huge_and_infinite_rewards_are_measured(world, tmp_path, weight):
 
         def solve(self, problem, context):
             yield from ()
-            return Result("3", tuple(Candidate("3", "3", 0, reward=sign * weight) for sign in (1, 1, -1)))
+            return Result("3", tuple(Candidate("3", "3", 0, reward=reward) for reward in (1.0, math.inf, -1.0)))
 
     own = [Problem(str(i), "How many \ud800 pens?", None) for i in range(3)]
     summary = run(own, Local(Rewarded(), context), tmp_path, config, progress=False)
     [first] = summary.metrics["by_round"]
-    assert first["reward"] == (pytest.approx(1e308 / 3) if weight == 1e308 else None)
-    assert first["best_reward"] == (1e308 if weight == 1e308 else None)
+    assert first["reward"] is None and first["best_reward"] is None
     assert read_results(tmp_path)["problems"] == 3
     write_report(tmp_path, context.grader)
 

@@ -4,27 +4,27 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.reports.statistics import holm, mcnemar, mean_std, paired_bootstrap, paired_permutation
-from soft_reasoning.runs.metrics import mean_stderr, pass_at
+from soft_reasoning.reports.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
+from soft_reasoning.runs.metrics import pass_at, share
 
 
 @given(st.integers(0, 40), st.integers(2, 40))
 def test_stderr_of_shares_is_the_binomial_one(correct, n):
     correct = min(correct, n)
     p = correct / n
-    mean, stderr = mean_stderr([1.0] * correct + [0.0] * (n - correct))
-    assert mean == pytest.approx(p) and stderr == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)), abs=1e-12)
+    values = share("x", pd.Series([1.0] * correct + [0.0] * (n - correct)))
+    assert values["x"] == pytest.approx(p)
+    assert values["x_stderr"] == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)), abs=1e-12)
 
 
 def test_means_where_there_is_little_to_average():
-    assert all(map(math.isnan, mean_stderr([])))
-    assert mean_stderr([1.0])[0] == 1.0 and math.isnan(mean_stderr([1.0])[1])
-    assert mean_std([2.0])[0] == 2.0 and math.isnan(mean_std([2.0])[1]) and math.isnan(mean_std([])[0])
-    assert mean_std([1.0, 2.0, 3.0]) == pytest.approx((2.0, 1.0))
+    assert share("x", pd.Series([])) == {"x": None, "x_stderr": None}
+    assert share("x", pd.Series([1.0])) == {"x": 1.0, "x_stderr": None}
 
 
 @given(st.integers(1, 8), st.data())
@@ -32,12 +32,6 @@ def test_pass_at_m_is_the_share_of_subsets_with_a_right_one(n, data):
     correct, m = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
     subsets = list(itertools.combinations([1] * correct + [0] * (n - correct), m))
     assert pass_at(n, correct, m) == pytest.approx(sum(map(any, subsets)) / len(subsets))
-
-
-@pytest.mark.parametrize(("n", "correct", "m"), [(3, 1, 0), (3, 1, 4), (3, 4, 1)])
-def test_pass_at_m_refuses_what_cannot_be(n, correct, m):
-    with pytest.raises(ValueError, match="expected"):
-        pass_at(n, correct, m)
 
 
 def test_bootstrap_agrees_with_the_normal_interval_and_with_plain_resampling():
@@ -74,13 +68,6 @@ def test_mcnemar_is_the_exact_binomial(only_a, only_b, p):
     b = [0] * only_a + [1] * only_b + [1, 0, 1]
     assert mcnemar(a, b) == pytest.approx(p)
     assert paired_permutation(a, b) == mcnemar(a, b) == mcnemar(b, a)
-
-
-def test_mcnemar_agrees_with_scipy_on_thousands():
-    from scipy.stats import binomtest
-
-    a, b = [1] * 1300 + [0] * 1200, [0] * 1300 + [1] * 1200
-    assert mcnemar(a, b) == pytest.approx(binomtest(1200, 2500).pvalue)
 
 
 def test_permutation_agrees_with_enumeration():

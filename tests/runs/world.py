@@ -8,8 +8,9 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.runs.files import Costs
 from soft_reasoning.runs.local import Local
-from soft_reasoning.runs.metrics import Tally
+from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.runner import run
 from soft_reasoning.types import Problem
 
@@ -43,12 +44,9 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
-def summarise(rows, **measured):
+def summarise(rows, *, seconds=None, peaks=None, means=None, **more):
     """The metrics of ``rows``."""
-    tally = Tally()
-    for row in rows:
-        tally.add(row)
-    return tally.metrics(**measured)
+    return measure(rows, costs=Costs(seconds or {}, peaks or {}, means or {}), **more)
 
 
 class KilledAfter:

@@ -1,1 +1,0 @@
-"""Trackers of experiments, behind one protocol: TensorBoard, Weights & Biases and MLflow."""
