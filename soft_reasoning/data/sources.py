@@ -1,4 +1,8 @@
-"""Sources of rows: a local file in the original layout, or the Hugging Face hub."""
+"""Sources of rows: a local file in the original layout, or the Hugging Face hub.
+
+Values stay as they are written. (``datasets.load_dataset`` gives the columns of a file types, which makes
+``007`` 7, ``NA`` nothing and a whole number beside a fraction a float.)
+"""
 
 from __future__ import annotations
 
@@ -59,28 +63,35 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     readers = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".parquet": _parquet}
     if file.suffix.lower() not in readers:
         raise UserError(f"{key}: expected a file ending in {', '.join(SUFFIXES)}, got {file}")
-    rows = []
+    rows: list[Row] = []
+    where = str(file)
     try:
         for place, doc in readers[file.suffix.lower()](file):
+            where = f"{file} {place}"
+            doc = json.loads(doc) if isinstance(doc, str) else doc
             if not isinstance(doc, Mapping):
-                raise UserError(f"{file} {place}: expected an object with fields, got {type(doc).__name__}")
-            rows.append(Row(f"{file} {place}", len(rows), doc))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: expected UTF-8 text, got {error.reason}; convert the file") from error
+                raise UserError(f"{where}: expected an object with fields, got {type(doc).__name__}")
+            rows.append(Row(where, len(rows), doc))
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError, csv.Error) as error:  # of JSON, CSV, Parquet or UTF-8
+        reason = " ".join(str(error).split())[:200]
+        form = file.suffix[1:].upper()
+        raise UserError(
+            f"{where}: expected {form} in UTF-8, got a fault ({reason}); mend the file"
+        ) from error
     return rows
 
 
-def _jsonl(file: Path) -> Iterator[tuple[str, Any]]:
+def _jsonl(file: Path) -> Iterator[tuple[str, str]]:
     with file.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield f"line {number}", _loads(line, f"{file} line {number}")
+                yield f"line {number}", line
 
 
 def _json(file: Path) -> Iterator[tuple[str, Any]]:
-    docs = _loads(file.read_text(encoding="utf-8-sig"), str(file))
+    docs = json.loads(file.read_text(encoding="utf-8-sig"))
     if not isinstance(docs, list):
         raise UserError(f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
                         "one object a line goes into a .jsonl file")  # fmt: skip
@@ -88,47 +99,20 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
         yield f"element {number}", doc
 
 
-def _loads(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        fault = f"a fault at character {error.pos} ({error.msg})"
-        raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
-    except (ValueError, RecursionError) as error:  # a number is too long or brackets are too deep
-        fault = f"a fault ({str(error).partition(';')[0]})"
-        raise UserError(f"{where}: expected JSON, got {fault}; fix or remove it") from error
-
-
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.DictReader(lines)
-        line = 2
-        try:
-            for doc in reader:
-                if None in doc or None in doc.values():
-                    came = "more" if None in doc else "fewer"
-                    raise UserError(
-                        f"{file} line {line}: expected {len(reader.fieldnames or ())} columns, got {came}; "
-                        "quote fields that hold commas"
-                    )
-                yield f"line {line}", doc
-                line = reader.line_num + 1
-        except csv.Error as error:  # a field is too long, most likely after an open quote
-            raise UserError(
-                f"{file} line {line}: expected CSV, got a fault ({error}); close its quotes, or write "
-                "the rows to a .jsonl file"
-            ) from error
+        for number, doc in enumerate(csv.DictReader(lines), start=1):
+            if None in doc or None in doc.values():
+                came = "more" if None in doc else "fewer"
+                raise UserError(f"{file} row {number}: expected the columns of its first line, got {came}; "
+                                "quote fields that hold commas")  # fmt: skip
+            yield f"row {number}", doc
 
 
 def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
+    from pyarrow.parquet import read_table
 
-    try:
-        docs = pyarrow.parquet.read_table(file).to_pylist()
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{file}: expected a Parquet file ({str(error).splitlines()[0]})") from error
-    for number, doc in enumerate(docs, start=1):
+    for number, doc in enumerate(read_table(file).to_pylist(), start=1):
         yield f"row {number}", doc
 
 

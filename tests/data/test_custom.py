@@ -48,45 +48,6 @@ def test_every_answer_type(load, kind, column, more, gold):
     assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
 
 
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [
-        (["limit=3"], "k0 k1 k2"),
-        (["limit=0.25"], "k0 k1"),
-        (["limit=0.5", "dataset.offset=4"], "k4 k5"),
-        (["+dataset.where.truth=true", "limit=2"], "k1 k3"),
-    ],
-)
-def test_the_choice_of_rows(load, chosen, expected):
-    ids = [problem.id.removeprefix("custom-") for problem in load("dataset.row.answer=size", *chosen)]
-    assert ids == expected.split()
-
-
-@pytest.mark.parametrize("question", [["a", "b"], {"text": "a"}])
-def test_a_question_that_is_no_text_is_refused_with_its_line(tmp_path, question):
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps({"question": question, "answer": 1}), encoding="utf-8")
-    data = build_dataset(compose_config(["dataset=custom", f"dataset.path={file}"]))
-    with pytest.raises(UserError, match=r"line 1: expected text in field 'question', got (a list|an object)"):
-        data.problems()
-
-
-def test_choices_that_are_no_texts_are_refused(tmp_path):
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps({"question": "Which?", "choices": [["a"], "b"], "answer": 0}))
-    custom = ["dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices"]
-    with pytest.raises(UserError, match="line 1: expected texts in field 'choices'"):
-        build_dataset(compose_config([*custom, f"dataset.path={file}"])).problems()
-
-
-def test_a_seeded_sample(load):
-    def sample(*more):
-        return [problem.id for problem in load("dataset.row.answer=size", "dataset.sample=random", *more)]
-
-    assert sample("dataset.seed=1") == sample("dataset.seed=1") != sample("dataset.seed=2")
-    assert sample("dataset.seed=1", "limit=3") == sample("dataset.seed=1")[:3]
-
-
 @pytest.mark.parametrize("kind", ["boolean", "choice", "latex", "text"])
 def test_a_prompt_for_other_answers_is_refused(kind):
     custom = ["dataset=custom", f"dataset.answer_type={kind}"]

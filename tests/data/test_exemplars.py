@@ -1,9 +1,7 @@
 """The shipped exemplars: complete, and right."""
 
-import itertools
 import re
 from fractions import Fraction
-from math import gcd
 
 import pytest
 
@@ -55,39 +53,6 @@ def test_strategyqa_answers_are_balanced():
     assert [exemplar.answer for exemplar in shipped("strategyqa")].count("True") == 4
 
 
-def drawn_marbles():
-    draws = list(itertools.combinations("R" * 5 + "B" * 7, 3))
-    good = sum(draw.count("R") == 2 for draw in draws)
-    return (good + len(draws)) // gcd(good, len(draws))
-
-
-def sequence():
-    a = 2
-    for n in range(1, 50):
-        a += 2 * n + 1
-    return a % 1000
-
-
-def triangle():
-    area = Fraction(84)  # 16 area^2 = (a+b+c)(-a+b+c)(a-b+c)(a+b-c)
-    assert 16 * area**2 == (13 + 14 + 15) * (-13 + 14 + 15) * (13 - 14 + 15) * (13 + 14 - 15)
-    return 8 * (area / 21) * (Fraction(13 * 14 * 15) / (4 * area))
-
-
-def test_aime_answers_by_another_way():
-    expected = [
-        sum((n * n + n) % 15 == 0 for n in range(1, 501)),
-        drawn_marbles(),
-        sequence(),
-        sum(d for d in range(6, 181, 6) if 180 % d == 0),
-        pow(7, 2026, 100),
-        triangle(),
-        sum("LL" not in "".join(word) for word in set(itertools.permutations("BALLOON"))),
-        10**3 - 3 * 17 * 10,
-    ]
-    assert [int(exemplar.answer) for exemplar in shipped("aime_2024")] == expected
-
-
 def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("- {question: How many, thought: Just one., answer: 1}\n", encoding="utf-8")
@@ -97,17 +62,10 @@ def test_a_file_of_ones_own(tmp_path):
     assert build_dataset(compose_config(options)).exemplars() == expected
 
 
-def test_the_exemplars_of_another_benchmark():
-    config = compose_config(["dataset=gsm8k", "exemplars@dataset=svamp", "dataset.shots=8"])
-    assert build_dataset(config).exemplars() == shipped("svamp")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("- {question: q, answer: 1}", "entry 1: expected a field 'thought'"),
-        ("- {question: '', thought: t, answer: 1}", "entry 1: expected text in field 'question'"),
-        ("just text", "expected a"),
         ("a: [", "expected a YAML file"),
         ("rows: []", "expected a list of entries"),
     ],
@@ -117,8 +75,3 @@ def test_bad_files_are_refused(tmp_path, text, message):
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         from_config(str(file))
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(UserError, match="expected a YAML file"):
-        from_config(str(tmp_path / "none.yaml"))

@@ -10,7 +10,7 @@ import pytest
 from soft_reasoning.answers import Grader, extract
 from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data import gsm8k
+from soft_reasoning.data.benchmarks import gsm8k_solution
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("SOFT_REASONING_DATA", CHECKOUT.parent / "shared" / "data"))
@@ -81,7 +81,7 @@ def number_forms(gold):
 def test_numbers_are_recovered(name, phrasing):
     missed = []
     for problem in problems(name):
-        before = gsm8k.solution(problem.doc)[0] if name == "gsm8k" else "First we count 12 + 30 = 42 things."
+        before = gsm8k_solution(problem.doc)[0] if name == "gsm8k" else "First we count 12 + 30 = 42 things."
         text = f"{before}\n{phrasing.format(**number_forms(problem.gold))}"
         answer = extract(text, "number")
         if answer != problem.gold or not Grader().correct(answer, problem):

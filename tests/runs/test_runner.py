@@ -175,7 +175,9 @@ def test_infinite_rewards_are_measured(world, tmp_path):
 
         def solve(self, problem, context):
             yield from ()
-            return Result("3", tuple(Candidate("3", "3", 0, reward=reward) for reward in (1.0, math.inf, -1.0)))
+            return Result(
+                "3", tuple(Candidate("3", "3", 0, reward=reward) for reward in (1.0, math.inf, -1.0))
+            )
 
     own = [Problem(str(i), "How many \ud800 pens?", None) for i in range(3)]
     summary = run(own, Local(Rewarded(), context), tmp_path, config, progress=False)

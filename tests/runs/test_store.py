@@ -1,6 +1,5 @@
 """The run folder: torn lines, locks, changed configurations, exact numbers."""
 
-import json
 import math
 import os
 import subprocess

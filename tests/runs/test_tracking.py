@@ -201,12 +201,11 @@ class TestMLflow:
 
     def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(self, run, tmp_path, monkeypatch):
         given = self.given(tmp_path)
-        from mlflow import MlflowClient
 
         def gone(*_, **__):
             raise ConnectionError("the server has gone")
 
-        monkeypatch.setattr(MlflowClient, "log_batch", gone)
+        monkeypatch.setattr("mlflow.log_metrics", gone)
         done = run(*FAKE, *given, "limit=5")
         assert done.code == 0 and results(done.folder)["problems"] == 5
         assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1

@@ -22,9 +22,7 @@ def test_threads_get_what_a_local_run_gives_in_one_run_after_another():
     for number, more in enumerate([[], ["search.rounds=1"]]):
         config = compose_config([*OPTIONS, *more])
         local = LocalLauncher().start(config, problems(6))
-        expected = {
-            p.id: record_of(p, r, local.grader) for p, r in local.solve(problems(6), clock=Clock())
-        }
+        expected = {p.id: record_of(p, r, local.grader) for p, r in local.solve(problems(6), clock=Clock())}
         assert worker.begin(run(number, *more), problems(6)) == dict(local.about)
         with ThreadPoolExecutor(6) as pool:
             done = list(pool.map(lambda p: worker.solve(run(number, *more), p), problems(6)))  # noqa: B023
