@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
             store.add_seconds({"engine": 1.0, "total": 2.0}, {"kv": i})
         store.sync()
     measured = summarise(rows[:4], seconds={"engine": 4.0, "total": 8.0}, peaks={"kv": 3})
-    write_results(store.folder, measured, {row.doc_id: row.outcome for row in rows[:4]})
+    write_results(store.folder, measured, rows[:4])
     write_report(store.folder, Grader())
     return store.folder
 

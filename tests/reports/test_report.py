@@ -43,11 +43,10 @@ def finished(
             rows.append(grade(record, GRADER))
         store.sync()
         store.add_seconds({"engine": 3.0, "total": 4.0})
-    outcomes = {row.doc_id: row.outcome for row in rows}
     independent = method in ("self_consistency", "fire")
     seconds = {"engine": 3.0, "total": 4.0}
     metrics = summarise(rows, seconds=seconds, peaks=peaks, independent=independent)
-    write_results(folder, metrics, outcomes)
+    write_results(folder, metrics, rows)
     assert write_report(folder, GRADER) == []
     return folder
 
@@ -76,7 +75,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
     with Store(tmp_path, {}):
         pass
-    write_results(tmp_path, summarise([row]), {"p": row.outcome})
+    write_results(tmp_path, summarise([row]), [row])
     [note] = write_report(tmp_path, GRADER)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))
@@ -84,7 +83,7 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
 
 def test_the_final_table_has_everything_a_reader_asks_for(tmp_path):
     row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
-    write_results(tmp_path, summarise([row, row]), {"p": row.outcome})
+    write_results(tmp_path, summarise([row, row]), [row])
     table = summary(tmp_path)
     for part in ("accuracy %", "100.0 ± 0.0", "coverage %", "rounds", "prompt", "cached", "generated"):
         assert part in table

@@ -7,8 +7,8 @@ from gzip import decompress
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
-from soft_reasoning.runs.files import GRADES, write_json
 from soft_reasoning.runs.records import grade, record_of
+from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
@@ -52,15 +52,15 @@ def searched(answer, answers, *, rounds=1, verifier=None, rewards=None, texts=No
 def write(folder, results, method="soft_reasoning", final="reward_vote", **config):
     """A run's folder with ``results`` by problem, and its page."""
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
-    grades = {}
+    rows = []
     with Store(folder, config) as store:
         for one, result in results.items():
             record = record_of(one, result, GRADER)
             store.append(record)
-            grades[one.id] = grade(record, GRADER).outcome._asdict()
+            rows.append(grade(record, GRADER))
         store.sync()
-    write_json(folder / GRADES, grades)
-    write_run(folder, f"{method} {HOSTILE}", [], grades.keys(), GRADER)
+    write_results(folder, {}, rows)
+    write_run(folder, f"{method} {HOSTILE}", [], [row.doc_id for row in rows], GRADER)
     return folder
 
 
