@@ -1,5 +1,6 @@
 """Every YAML under conf/ composes, and what it describes can be built on the fake engine."""
 
+import re
 from inspect import Parameter, signature
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of, override, replaced_parts
 from soft_reasoning.configuration.folder import conf_dir, run_name
+from soft_reasoning.configuration.options import spelled
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser
@@ -226,3 +228,40 @@ def test_run_names_are_stable_short_and_distinct():
     long = [run_name("demo", "x" * 300 + end) for end in "ab"]
     assert long[0] != long[1] and max(map(len, long)) < 120
     assert "/" not in run_name("demo", "path=../a/b")
+
+
+def test_folder_names_leave_out_what_they_say_already_and_long_paths():
+    assert run_name("demo", "cot", "limit=5,method=cot,preset=default") == "demo-cot-limit=5"
+    assert run_name("demo", "soft_reasoning", "preset=default") == "demo-soft_reasoning-preset=default"
+    named = run_name("custom", "cot", "dataset.path='/a/b/mine.csv',model=_base,model.path='A/Qwen3-1.7B'")
+    assert re.fullmatch(r"custom-cot-dataset.path=mine.csv,model.path=Qwen3-1.7B-\w{8}", named)
+    other = run_name("custom", "cot", "dataset.path='/c/mine.csv',model=_base,model.path='A/Qwen3-1.7B'")
+    assert named != other and named[:-8] == other[:-8]
+
+
+@pytest.mark.parametrize(
+    ("words", "full"),
+    [
+        (["k=3", "rounds=1"], ["search.candidates=3", "search.rounds=1"]),
+        (["method=self_consistency", "k=3,5"], ["method=self_consistency", "method.samples=3,5"]),
+        (["temperature=0.7"], ["decoding=sampled", "decoding.temperature=0.7"]),
+        (["temperature=0", "limit=5"], ["limit=5", "decoding=greedy"]),
+        (["method=best_of_n", "temperature=1.1"], ["method=best_of_n", "method.temperature=1.1"]),
+        (["limit=5"], ["limit=5"]),
+    ],
+)
+def test_short_options_become_those_of_the_method(words, full):
+    assert spelled(words) == full
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["method=cot", "k=3"], "k: expected a method that has it, got method=cot"),
+        (["methods=[cot,soft_reasoning]", "rounds=1"], '"soft_reasoning rounds=1", got it for a whole'),
+        (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods that call it the same"),
+    ],
+)
+def test_short_options_that_cannot_be_are_one_line(words, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        spelled(words)

@@ -183,7 +183,8 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     wanted = first.wanted(labels)
     portfolio = choose(first, wanted, kept)
     prior_from(first, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
-    report(first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, folder)
+    defaults = {SIGMA: own, EMBEDDING: _choice(EMBEDDING)}
+    report(first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, defaults, folder)
 
 
 def _choice(group: str) -> str:
@@ -201,6 +202,7 @@ def report(
     kept: int,
     labels: bool,
     groups: Mapping[str, Mapping[Any, Tried]],
+    defaults: Mapping[str, Any],
     folder: Path,
 ) -> None:
     """Print the tables and recommendations, and write them with the plot."""
@@ -208,7 +210,7 @@ def report(
     for name, settings in groups.items():
         one = table(name, settings)
         if labels or name != TEMPERATURE:
-            value, reason = recommend(settings, labels)
+            value, reason = recommend(settings, labels, defaults.get(name))
             advice = f"Recommended: {name}={written(value)}, because {reason}."
         else:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."

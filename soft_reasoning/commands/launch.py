@@ -18,6 +18,7 @@ from soft_reasoning.commands.starting import Ended, ending
 from soft_reasoning.configuration.compose import check, completed
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import SWEEP_VARIABLE, conf_dir, register_resolvers
+from soft_reasoning.configuration.options import spelled
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
@@ -41,7 +42,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
     with one_line_errors():
-        overrides = completed([_override(word) for word in words if word not in SWEEP])
+        overrides = completed(spelled([_override(word) for word in words if word not in SWEEP]))
         sys.argv[1:] = [*(["--multirun"] if {*SWEEP} & {*words} else []), *overrides]  # the flag comes first
         os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -22,6 +23,7 @@ from soft_reasoning.configuration.build import (
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of, replaced_parts
 from soft_reasoning.configuration.folder import run_name
+from soft_reasoning.configuration.options import spelled
 from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.viewer.run import GREEDY
@@ -54,6 +56,10 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bo
     return result
 
 
+def _command(overrides: Sequence[str]) -> str:
+    return shlex.join(["soft-reasoning", "run", *overrides])
+
+
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
     """Run several methods on the same problems, each into its own folder.
 
@@ -64,13 +70,13 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
-        label: [*overrides, f"method={name}", *changes]
+        label: [*overrides, *spelled([f"method={name}", *changes])]
         for label, (name, changes) in methods_of(config).items()
     }
 
     def composed(label: str, *change: str) -> DictConfig:
         config = compose_config([*commands[label], *change])
-        config.label = label
+        config.label, config.command = label, _command(commands[label])
         return config
 
     configs = {label: composed(label) for label in commands}
@@ -115,6 +121,7 @@ def run_command(config: DictConfig, folder: Path) -> None:
     _print_replaced(HydraConfig.get().overrides.task, choices.get("preset", "default"))
     with closing(build_launcher(config)) as launcher:
         if config.methods is None:
+            config.command = _command(HydraConfig.get().overrides.task)
             run_one(config, folder, launcher)
         else:
             run_comparison(config, folder, launcher)

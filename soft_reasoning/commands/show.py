@@ -13,6 +13,7 @@ from typing import Any
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
 from soft_reasoning.reports.compare import COMPARISON
+from soft_reasoning.reports.exports import write_exports
 from soft_reasoning.reports.report import TABLES, summary, write_tables
 from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.runs.files import PAGE, read_manifest, read_records
@@ -63,6 +64,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
     parser.add_argument("--tables", action="store_true", help="write every table as CSV and LaTeX to tables/")
+    parser.add_argument("--export", action="store_true", help="write Every Eval Ever's JSON and the hub's "
+                        ".eval_results to exports/")  # fmt: skip
+    parser.add_argument("--organization", default="unknown", help="who made the run, for --export")
     given = parser.parse_args(sys.argv[1:] if words is None else words)
     with one_line_errors():
         if not given.folder.is_dir():
@@ -73,6 +77,9 @@ def main(words: Sequence[str] | None = None) -> None:
         if given.tables:
             files = write_tables(given.folder)
             print(f"{len(files)} tables in {given.folder / TABLES}")
+            return
+        if given.export:
+            print("\n".join(map(str, write_exports(given.folder, given.organization))))
             return
         print(_summary(given.folder))
         page = (given.folder / PAGE).resolve()

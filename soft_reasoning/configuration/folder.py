@@ -16,6 +16,12 @@ SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
 """Environment variable with the name of a sweep's folder, shared by all jobs of a launcher."""
 
 
+_WORDS = re.compile(r",(?=[~+@/\w.]+=)")
+"""Between two overrides."""
+_FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
+"""A path's components but for the last."""
+
+
 def conf_dir() -> str:
     """Return conf/ inside an installed wheel, or beside the package in a clone or editable install."""
     package = Path(__file__).resolve().parents[1]
@@ -54,9 +60,19 @@ def _shipped_keys() -> frozenset[str]:
 
 
 def run_name(*parts: str) -> str:
-    """Return a folder name for ``parts`` that is always the same; long or unusual ones are hashed."""
-    name = "-".join(str(part) for part in parts if part)
-    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name)
+    """Return a folder name for ``parts``, the last of which may be overrides; it is always the same.
+
+    Choices that follow from the other parts are left out. Of a path the last component is kept. Long and
+    unusual names, and those without their paths, end in a hash.
+    """
+    given = [str(part) for part in parts if part]
+    said = {f"{group}={part}" for part in given for group in ("dataset", "method")} | {"model=_base"}
+    if not any("soft_reasoning" in part or "random_embedding" in part for part in given):
+        said.add("preset=default")  # of the methods without presets
+    words = [[word for word in _WORDS.split(part) if word not in said] for part in given]
+    name = "-".join(",".join(some) for some in words if some)
+    short = "-".join(",".join(_FOLDERS.sub("", word) for word in some) for some in words if some)
+    plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", short.replace("'", ""))
     if plain == name and len(plain) <= 120:
         return plain
     return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

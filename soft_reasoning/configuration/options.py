@@ -37,6 +37,9 @@ OF_RUNS = (
 COUNTS = ("search.candidates", "method.samples", "method.paths", "method.candidates")
 """Where methods have k, the first that is there."""
 
+SHORT = ("k", "rounds", "temperature")
+"""Options of the command line whose keys depend on the method."""
+
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 """Parts of a method that may be a user's own: a name, a function or an object."""
 
@@ -275,6 +278,38 @@ def _temperature(temperature: float, config: DictConfig, options: Options) -> li
     if not value and "temperature" not in config.method and "verifier" not in config:
         return []  # greedy in any case
     return [override(_key("temperature", ("method.temperature",), config, options), value)]
+
+
+def spelled(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides of a command line with ``k``, ``rounds`` and ``temperature`` as the method's keys.
+
+    Raises:
+        UserError: For a method that lacks one of them, and in a comparison.
+    """
+    pairs = [(word, *word.partition("=")[::2]) for word in overrides]
+    asked = {key: value for _, key, value in pairs if key in SHORT}
+    if not asked:
+        return list(overrides)
+    name = next(iter(asked))
+    if any(key == "methods" for _, key, _ in pairs):
+        raise UserError(f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
+                        f'{asked[name]}", got it for a whole comparison')  # fmt: skip
+    methods = next((value for _, key, value in pairs if key == "method"), "soft_reasoning").split(",")
+    made: list[list[str]] = []
+    for config in (compose_config([f"method={method}"]) for method in methods):
+        keys = {"k": COUNTS, "rounds": ("search.rounds",), "temperature": ("method.temperature",)}
+        more = [word for word, key, _ in pairs if key not in SHORT]
+        for key, value in asked.items():
+            if key == "temperature" and "decoding" in config:
+                sampled = ["decoding=sampled", f"decoding.temperature={value}"]
+                more += ["decoding=greedy"] if value in ("0", "0.0") else sampled
+            else:
+                more.append(f"{_key(key, keys[key], config, Options())}={value}")
+        made.append(more)
+    if any(more != made[0] for more in made):
+        raise UserError(f"{name}: expected methods that call it the same, got {', '.join(methods)}; sweep "
+                        "over one of them at a time")  # fmt: skip
+    return made[0]
 
 
 def without_parts(overrides: Sequence[str]) -> list[str]:

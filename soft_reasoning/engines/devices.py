@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,15 +17,26 @@ RAN_OUT = (
 )  # fmt: skip
 """What PyTorch's allocators, CUDA and its libraries and, last, oneDNN say."""
 
+CPU_BYTES = 2**31
+"""Most memory for keys and values outside a GPU, and at most a quarter of what is free."""
+
+SMALL = 20_000_000
+"""Parameters of a model whose passes are too short to be shared among threads."""
+
+log: logging.Logger = logging.getLogger(__name__)
+
 
 def device_of(name: str | None) -> torch.device:
-    """Return the device ``name`` of this machine; None is a GPU if there is one, else the CPU.
+    """Return the device ``name`` of this machine; None is a GPU (cuda, else mps) if there is one.
 
     Raises:
         UserError: If there is no such device.
     """
+    if name is None:
+        name = "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else name
     try:
-        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name is None else name)
+        device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(
@@ -31,6 +44,37 @@ def device_of(name: str | None) -> torch.device:
             f"({str(error).partition(chr(10))[0]}); leave it out to take what there is"
         ) from error
     return device
+
+
+def fitting_tokens(device: torch.device, position_bytes: float) -> int:
+    """Return for how many positions there is memory beside the loaded weights; on a GPU, say so in one line.
+
+    It is half of what is free on a GPU, whose other half is for activations. Elsewhere it is a quarter of it,
+    and at most ``CPU_BYTES``.
+    """
+    on_gpu = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else min(CPU_BYTES, free_memory() // 4)
+    tokens = max(4096, int(free / max(position_bytes, 1)))
+    if on_gpu and position_bytes:
+        log.warning(
+            "keys and values take at most %.1f GB, half of what the weights leave free: %s tokens "
+            "(engine.max_batch_tokens)", tokens * position_bytes / 1e9, f"{tokens:,}",
+        )  # fmt: skip
+    return tokens
+
+
+def choose_threads(threads: int | None, parameters: int) -> None:
+    """Compute with ``threads`` threads from now on; None is one for a small model.
+
+    Its passes are short. On a machine with other work, threads that wait for each other at each of them take
+    many times as long as one thread. What the user has set in the environment holds.
+    """
+    given = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+    if threads is None and not given and parameters < SMALL and torch.get_num_threads() > 1:
+        log.warning("one thread, since the model is small (engine.threads=N takes more)")
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def keep_freed_memory() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.reports.plots import BLUE, GREY, ORANGE, panels, percent_axis
+from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table, number, percent
 
 REFERENCES = ("auto", "labels", "answers")
@@ -49,7 +50,7 @@ class Tried:
     @cached_property
     def distinct(self) -> float:
         """Mean number of distinct answers to a question, over M."""
-        return _mean(len(set(row) - {None}) / len(row) for row in self.answers)
+        return _mean(self.worth(False))
 
     @cached_property
     def unparsed(self) -> float:
@@ -62,9 +63,16 @@ class Tried:
 
     def coverage(self, k: int = ROUND) -> float | None:
         """Share of questions that k tries, drawn at random, solve; None without labels."""
-        if self.correct is None:
-            return None
-        return _mean(1 - _misses(len(row), sum(row), min(k, len(row))) for row in self.correct)
+        return None if self.correct is None else _mean(self.worth(True, k))
+
+    def worth(self, labels: bool, k: int = ROUND) -> list[float]:
+        """What settings are compared by, for each question.
+
+        It is the chance that k tries solve it or, without ``labels``, its distinct answers over M.
+        """
+        if not labels or self.correct is None:
+            return [len(set(row) - {None}) / len(row) for row in self.answers]
+        return [1 - _misses(len(row), sum(row), min(k, len(row))) for row in self.correct]
 
     def first(self, count: int) -> Tried:
         """Return the first ``count`` tries of each question."""
@@ -128,20 +136,27 @@ def held_out(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[float
     return [one / len(tried.correct) for one in solved]
 
 
-def recommend(settings: Mapping[Any, Tried], labels: bool) -> tuple[Any, str]:
+def recommend(settings: Mapping[Any, Tried], labels: bool, default: Any = None) -> tuple[Any, str]:
     """Return the best of several settings, and the reason in words.
 
     With ``labels`` it is the one of the highest coverage. Without, it is the one with the most distinct
     answers among those with hardly more unparsed answers than the first: the smallest number, or the run's
-    own embedding.
+    own embedding. ``default`` is kept where the best one is better by no more than chance.
     """
     ordered = in_order(settings)
-    if labels:
-        covered = {value: settings[value].coverage() for value in ordered}
-        best = max(ordered, key=lambda value: covered[value] or 0.0)
-        return best, f"{ROUND} random tries solve most questions there ({percent(covered[best])} %)"
     limit = settings[ordered[0]].unparsed + SLACK
-    best = max((v for v in ordered if settings[v].unparsed <= limit), key=lambda v: settings[v].distinct)
+    allowed = ordered if labels else [v for v in ordered if settings[v].unparsed <= limit]
+    best = max(allowed, key=lambda value: _mean(settings[value].worth(labels)))
+    if default in allowed and default != best:
+        gap = paired_bootstrap(settings[best].worth(labels), settings[default].worth(labels))
+        if gap.low <= 0:
+            return default, (
+                f"it is the default, and the best, {written(best)}, is better by {percent(gap.difference)} "
+                f"points only, within chance ({percent(gap.low)} to {percent(gap.high)})"
+            )
+    if labels:
+        covered = percent(settings[best].coverage())
+        return best, f"{ROUND} random tries solve most questions there ({covered} %)"
     return best, (
         f"it gives the most distinct answers ({percent(settings[best].distinct)} % of the tries) among the "
         f"values with at most {percent(limit)} % unparsed answers, one point more than at "

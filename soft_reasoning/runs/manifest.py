@@ -22,7 +22,7 @@ from soft_reasoning.types import UserError
 RESOURCES = (
     "engine.max_batch_tokens", "engine.max_num_seqs", "engine.max_num_batched_tokens",
     "engine.gpu_memory_utilization", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
-    "engine.device_map", "model.device_map",
+    "engine.device_map", "model.device_map", "engine.threads",
 )  # fmt: skip
 """Resources of an engine, which may change when a run resumes, for example after memory ran out.
 
@@ -32,8 +32,8 @@ not among them, because with ``dtype=auto`` it determines the precision."""
 LIMIT = "dataset.limit"
 
 IGNORED = (
-    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference", "launcher",
-    "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
+    "command", "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference",
+    "launcher", "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result.
 

@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_resumes(tmp_path):
 
 def test_a_chat_that_is_not_about_mathematics(reasoner):
     engine = reasoner.context.engine
-    plain = SoftReasoner(engine.model, engine.tokenizer, method="cot", prompt="chat", answer_type="text")
+    plain = SoftReasoner(engine.model, engine.tokenizer, method="cot", prompt="any")
     asked = chat("What is the capital of France?")
     earlier = [*chat("My name is Ada."), {"role": "assistant", "content": "Hello, Ada."}]
     with served(plain) as running, running.client() as client:

@@ -64,6 +64,16 @@ def test_the_recommended_setting():
     assert value == 2.0 and "distinct answers (33.3 %" in reason  # 3 has more, and too many unparsed
 
 
+@pytest.mark.parametrize("labels", [True, False])
+def test_the_default_is_kept_unless_another_setting_is_better_beyond_chance(labels):
+    few, more = ["aaaax", "aaaaa"] * 10, ["axxab", "aaxba"] * 10
+    tie = {1.0: tried(few, "x"), 2.0: tried([*few[:-1], "xxxba"], "x")}
+    value, reason = recommend(tie, labels, default=1.0)
+    assert value == 1.0 and "2, is better by" in reason and "within chance (0.0 to" in reason
+    assert recommend({1.0: tried(few, "x"), 2.0: tried(more, "x")}, labels, default=1.0)[0] == 2.0
+    assert recommend(tie, labels)[0] == 2.0
+
+
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
     def called(module, *arguments):

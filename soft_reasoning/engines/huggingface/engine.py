@@ -16,8 +16,9 @@ from torch import Tensor
 from soft_reasoning.checks import whole
 from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
 from soft_reasoning.engines.devices import (
+    choose_threads,
     device_of,
-    free_memory,
+    fitting_tokens,
     is_out_of_memory,
     keep_freed_memory,
     memory_for,
@@ -34,10 +35,6 @@ from soft_reasoning.types import Completion, Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
-CPU_BYTES = 2**31
-"""Most memory for keys and values on the CPU, unless ``max_batch_tokens`` is given; it is a quarter of what
-is free where that is less. On a GPU it is half of what is free."""
-
 
 class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
@@ -46,11 +43,13 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
 
     Args:
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
-        device: cuda where there is one, else the CPU, unless given; ``device_map`` spreads a model instead.
+        device: cuda where there is one, else mps, else the CPU, unless given; ``device_map`` spreads a model
+            instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
         adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
         max_batch_tokens: most positions whose keys and values are in memory at once; found from the memory
             that is free when None, and halved for good when memory runs out.
+        threads: of the CPU, for the whole process; when None one for a small model, else PyTorch's choice.
 
     Repeatability: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and
     in any order, as far as ``batch_invariant`` says (of mixtures of experts the same tokens). The number of
@@ -78,7 +77,10 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         trust_remote_code: bool = False,
         adapter: str | None = None,
         max_batch_tokens: int | None = None,
+        threads: int | None = None,
     ) -> None:
+        if threads is not None:
+            whole("engine.threads", threads, least=1)
         where = device_of(device)
         with memory_for(path):
             model, tokenizer = loading.load(
@@ -92,6 +94,7 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
                 trust_remote_code=trust_remote_code,
                 adapter=adapter,
             )
+            choose_threads(threads, sum(one.numel() for one in model.parameters()))
             self._set_up(model, tokenizer, max_batch_tokens)
 
     @classmethod
@@ -124,10 +127,9 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
         self._stops = StopChecker(tokenizer)
         self._runner = choose_runner(model)
-        on_cpu = min(CPU_BYTES, free_memory() // 4)
-        free = torch.cuda.mem_get_info(self.device)[0] // 2 if on_gpu else on_cpu
-        fitting = max(4096, int(free / max(self._runner.position_bytes, 1)))
-        self.max_batch_tokens: int = max_batch_tokens or fitting
+        self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
+            self.device, self._runner.position_bytes
+        )
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._restart([])
