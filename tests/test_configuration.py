@@ -246,7 +246,10 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
         (["method=self_consistency", "k=3,5"], ["method=self_consistency", "method.samples=3,5"]),
         (["temperature=0.7"], ["decoding=sampled", "decoding.temperature=0.7"]),
         (["temperature=0", "limit=5"], ["limit=5", "decoding=greedy"]),
-        (["method=best_of_n", "temperature=1.1"], ["method=best_of_n", "method.temperature=1.1"]),
+        (
+            ["method=self_consistency", "temperature=1.1"],
+            ["method=self_consistency", "method.temperature=1.1"],
+        ),
         (["limit=5"], ["limit=5"]),
     ],
 )
