@@ -1,4 +1,4 @@
-"""Checks of configured values; each raises OptionError in one line."""
+"""Checks of parameters; each raises OptionError in one line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from soft_reasoning.types import UserError, shortened
 
 
 class OptionError(UserError, ValueError):
-    """A value that an argument cannot have.
+    """A value that a parameter cannot have; the text begins with its name ("delta: expected ...").
 
-    Its text begins with the argument's own name, as its class calls it ("delta: expected ..."). ``line``
-    begins with the option's full name in the configuration ("acquisition.delta: expected ...").
+    ``configuration.build`` writes the option's full name ("acquisition.delta: expected ...").
     """
 
-    def __init__(self, option: str, message: str) -> None:
-        super().__init__(f"{option.rpartition('.')[2]}: {message}")
-        self.line: str = str(UserError(f"{option}: {message}"))
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
 
 
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:

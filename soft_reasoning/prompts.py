@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from jinja2 import TemplateError
 
-from soft_reasoning.checks import choice, form
+from soft_reasoning.checks import OptionError, choice, form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]
@@ -126,26 +126,25 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        root = "prompt.wording"
         for key in ("head", "cue"):
-            _text(f"{root}.{key}", getattr(self, key))
+            _text(key, getattr(self, key))
         listed = isinstance(self.stop, list | tuple)
         if not listed or not all(isinstance(text, str) and text for text in self.stop):
-            raise UserError(f"{root}.stop: expected a list of texts, none of them empty, got {self.stop!r}")
-        form(f"{root}.ask", self.ask, {"question": ""}, needed=["question"])
+            raise OptionError("stop", f"expected a list of texts, none of them empty, got {self.stop!r}")
+        form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
             shown = {"question": "", "thought": "", "answer": ""}
-            form(f"{root}.exemplar", self.exemplar, shown, needed=["question"])
+            form("exemplar", self.exemplar, shown, needed=["question"])
         for kind, review in self.reviews.items():
-            key, asked = f"{root}.reviews.{kind}", {"question": "", "solutions": ""}
+            key, asked = f"reviews.{kind}", {"question": "", "solutions": ""}
             _text(f"{key}.cue", review.cue)
             form(f"{key}.ask", review.ask, asked, needed=list(asked))
             form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
             for entry in review.exemplars:
                 form(f"{key}.worked", review.worked, entry)
         for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
-            _text(f"{root}.tasks.{kind}.cue", task.cue)
-            form(f"{root}.tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
+            _text(f"tasks.{kind}.cue", task.cue)
+            form(f"tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
 
 
 class Prompts:
@@ -178,7 +177,7 @@ class Prompts:
         date: str = DATE,
         chat_options: Mapping[str, Any] | None = None,
     ):
-        choice("prompt.layout", layout, LAYOUTS)
+        choice("layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)
         if layout == "auto":
             layout = "chat" if template else "completion"
@@ -335,7 +334,7 @@ class Prompts:
         header. ``middle`` is drawn once per problem, uniformly from the positions inside the text and
         before the cue (paper, "Impact of Special Token Placement").
         """
-        choice("method.placement", placement, PLACEMENTS)
+        choice("placement", placement, PLACEMENTS)
         if placement == "last":
             return len(prompt.ids)
         if problem.given is None:
@@ -397,7 +396,7 @@ def _day(date: str) -> datetime:
 
 def _text(key: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise UserError(f"{key}: expected a text, got {value!r}")
+        raise OptionError(key, f"expected a text, got {value!r}")
 
 
 def _question(problem: Problem) -> str:

@@ -119,6 +119,7 @@ def rewrite_grader(folder, grader):
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"extraction": "${oc.env:HOME}"},
         OWN | {"_partial_": True},
+        OWN | {"same": "os.system"},
         {"absolute": 0.1},
         {"_target_": ["soft_reasoning.answers.Grader"]},
         "soft_reasoning.answers.Grader",

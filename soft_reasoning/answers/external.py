@@ -40,7 +40,7 @@ class LmEvalGrader:
     filter: str
 
     def __post_init__(self) -> None:
-        choice("grader.filter", self.filter, tuple(NAMES))
+        choice("filter", self.filter, tuple(NAMES))
 
     @property
     def name(self) -> str:

@@ -175,17 +175,17 @@ class Grader:
     same: Callable[[str, str], bool] | str | None = None
 
     def __post_init__(self) -> None:
-        choice("grader.extraction", self.extraction, MODES)
-        real("grader.absolute", self.absolute, least=0.0, fix="try 1e-3")
-        real("grader.relative", self.relative, least=0.0, fix="try 1e-6")
+        choice("extraction", self.extraction, MODES)
+        real("absolute", self.absolute, least=0.0, fix="try 1e-3")
+        real("relative", self.relative, least=0.0, fix="try 1e-6")
         if isinstance(self.same, str):
             try:
                 object.__setattr__(self, "same", pkgutil.resolve_name(self.same))
             except (ImportError, AttributeError, ValueError) as error:
-                raise OptionError("grader.same", f"expected the dotted name of a function, got {self.same!r} "
+                raise OptionError("same", f"expected the dotted name of a function, got {self.same!r} "
                                   f"({error})") from error  # fmt: skip
         if not (self.same is None or callable(self.same)):
-            raise OptionError("grader.same", f"expected a function of two answers, got {self.same!r:.40}")
+            raise OptionError("same", f"expected a function of two answers, got {self.same!r:.40}")
 
     @property
     def name(self) -> str:

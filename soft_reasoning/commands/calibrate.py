@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
@@ -28,6 +27,7 @@ from soft_reasoning.configuration.build import (
     build_dataset,
     build_engine,
     build_method,
+    built,
     check_lengths,
     made_for_of,
     plain,
@@ -116,7 +116,7 @@ def _embeddings(given: Any) -> dict[str, Any]:
         raise UserError(f"calibration.embeddings: expected a list such as [orthonormal], got {given!r}")
     names = [choice("calibration.embeddings", name, choices(EMBEDDING)) for name in given]
     return {
-        name: instantiate(compose_config([f"{EMBEDDING}={name}"]).embedding)
+        name: built(compose_config([f"{EMBEDDING}={name}"]), EMBEDDING)
         for name in dict.fromkeys(names)
         if name != _choice(EMBEDDING)
     }
@@ -153,7 +153,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     todo: dict[tuple[str, Any], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
     for sigma in sigmas:
         if sigma != own:
-            other = replace(method, embedding=instantiate(config.embedding, sigma=sigma))
+            other = replace(method, embedding=built(config, EMBEDDING, sigma=sigma))
             todo[SIGMA, sigma] = at_points(other, points[:tries]), tries
     for name, embedding in embeddings.items():
         other = replace(method, embedding=embedding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.checks import choice
 from soft_reasoning.commands.launch import one_line_errors
+from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.stored import TARGET, build_stored, check_stored, shipped_settings
+from soft_reasoning.configuration.folder import choices, conf_dir
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.runs.files import MANIFEST, REPORT, read_manifest
 from soft_reasoning.runs.runner import regrade
 from soft_reasoning.types import UserError
 
-PREFIX, CHOICE = "grader.", "grader="
+PREFIX, CHOICE, TARGET = "grader.", "grader=", "_target_"
 USAGE = """\
 Computes results.json, grades.json, report.md, report.html and the plots of a finished run anew from its
 stored records (samples.jsonl, which stays as it is); nothing is generated. Without changes the grader is the
@@ -40,25 +42,41 @@ grades."""
 def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
     """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
+    A run's folder is data: of what it stores, only plain values of a shipped grader are used.
+
     Raises:
         UserError: For a grader that is not this package's, an unknown key, or a wrong value.
     """
-    shipped, where = shipped_settings("grader"), f"{MANIFEST}: grader"
     names = [change.removeprefix(CHOICE) for change in changes if change.startswith(CHOICE)]
     values = [change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX)]
-    if names and names[-1] not in shipped:
-        raise UserError(f"grader: expected one of {', '.join(shipped)}, got {names[-1]}")
-    settings = shipped[names[-1]] if names else config.get("grader", shipped["default"])
-    check_stored(settings, where, "grader")
-    defaults = next(known for known in shipped.values() if known[TARGET] == settings[TARGET])
-    changed = OmegaConf.create({**defaults, **settings})
+    shipped = {name: OmegaConf.load(Path(conf_dir(), "grader", f"{name}.yaml")) for name in choices("grader")}
+    if names:
+        grader = shipped[choice("grader", names[-1], list(shipped))]
+    else:
+        grader = _stored(config.get("grader", shipped["default"]), shipped.values())
     try:
-        OmegaConf.set_struct(changed, True)
-        changed.merge_with_dotlist(values)
+        OmegaConf.set_struct(grader, True)
+        grader.merge_with_dotlist(values)
     except OmegaConfBaseException as error:
-        known = ", ".join(f"{PREFIX}{key}" for key in defaults if key != TARGET) or "none"
+        known = ", ".join(f"{PREFIX}{key}" for key in grader if key != TARGET) or "none"
         raise UserError(f"expected changes of {known}, got {' '.join(values)} ({one_line(error)})") from error
-    return build_stored(OmegaConf.to_container(changed), where, "grader")
+    return built(OmegaConf.create({"grader": grader}), "grader")
+
+
+def _stored(settings: Any, shipped: Iterable[Any]) -> Any:
+    """The shipped grader of the class that ``settings`` name, with their values."""
+    wanted = f"{MANIFEST}: grader: expected the plain settings of a grader of this package"
+    if not isinstance(settings, Mapping):
+        raise UserError(f"{wanted}, got {settings!r:.80}")
+    grader = next((known for known in shipped if known[TARGET] == settings.get(TARGET)), None)
+    if grader is None:
+        raise UserError(f"{wanted}, got {TARGET}={settings.get(TARGET)!r:.80}; use grader=NAME")
+    for key, value in settings.items():
+        plain = isinstance(value, str | float | int | None) and "${" not in str(value)
+        if key not in grader or not plain or (key == "same" and value):  # which would name code
+            raise UserError(f"{wanted}, got {key}={value!r:.80}; use grader=NAME grader.key=value")
+        grader[key] = value
+    return grader
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -9,11 +9,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
+from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import is_bundled
 from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
@@ -81,7 +81,7 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
-    settings: Settings = instantiate(config.server, _convert_="all")
+    settings: Settings = built(config, "server", _convert_="all")
     with bound(settings) as listening, closing(reasoner_of(config, choices, overrides)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:

@@ -10,13 +10,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, cast
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.configuration.errors import one_line, user_errors
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
@@ -30,31 +32,41 @@ from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
 
-def _built(config: DictConfig, key: str, **options: Any) -> Any:
+def built(config: DictConfig, key: str, **options: Any) -> Any:
     """Build what ``config`` names at ``key``, after a check of the classes that it and its parts name.
 
     Raises:
         UserError: In one line with the option's full name, for what a class refuses with a ValueError.
     """
     try:
-        part = OmegaConf.select(config, key)
-        _check_targets(part, key)
-        return instantiate(part, **options)
+        _check_targets(OmegaConf.select(config, key), key)
+        return instantiate(OmegaConf.select(deepcopy(config), key), **options)  # which resolves in place
     except Exception as error:
-        line = one_line(error) or _refused_value(config, error)
+        line = _refused_value(config, error) or one_line(error)
         if line is None:
             raise
         raise UserError(line) from error
 
 
 def _refused_value(config: DictConfig, error: Exception) -> str | None:
-    """The line for a ValueError("name: expected ...") of a class that knows no option's full name."""
-    said = re.match(r"\w+: expected .*", str(error.__cause__), flags=re.DOTALL)
+    """The line for a ValueError("name: expected ...") of a class, with the option's full name."""
+    text = re.match(r"([\w.]+): expected .*", str(error.__cause__), flags=re.DOTALL)
     key = re.search(r"full_key: (\S+)", str(error))
-    if not isinstance(error.__cause__, ValueError) or said is None or key is None:
+    if not isinstance(error.__cause__, ValueError) or text is None or key is None:
         return None
-    part = OmegaConf.select(config, key[1])  # where an interpolation leads
-    return f"{part._get_full_key('')}.{said[0]}"
+    part = OmegaConf.select(config, key[1])
+    return f"{_option(part, text[1]) or f'{key[1]}.{text[1]}'}{text[0].removeprefix(text[1])}"
+
+
+def _option(part: DictConfig, name: str) -> str | None:
+    """The full name of a parameter of ``part``, or of a part of it, where interpolations lead."""
+    first, dot, rest = name.partition(".")
+    nodes = {str(key): part._get_node(key)._maybe_dereference_node() for key in part}  # pyright: ignore
+    if first in nodes:
+        found = nodes[first]._get_full_key("")
+        return (isinstance(nodes[first], DictConfig) and _option(nodes[first], rest)) or f"{found}{dot}{rest}"
+    inside = (_option(node, name) for node in nodes.values() if isinstance(node, DictConfig) and node)
+    return next(filter(None, inside), None)
 
 
 def _check_targets(part: Any, key: str) -> None:
@@ -69,9 +81,14 @@ def _check_targets(part: Any, key: str) -> None:
                 f"{key}: expected the dotted name of what can be imported, got {name} ({error})"
             ) from error
         taken = inspect.signature(target).parameters
-        if all(one.kind is not one.VAR_KEYWORD for one in taken.values()):
-            for other in (one for one in part if str(one) not in taken and not str(one).startswith("_")):
+        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken.values()):
+            for other in (key for key in part if str(key) not in taken and not str(key).startswith("_")):
                 raise UserError(f"{key}: {target.__name__} takes no {other}; leave {other} out")
+        for needed in (
+            one.name for one in taken.values() if one.default is one.empty and one.kind != one.VAR_KEYWORD
+        ):
+            if needed not in part and not part.get("_partial_"):
+                raise UserError(f"{key}: {target.__name__} needs {needed}; add it")
     for child in part:
         _check_targets(part[child], f"{key}.{child}")
 
@@ -81,9 +98,9 @@ def build_engine(config: DictConfig) -> Engine:
     if config.model.adapter and "adapter" not in config.engine:
         raise UserError(f"this engine takes no adapters, got {config.engine._target_}; use engine=hf")
     if "path" not in config.engine:  # no weights to load
-        return _built(config, "engine")
+        return built(config, "engine")
     with bars(config.progress and sys.stderr.isatty()):
-        return _built(config, "engine")
+        return built(config, "engine")
 
 
 @contextmanager
@@ -113,22 +130,22 @@ def engine_settings(config: DictConfig) -> dict[str, Any]:
 
 def build_dataset(config: DictConfig) -> Dataset:
     """Build the data set that ``config.dataset`` names."""
-    return _built(config, "dataset")
+    return built(config, "dataset")
 
 
 def build_launcher(config: DictConfig) -> Any:
     """Build the launcher that ``config.launcher`` names."""
-    return _built(config, "launcher")
+    return built(config, "launcher")
 
 
 def build_tracker(config: DictConfig) -> Any:
     """Build the tracker that ``config.logging`` names; None if it names none."""
-    return None if config.logging._target_ is None else _built(config, "logging", _convert_="all")
+    return None if config.logging._target_ is None else built(config, "logging", _convert_="all")
 
 
 def build_grader(config: DictConfig) -> AnswerGrader:
     """Build the grader that ``config.grader`` names."""
-    return _built(config, "grader")
+    return built(config, "grader")
 
 
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
@@ -147,22 +164,24 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
-    prompt = config.prompt
-    with user_errors():
+    prompt, wording = config.prompt, built(config, "prompt.wording", _convert_="all")
+    try:
         return Prompts(
             tokenizer,
-            _built(config, "prompt.wording", _convert_="all"),
+            wording,
             exemplars=exemplars,
             layout=prompt.layout,
             system=prompt.system,
             date=prompt.get("date", DATE),
             chat_options=plain(prompt)["chat_options"],
         )
+    except OptionError as error:
+        raise UserError(f"prompt.{error}") from error
 
 
 def build_method(config: DictConfig) -> Method:
     """Build the method that ``config.method`` names, with its parts."""
-    return _built(config, "method", _convert_="all")
+    return built(config, "method", _convert_="all")
 
 
 def build_optimiser(config: DictConfig, acquisition: Callable[..., Any]) -> Any:
@@ -172,7 +191,7 @@ def build_optimiser(config: DictConfig, acquisition: Callable[..., Any]) -> Any:
             "acquisition: expected a class of acquisition functions, such as BoTorch's, or a function that "
             f"makes one of a model, got {acquisition!r:.80}"
         )
-    return _built(config, "search.optimiser", _convert_="all", acquisition=acquisition)
+    return built(config, "search.optimiser", _convert_="all", acquisition=acquisition)
 
 
 def prior_of(method: Method) -> Prior | None:

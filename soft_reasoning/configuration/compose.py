@@ -16,7 +16,7 @@ from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
 from soft_reasoning.configuration.errors import unknown_key, user_errors
 from soft_reasoning.configuration.folder import choices, conf_dir, known_keys, register_resolvers
-from soft_reasoning.configuration.prompt_files import is_file_name
+from soft_reasoning.configuration.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.types import UserError
 
@@ -132,7 +132,9 @@ def _parts_of(preset: str) -> dict[str, str]:
 
 
 def check(config: DictConfig) -> None:
-    """Check the top level of a configuration; each part checks its own values when it is built.
+    """Check the top level of a configuration, and read the file of a user's prompt into it.
+
+    Each part checks its own values when it is built.
 
     Raises:
         UserError: For an unknown top-level key, a wrong top-level value, or a prompt whose type of answer
@@ -148,7 +150,9 @@ def check(config: DictConfig) -> None:
     for key in ("max_new_tokens", "max_live"):
         whole(key, config[key], least=1)
     choice("budget", config.budget, BUDGETS)
-    OmegaConf.select(config, "prompt.wording")  # reads a file of the user's
+    if (path := OmegaConf.select(config, "prompt.path")) is not None:
+        overridden = {key: value for key, value in config.prompt.items() if value is not None}
+        config.prompt = prompt_settings(path) | overridden
     answer_type = OmegaConf.select(config, "dataset.answer_type")
     if answer_type is not None:
         check_prompt(config, "dataset.answer_type", answer_type)

@@ -13,7 +13,6 @@ from typing import Any
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.folder import known_keys
 from soft_reasoning.types import UserError
 
@@ -38,7 +37,7 @@ def one_line(error: BaseException) -> str | None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
-            return cause.line if isinstance(cause, OptionError) else str(cause)
+            return str(cause)
         cause = cause.__cause__ or cause.__context__
     frames = traceback.extract_tb(error.__traceback__)
     raised_by = Path(frames[-1].filename).parts if frames else ()

@@ -79,15 +79,8 @@ def run_name(*parts: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Register the resolvers of conf/ with OmegaConf: ``run_name``, ``prompt_file`` and the others."""
+    """Register the resolvers of conf/ with OmegaConf: ``run_name``, ``product`` and the others."""
     OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
-    OmegaConf.register_new_resolver("prompt_file", _of_prompt_file, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)
-
-
-def _of_prompt_file(path: str, key: str) -> object:
-    from soft_reasoning.configuration.prompt_files import prompt_settings  # imports torch
-
-    return prompt_settings(path)[key]

@@ -1,13 +1,12 @@
-"""A prompt of one's own: a YAML file, a mapping or a :class:`~soft_reasoning.prompts.Wording`."""
+"""A user's prompt: a YAML file, a mapping or a :class:`~soft_reasoning.prompts.Wording`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -28,61 +27,35 @@ def is_file_name(name: str) -> bool:
     return name.endswith((".yaml", ".yml"))
 
 
-def prompt_settings(given: PromptLike) -> dict[str, Any]:
-    """Return the content of the configuration's group ``prompt``.
+def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
+    """Return the content of the configuration's group ``prompt``; its keys are checked when it is built.
 
     Raises:
-        UserError: For a file that cannot be read, an unknown key, or a missing one.
+        UserError: For a file that cannot be read, and for content that is no mapping.
     """
-    if isinstance(given, Wording):
-        return _settings(asdict(given), "prompt")
-    if isinstance(given, Mapping):
-        return _settings(given, "prompt")
-    path = Path(given).expanduser()
-    try:
-        stamp = path.stat().st_mtime_ns
-    except OSError as error:
-        raise UserError(
-            f"prompt={path}: expected a YAML file ({error.strerror}); give the path of one, or a shipped "
-            "prompt by its name"
-        ) from error
-    return _of_file(path, stamp)
+    content: Any = asdict(prompt) if isinstance(prompt, Wording) else prompt
+    if isinstance(prompt, str | os.PathLike):
+        try:
+            content = yaml.safe_load(Path(prompt).expanduser().read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(
+                f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
+            ) from error
+    settings = {key: _mapping("prompt", content).get(key, default) for key, default in SETTINGS.items()}
+    wording = _wording(Wording, "prompt", {k: value for k, value in content.items() if k not in SETTINGS})
+    for key, kind in (("reviews", ReviewWording), ("tasks", TaskWording)):
+        named = _mapping(f"prompt.{key}", wording.get(key) or {})
+        wording[key] = {
+            str(name): _wording(kind, f"prompt.{key}.{name}", value) for name, value in named.items()
+        }
+    return settings | {"wording": wording}
 
 
-@cache
-def _of_file(path: Path, stamp: int) -> dict[str, Any]:
-    """The settings of the file as it was at ``stamp``; each key of the group reads it."""
-    try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"prompt={path}: expected a YAML file, got {error!s:.200}") from error
-    if not isinstance(given, Mapping):
-        raise UserError(f"prompt={path}: expected keys such as ask and reviews, got {given!r:.80}")
-    return _settings(cast(Mapping[str, Any], given), f"prompt={path}")
+def _wording(kind: type, where: str, content: Any) -> dict[str, Any]:
+    return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **_mapping(where, content)}
 
 
-def _settings(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    wording = {key: value for key, value in given.items() if key not in SETTINGS}
-    wording = _part(Wording, wording, where)
-    for key, part in (("reviews", ReviewWording), ("tasks", TaskWording)):
-        named = wording.get(key) or {}
-        if not isinstance(named, Mapping):
-            raise UserError(f"{where}: expected names with their wording in {key}, got {named!r:.80}")
-        wording[key] = {str(name): _part(part, one, f"{where}: {key}.{name}") for name, one in named.items()}
-    return {key: given.get(key, default) for key, default in SETTINGS.items()} | {"wording": wording}
-
-
-def _part(part: type, given: Any, where: str) -> dict[str, Any]:
-    """``given`` as the configuration of the wording class ``part``."""
-    known = [one.name for one in fields(part)]
-    needed = [one.name for one in fields(part) if one.default is MISSING and one.default_factory is MISSING]
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where}: expected keys such as {', '.join(known)}, got {given!r:.80}")
-    for key in given:
-        if key not in known:
-            more = [*SETTINGS, *known] if part is Wording else known
-            raise UserError(f"{where}: expected keys among {', '.join(more)}, got {key}")
-    for key in needed:
-        if key not in given:
-            raise UserError(f"{where}: expected the key {key}, got none; add it")
-    return {"_target_": f"{part.__module__}.{part.__qualname__}", **given}
+def _mapping(where: str, content: Any) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise UserError(f"{where}: expected keys such as ask, got {content!r:.80}")
+    return content

@@ -59,12 +59,12 @@ class Dataset:
         exemplar_source: str = "file",
         train: Mapping[str, Any] | None = None,
     ) -> None:
-        choice("dataset.answer_type", answer_type, ANSWER_TYPES)
-        choice("dataset.sample", sample, SAMPLES)
-        choice("dataset.exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
-        whole("dataset.offset", offset, least=0)
-        whole("dataset.shots", shots, least=0)
-        whole("dataset.seed", seed, least=0)
+        choice("answer_type", answer_type, ANSWER_TYPES)
+        choice("sample", sample, SAMPLES)
+        choice("exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
+        whole("offset", offset, least=0)
+        whole("shots", shots, least=0)
+        whole("seed", seed, least=0)
         self.name = name
         self.seed = seed
         self.answer_type = answer_type

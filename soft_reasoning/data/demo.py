@@ -26,7 +26,7 @@ def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -
         path: Another file of the same layout.
         options: Those of :class:`Dataset`.
     """
-    choice("dataset.split", split, SPLITS)
+    choice("split", split, SPLITS)
     train = {"row": ExemplarColumns("question", "answer"), "path": str(FOLDER / "train.jsonl")}
     return Dataset(row=problem, path=path or str(FOLDER / f"{split}.jsonl"), train=train, **options)
 

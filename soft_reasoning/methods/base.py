@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.combine import Reward, rewards_of
@@ -22,7 +22,6 @@ from soft_reasoning.types import (
     Request,
     Round,
     Sampling,
-    UserError,
 )
 
 
@@ -141,19 +140,21 @@ def answer_votes(candidates: Sequence[Candidate], grader: AnswerGrader, answer_t
     return votes
 
 
-def check_sampling(given: Any, *, where: str = "method", fix: str = "method=cot is the greedy one") -> None:
-    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``given``, which are configured at ``where``.
+def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is the greedy one") -> None:
+    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``; messages name them after ``prefix``.
 
     ``fix`` says how to correct a temperature of 0.
 
     Raises:
-        UserError: If nothing can be sampled with them.
+        OptionError: If nothing can be sampled with them.
     """
-    if not hasattr(given, "temperature"):
-        raise UserError(f"{where}: expected temperature, top_k and top_p, got {given!r:.40}; {fix}")
-    real(f"{where}.temperature", given.temperature, above=0.0, fix=fix)
-    whole(f"{where}.top_k", given.top_k, least=0)
-    real(f"{where}.top_p", given.top_p, above=0.0, most=1.0)
+    if not hasattr(values, "temperature"):
+        raise OptionError(
+            prefix.strip("."), f"expected temperature, top_k and top_p, got {values!r:.40}; {fix}"
+        )
+    real(f"{prefix}temperature", values.temperature, above=0.0, fix=fix)
+    whole(f"{prefix}top_k", values.top_k, least=0)
+    real(f"{prefix}top_p", values.top_p, above=0.0, most=1.0)
 
 
 def sampled(

@@ -19,7 +19,7 @@ class ChainOfThought:
     name: str = "cot"
 
     def __post_init__(self) -> None:
-        whole("method.max_new_tokens", self.max_new_tokens, least=1)
+        whole("max_new_tokens", self.max_new_tokens, least=1)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)

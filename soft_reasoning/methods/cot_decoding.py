@@ -67,9 +67,9 @@ class CotDecoding:
 
     def __post_init__(self) -> None:
         for key in ("paths", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
+            whole(key, getattr(self, key), least=1)
         for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
-            choice(f"method.{key}", getattr(self, key), known)
+            choice(key, getattr(self, key), known)
         if self.continuation == "sample":
             check_sampling(self, fix="use method.continuation=greedy")
 

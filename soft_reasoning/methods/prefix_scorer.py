@@ -60,11 +60,11 @@ class PrefixScorer:
     _value: LinearHead | SelfJudged = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        choice("method.form", self.form, FORMS)
+        choice("form", self.form, FORMS)
         for key in ("candidates", "block_tokens", "top_tokens", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
-        real("method.temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
-        real("method.strength", self.strength)
+            whole(key, getattr(self, key), least=1)
+        real("temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
+        real("strength", self.strength)
         object.__setattr__(self, "_value", LinearHead(self.head) if self.head else SelfJudged())
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:

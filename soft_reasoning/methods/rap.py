@@ -96,10 +96,10 @@ class ReasoningViaPlanning:
 
     def __post_init__(self) -> None:
         for key in ("actions", "answers", "chunk", "depth", "iterations", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
+            whole(key, getattr(self, key), least=1)
         for key in ("usefulness_weight", "expected_confidence"):
-            real(f"method.{key}", getattr(self, key), least=0.0, most=1.0)
-        real("method.exploration", self.exploration, least=0.0)
+            real(key, getattr(self, key), least=0.0, most=1.0)
+        real("exploration", self.exploration, least=0.0)
         check_sampling(self, fix="questions and answers are sampled")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:

@@ -44,12 +44,12 @@ class SelfConsistency:
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
+            whole(key, getattr(self, key), least=1)
         check_sampling(self)
         if self.first_temperature is not None:
-            real("method.first_temperature", self.first_temperature, above=0.0)
+            real("first_temperature", self.first_temperature, above=0.0)
         if self.first_top_k is not None:
-            whole("method.first_top_k", self.first_top_k, least=0)
+            whole("first_top_k", self.first_top_k, least=0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         sampling = Sampling(

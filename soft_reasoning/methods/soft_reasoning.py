@@ -115,17 +115,17 @@ class SoftReasoning:
     name: str = "soft_reasoning"
 
     def __post_init__(self) -> None:
-        whole("search.candidates", self.candidates, least=2)
+        whole("candidates", self.candidates, least=2)
         for key in ("scope", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
-        choice("method.placement", self.placement, PLACEMENTS)
+            whole(key, getattr(self, key), least=1)
+        choice("placement", self.placement, PLACEMENTS)
         if self.optimiser.pool is None and not isinstance(self.features, PointFeatures):
             raise UserError(
                 "features: expected features=point without a pool of points, got "
                 f"{type(self.features).__name__}; use candidate_points=pool with search=bayesian or random"
             )
         if self.decoding != GREEDY:
-            check_sampling(self.decoding, where="decoding", fix="decoding=greedy is the greedy one")
+            check_sampling(self.decoding, "decoding.", fix="decoding=greedy is the greedy one")
 
     @property
     def independent(self) -> bool:

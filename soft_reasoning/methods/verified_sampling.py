@@ -49,8 +49,8 @@ class VerifiedSampling:
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
-            whole(f"method.{key}", getattr(self, key), least=1)
-        check_sampling(self.decoding, where="decoding", fix="use decoding=sampled")
+            whole(key, getattr(self, key), least=1)
+        check_sampling(self.decoding, "decoding.", fix="use decoding=sampled")
         if self.final.needs_posterior:
             raise UserError(
                 f"final={self.final.rule}: expected a rule that needs no surrogate, since samples have no "

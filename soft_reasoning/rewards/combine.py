@@ -35,8 +35,8 @@ class Reward:
 
     def __post_init__(self) -> None:
         for key in ("verifier_weight", "coherence_weight"):
-            real(f"reward.{key}", getattr(self, key), least=0.0)
-        choice("reward.coherence", self.coherence, KINDS)
+            real(key, getattr(self, key), least=0.0)
+        choice("coherence", self.coherence, KINDS)
 
     def of_coherence(self, completion: Completion) -> float:
         return coherence(completion, self.coherence)

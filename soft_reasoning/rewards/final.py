@@ -35,8 +35,8 @@ class FinalAnswer:
     verifier_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        choice("final.rule", self.rule, RULES)
-        real("final.verifier_weight", self.verifier_weight, least=0.0)
+        choice("rule", self.rule, RULES)
+        real("verifier_weight", self.verifier_weight, least=0.0)
 
     @property
     def needs_posterior(self) -> bool:

@@ -180,15 +180,15 @@ class ModelVerifier:
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
-            whole(f"verifier.{key}", getattr(self, key), least=1)
-        real("verifier.temperature", self.temperature, least=0.0)
+            whole(key, getattr(self, key), least=1)
+        real("temperature", self.temperature, least=0.0)
         if self.samples > 1:
             fix = "several samples of temperature 0 are equal"
-            real("verifier.temperature", self.temperature, above=0.0, fix=fix)
+            real("temperature", self.temperature, above=0.0, fix=fix)
         if self.shots is not None:
-            whole("verifier.shots", self.shots, least=0)
+            whole("shots", self.shots, least=0)
         for key, known in (("show", SHOWN), ("confidence", CONFIDENCES)):
-            choice(f"verifier.{key}", getattr(self, key), known)
+            choice(key, getattr(self, key), known)
 
     @property
     def answers_itself(self) -> bool:

@@ -53,9 +53,9 @@ class RayLauncher:
         gpus: float | None = None,
     ) -> None:
         if workers is not None:
-            whole("ray.workers", workers, least=1)
+            whole("workers", workers, least=1)
         for name, value in (("cpus", cpus), ("gpus", 0 if gpus is None else gpus)):
-            if real(f"ray.{name}", value, least=0) > 1 and value != int(value):
+            if real(name, value, least=0) > 1 and value != int(value):
                 raise UserError(f"ray.{name}: expected a whole number or a fraction of one, got {value}")
         self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None

@@ -106,7 +106,7 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
         maximize: bool = True,
     ):
         super().__init__(model, best_f, posterior_transform, maximize)
-        self.delta: float = real("acquisition.delta", delta, above=0.0, below=1.0)
+        self.delta: float = real("delta", delta, above=0.0, below=1.0)
         with torch.no_grad():
             omega = adaptive_factor(information_gain(model), self.delta)
         self.register_buffer("omega", omega.unsqueeze(-1))

@@ -45,7 +45,7 @@ class NormalCandidates:
     """``count`` points u ~ N(0, I), as in the first round (paper, Optimising EI)."""
 
     def __init__(self, count: int = 5000):
-        self.count: int = whole("candidate_points.count", count, least=1)
+        self.count: int = whole("count", count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
@@ -85,8 +85,8 @@ class LocalCandidates(NormalCandidates):
 
     def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
         super().__init__(count)
-        self.fresh: int = whole("candidate_points.fresh", fresh, least=0)
-        self.reach: float = real("candidate_points.reach", reach, least=0.0, below=1.0)
+        self.fresh: int = whole("fresh", fresh, least=0)
+        self.reach: float = real("reach", reach, least=0.0, below=1.0)
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
         U, d = gp.train_inputs[0], draws.shape[-1]

@@ -113,12 +113,12 @@ class _Linear:
         seed: int | None = None,
     ):
         """Check and keep the settings."""
-        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float = real("embedding.sigma", sigma, least=0.0, most=MAX_SIGMA)
-        self.units: str = choice("embedding.units", units, UNITS)
-        self.anchor: str = choice("embedding.anchor", anchor, ANCHORS)
-        self.box: float | None = None if box is None else real("embedding.box", box, above=0.0)
-        self.seed: int | None = None if seed is None else whole("embedding.seed", seed, least=0)
+        self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
+        self.sigma: float = real("sigma", sigma, least=0.0, most=MAX_SIGMA)
+        self.units: str = choice("units", units, UNITS)
+        self.anchor: str = choice("anchor", anchor, ANCHORS)
+        self.box: float | None = None if box is None else real("box", box, above=0.0)
+        self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
         self.needs_anchor: bool = anchor == "first_token"
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:

@@ -80,7 +80,7 @@ class NextTokenFeatures:
 
     def __post_init__(self) -> None:
         if self.top is not None:
-            whole("features.top", self.top, least=1)
+            whole("top", self.top, least=1)
 
     def look(self, request: Request) -> Request | None:
         asked = replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)
@@ -132,7 +132,7 @@ class LookaheadFeatures:
     tokens: int = 8
 
     def __post_init__(self) -> None:
-        whole("features.tokens", self.tokens, least=1)
+        whole("tokens", self.tokens, least=1)
 
     def look(self, request: Request) -> Request | None:
         most = min(self.tokens, request.max_new_tokens)

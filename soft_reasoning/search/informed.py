@@ -41,8 +41,8 @@ class TokenSimplexEmbedding:
     """
 
     def __init__(self, dim: int = 25, tau: float = 6.0):
-        self.dim: int = whole("embedding.dim", dim, least=1, most=MAX_DIM)
-        self.tau: float = real("embedding.tau", tau, least=0.0, most=MAX_SIGMA)
+        self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
+        self.tau: float = real("tau", tau, least=0.0, most=MAX_SIGMA)
         self.likely_tokens: int = self.dim
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:

@@ -120,7 +120,7 @@ class Optimiser(Protocol):
 
 def checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) -> tuple[Tensor, Tensor]:
     """``U`` and ``y`` in float64 once their shapes and values are found right."""
-    whole("search.candidates", k, least=1)
+    whole("k", k, least=1)
     if U.ndim != 3 or y.shape != U.shape[:2] or (keys is not None and len(keys) != len(U)):
         came = f"{tuple(U.shape)}, {tuple(y.shape)}, {None if keys is None else len(keys)}"
         raise ValueError(f"expected U (b, n, d), y (b, n) and b keys, got {came}")
@@ -211,14 +211,14 @@ class BayesianOptimiser:
         if self.prior is not None and self.pool is None:
             self.surrogate = self.surrogate.with_pooled(self.prior.mean())
         self.acquisition = acquisition
-        self.first: str = choice("search.first", first, FIRST_ROUNDS)
+        self.first: str = choice("first", first, FIRST_ROUNDS)
         self.batch: Batch = batch or KrigingBeliever()
-        self.incumbent: str = choice("search.incumbent", incumbent, INCUMBENTS)
+        self.incumbent: str = choice("incumbent", incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
         self._try_acquisition()
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        k = whole("search.candidates", k, least=1)
+        k = whole("k", k, least=1)
         whole("candidate_points.count", self.candidate_points.count, least=k)  # a round's points are distinct
         first = first_points(self.prior, 0, k, dim)
         return torch.cat([first, normal(k - len(first), dim, generator)])

@@ -37,7 +37,7 @@ class RandomOptimiser:
         self.independent = self.prior is None and self.pool is None
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        return self._next(0, whole("search.candidates", k, least=1), dim, generator)
+        return self._next(0, whole("k", k, least=1), dim, generator)
 
     def propose(
         self,

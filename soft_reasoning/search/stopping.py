@@ -36,10 +36,10 @@ class Stopping:
         rule: str = "agreement",
         confidence: float = 0.95,
     ):
-        self.rounds: int = whole("search.rounds", rounds, least=0)
-        self.threshold: float = real("search.stopping.threshold", threshold, least=0.0)
-        self.rule: str = choice("search.stopping.rule", rule, RULES)
-        self.confidence: float = real("search.stopping.confidence", confidence, above=0.5, most=1.0)
+        self.rounds: int = whole("rounds", rounds, least=0)
+        self.threshold: float = real("threshold", threshold, least=0.0)
+        self.rule: str = choice("rule", rule, RULES)
+        self.confidence: float = real("confidence", confidence, above=0.5, most=1.0)
 
     def reason(
         self,

@@ -65,15 +65,13 @@ class Surrogate:
         self.kernel = _of_gpytorch("surrogate.kernel", kernel or RBFKernel(), Kernel)
         self.mean = _of_gpytorch("surrogate.mean", mean or ZeroMean(), Mean)
         self.lengthscale: float | None = (
-            None if lengthscale is None else real("surrogate.lengthscale", lengthscale, above=0.0)
+            None if lengthscale is None else real("lengthscale", lengthscale, above=0.0)
         )
-        self.scaling: str = choice("surrogate.scaling", scaling, SCALINGS)
-        self.noise: float = real("surrogate.noise", noise, above=0.0)
-        self.variance: float | None = (
-            None if variance is None else real("surrogate.variance", variance, above=0.0)
-        )
-        self.centred: bool = switch("surrogate.centred", centred)
-        self.fits: bool = choice("surrogate.fit", fit, FITS) == "map"
+        self.scaling: str = choice("scaling", scaling, SCALINGS)
+        self.noise: float = real("noise", noise, above=0.0)
+        self.variance: float | None = None if variance is None else real("variance", variance, above=0.0)
+        self.centred: bool = switch("centred", centred)
+        self.fits: bool = choice("fit", fit, FITS) == "map"
         self.pooled: Mean | None = None
 
     def with_pooled(self, pooled: Mean) -> Surrogate:

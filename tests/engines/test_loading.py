@@ -16,9 +16,9 @@ from transformers import (
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
-from soft_reasoning.engines.huggingface.loading import eos_ids
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
+from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.engines.models import BASE, VOCABULARY, tiny
 

@@ -7,8 +7,8 @@ from hydra.utils import instantiate
 from transformers import BitsAndBytesConfig
 
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import loading
 from tests.engines.models import tiny
 
 

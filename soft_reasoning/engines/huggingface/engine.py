@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
 from soft_reasoning.engines.devices import (
     choose_threads,
@@ -25,7 +26,6 @@ from soft_reasoning.engines.devices import (
 )
 from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.hidden_states import ShowsHiddenStates
-from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.queue import QueueEngine
@@ -111,7 +111,7 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     def _set_up(self, model: Any, tokenizer: Any, max_batch_tokens: int | None) -> None:
         super().__init__()
         if max_batch_tokens is not None:
-            whole("engine.max_batch_tokens", max_batch_tokens, least=1)
+            whole("max_batch_tokens", max_batch_tokens, least=1)
         self.model, self.tokenizer = model, tokenizer
         lookup = model.get_input_embeddings()
         self._table = EmbeddingTable(lookup, lookup.weight)

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
 from soft_reasoning.engines.devices import keep_freed_memory
 from soft_reasoning.engines.gguf import is_gguf
-from soft_reasoning.engines.huggingface import loading
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.queue import QueueEngine

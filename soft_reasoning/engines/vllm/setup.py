@@ -15,7 +15,7 @@ from transformers import AutoModel, GenerationConfig
 from transformers.utils import logging
 
 from soft_reasoning.engines.embedding_table import CHUNK, EmbeddingTable
-from soft_reasoning.engines.huggingface.loading import eos_ids
+from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import UserError
 
 OLDEST = "0.21"

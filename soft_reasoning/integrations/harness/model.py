@@ -13,7 +13,7 @@ from lm_eval.models.utils import postprocess_generated_text
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.options import Options, check_overrides, configured
 from soft_reasoning.engines.devices import device_of
-from soft_reasoning.engines.huggingface.loading import why
+from soft_reasoning.engines.loading import why
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.integrations.harness.arguments import sort_arguments
 from soft_reasoning.integrations.harness.requests import generation_of, questions_of, text_of

@@ -61,16 +61,16 @@ class Settings:
     keep_alive_seconds: float = 15.0
 
     def __post_init__(self) -> None:
-        whole("server.port", self.port, least=0, most=65535)
+        whole("port", self.port, least=0, most=65535)
         for key in ("max_body_bytes", "max_n", "max_k", "max_connections"):
-            whole(f"server.{key}", getattr(self, key), least=1)
-        whole("server.max_rounds", self.max_rounds, least=0)
+            whole(key, getattr(self, key), least=1)
+        whole("max_rounds", self.max_rounds, least=0)
         if self.max_tokens is not None:
-            whole("server.max_tokens", self.max_tokens, least=1)
+            whole("max_tokens", self.max_tokens, least=1)
         for key in ("max_seconds", "keep_alive_seconds"):
-            real(f"server.{key}", getattr(self, key), above=0.0)
-        real("server.drain_seconds", self.drain_seconds, least=0.0)
-        choice("server.unknown_fields", self.unknown_fields, ("refuse", "ignore"))
+            real(key, getattr(self, key), above=0.0)
+        real("drain_seconds", self.drain_seconds, least=0.0)
+        choice("unknown_fields", self.unknown_fields, ("refuse", "ignore"))
         if not isinstance(self.host, str) or not self.host:
             raise UserError(f"server.host: expected an address such as 127.0.0.1, got {self.host!r:.40}")
         for key in ("api_key", "model_name"):  # YAML may have read a number
