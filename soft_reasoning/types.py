@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -318,8 +318,7 @@ class Candidate:
     def __repr__(self) -> str:
         scores = (("reward", self.reward), ("verified", self.verified), ("coherence", self.coherence))
         shown = "".join(f", {name}={value:.3g}" for name, value in scores if value is not None)
-        text = " ".join(self.text.split())
-        text = text if len(text) <= 60 else f"{text[:57]}..."
+        text = shortened(" ".join(self.text.split()))
         return f"Candidate({self.answer!r}, round={self.round}{shown}, text={text!r})"
 
     def stored(self) -> dict[str, Any]:
@@ -351,14 +350,7 @@ class Usage:
         return cls(prompt, cached, generated, 1, attended, recomputed)
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.generated_tokens + other.generated_tokens,
-            self.sequences + other.sequences,
-            self.attended + other.attended,
-            self.recomputed_tokens + other.recomputed_tokens,
-        )
+        return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)

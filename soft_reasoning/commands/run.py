@@ -82,12 +82,12 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     configs = {label: composed(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
-    for label, own in configs.items():  # the last method's bad value before the first one's work
-        build_method(own)
+    for label, method in configs.items():  # a bad value of the last method before any work
+        build_method(method)
         presets = [change.partition("=")[2] for change in commands[label] if change.startswith("preset=")]
         if commands[label] != overrides and presets:
             _print_replaced(commands[label], presets[-1])
-    engines = {label: engine_settings(own) for label, own in configs.items()}
+    engines = {label: engine_settings(method) for label, method in configs.items()}
     ours = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
     settings = [engines[first], *engines.values()]
@@ -97,15 +97,15 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         return settings.index(engines[label]), configs[label].method.name != GREEDY, label != first
 
     for label in sorted(configs, key=order):
-        own, name = configs[label], label.replace(" ", ",")
+        method, name = configs[label], label.replace(" ", ",")
         # A verifier's tokens do not grow with the samples that it sees.
-        if equal and label != first and "samples" in own.method and "verifier" not in own.method:
-            probe = f"{name},method.samples={own.method.samples}"
-            probed = run_one(own, folder / PROBES / run_name(probe), launcher, tracked=False)
-            samples = equal_samples(probed.metrics, own.method.samples, done[first].metrics)
+        if equal and label != first and "samples" in method.method and "verifier" not in method.method:
+            probe = f"{name},method.samples={method.method.samples}"
+            probed = run_one(method, folder / PROBES / run_name(probe), launcher, tracked=False)
+            samples = equal_samples(probed.metrics, method.method.samples, done[first].metrics)
             change = f"method.samples={samples}"
-            own, name = composed(label, change), f"{name},{change}"
-        done[label] = run_one(own, folder / run_name(name), launcher)
+            method, name = composed(label, change), f"{name},{change}"
+        done[label] = run_one(method, folder / run_name(name), launcher)
     compare([done[label].folder for label in configs], folder, reference=config.reference)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -26,40 +26,35 @@ SHORT = ("host", "port")
 def overrides_of(words: Sequence[str]) -> list[str]:
     """Return the overrides that the words of a command line stand for.
 
-    Without a prompt or a data set, which say what is asked, another model than the bundled one gets its
-    chat as it is.
+    Another model than the bundled one gets the chat as it is, unless a prompt or a data set is named.
     """
     named = {word.partition("=")[0]: word.partition("=")[2] for word in words}
     model = named.get("model.path", named.get("model", "demo"))
     if not {"prompt", "dataset", "experiment", "+experiment"} & {*named} and not is_bundled(model):
         words = [*words, "prompt=any"]
-    long = [f"server.{one}" if one.partition("=")[0] in SHORT else one for one in words]
+    long = [f"server.{word}" if word.partition("=")[0] in SHORT else word for word in words]
     return ["+server=default", *long]
 
 
-def reasoner_of(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[str]) -> SoftReasoner:
-    """Return the reasoner that a command line describes.
-
-    Args:
-        config: What its ``overrides`` compose to.
-        choices: The choice of each group.
-        overrides: Those of the command line; the server's own are left out.
+def reasoner_of(config: DictConfig) -> SoftReasoner:
+    """Return the reasoner that the command line of this job describes, composed to ``config``.
 
     Raises:
         UserError: For an override that only a run of a data set reads, and for a comparison.
     """
-    own = [one for one in overrides if not one.lstrip("+~").startswith("server")]
-    check_overrides(own)
+    job = HydraConfig.get()
+    overrides = [word for word in job.overrides.task if not word.lstrip("+~").startswith("server")]
+    check_overrides(overrides)
     if "path" not in config.model or config.methods is not None:
         raise UserError(
-            "serve: expected one method, got methods=[...]; every method has a model name of its own"
+            "serve: expected one method, got methods=[...]; clients ask for METHOD-NAME for other methods"
         )
     asked = any(word.startswith("dataset=") for word in overrides)
     answer_type = config.prompt.answer_type or (config.dataset.answer_type if asked else None)
-    prompt = config.prompt.path if choices["prompt"] == "file" else choices["prompt"]
     return SoftReasoner.from_pretrained(
-        config.model.path, prompt=prompt, answer_type=answer_type, seed=config.seed, overrides=own
-    )
+        config.model.path, prompt=config.prompt.get("path") or job.runtime.choices["prompt"],
+        answer_type=answer_type, seed=config.seed, overrides=overrides,
+    )  # fmt: skip
 
 
 def log_to_stderr() -> None:
@@ -73,7 +68,7 @@ def log_to_stderr() -> None:
         logger.setLevel(level)
 
 
-def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[str]) -> None:
+def serve(config: DictConfig, folder: Path) -> None:
     """Serve what the composed configuration describes, until a signal ends it."""
     try:
         from soft_reasoning.integrations.server.app import Server, bound
@@ -82,7 +77,7 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
     settings: Settings = built(config, "server", _convert_="all")
-    with bound(settings) as listening, closing(reasoner_of(config, choices, overrides)) as reasoner:
+    with bound(settings) as listening, closing(reasoner_of(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
@@ -94,12 +89,5 @@ def serve(config: DictConfig, choices: Mapping[str, str], overrides: Sequence[st
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    words = sys.argv[1:] if words is None else words
-    # Nothing is written, so the folder of the run is one that exists.
-    launch(_serve, ["hydra.run.dir=.", *overrides_of(words)])
-
-
-def _serve(config: DictConfig, folder: Path) -> None:
-    job = HydraConfig.get()
-    serve(config, job.runtime.choices, job.overrides.task)
+    """Run the command line. Nothing is written, so the folder of the run is the present one."""
+    launch(serve, ["hydra.run.dir=.", *overrides_of(sys.argv[1:] if words is None else words)])

@@ -28,7 +28,7 @@ def story_of(folder: Path, name: str) -> Solution:
         UserError: If the run in ``folder`` has not solved it.
     """
     config = read_manifest(folder)["config"]
-    record = next((one for one in read_records(folder) if one["doc_id"] == name), None)
+    record = next((record for record in read_records(folder) if record["doc_id"] == name), None)
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
     known = {field.name for field in fields(Candidate)}
@@ -67,23 +67,23 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--export", action="store_true", help="write Every Eval Ever's JSON and the hub's "
                         ".eval_results to exports/")  # fmt: skip
     parser.add_argument("--organization", default="unknown", help="who made the run, for --export")
-    given = parser.parse_args(sys.argv[1:] if words is None else words)
+    arguments = parser.parse_args(sys.argv[1:] if words is None else words)
     with one_line_errors():
-        if not given.folder.is_dir():
-            raise UserError(f"expected the folder of a run, found none at {given.folder}; check the path")
-        if given.problem is not None:
-            print(story_of(given.folder, given.problem).explain())
+        if not arguments.folder.is_dir():
+            raise UserError(f"expected the folder of a run, found none at {arguments.folder}; check the path")
+        if arguments.problem is not None:
+            print(story_of(arguments.folder, arguments.problem).explain())
             return
-        if given.tables:
-            files = write_tables(given.folder)
-            print(f"{len(files)} tables in {given.folder / TABLES}")
+        if arguments.tables:
+            files = write_tables(arguments.folder)
+            print(f"{len(files)} tables in {arguments.folder / TABLES}")
             return
-        if given.export:
-            print("\n".join(map(str, write_exports(given.folder, given.organization))))
+        if arguments.export:
+            print("\n".join(map(str, write_exports(arguments.folder, arguments.organization))))
             return
-        print(_summary(given.folder))
-        page = (given.folder / PAGE).resolve()
+        print(_summary(arguments.folder))
+        page = (arguments.folder / PAGE).resolve()
         if page.is_file():
             print(f"\n{page}")
-            if not given.no_browser:
+            if not arguments.no_browser:
                 webbrowser.open(page.as_uri())

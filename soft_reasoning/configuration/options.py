@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypedDict, cast
@@ -25,7 +25,7 @@ from soft_reasoning.rewards.functions import (
 )
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.method import Method
+from soft_reasoning.scheduling.method import Method, check_method
 from soft_reasoning.types import UserError
 
 OF_RUNS = (
@@ -34,8 +34,12 @@ OF_RUNS = (
 )  # fmt: skip
 """What only a run of a data set reads."""
 
-COUNTS = ("search.candidates", "method.samples", "method.paths", "method.candidates")
-"""Where methods have k, the first that is there."""
+KEYS = {
+    "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
+    "rounds": ("search.rounds",),
+    "temperature": ("method.temperature",),
+}
+"""Where methods have an option; the first key that is there."""
 
 SHORT = ("k", "rounds", "temperature")
 """Options of the command line whose keys depend on the method."""
@@ -136,9 +140,7 @@ def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Option
     for name in options:
         if name in INSTEAD:
             raise UserError(f"from_pretrained: expected {INSTEAD[name]} in place of {name}; change it")
-        if name not in (*KNOWN, *LOADING):
-            known = ", ".join((*KNOWN, *LOADING))
-            raise UserError(f"from_pretrained: expected options among {known}, got {name}")
+    _known(options, "from_pretrained", (*KNOWN, *LOADING))
     settings = {f"model.{name}": options[name] for name in LOADING if name in options}
     if "model.device" in settings:
         settings["engine.device"] = settings.pop("model.device")
@@ -148,37 +150,28 @@ def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Option
     return settings, checked(rest, "from_pretrained")
 
 
+def _known(options: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise UserError(f"{where}: expected options among {', '.join(known)}, got {name}")
+
+
 def checked(options: Mapping[str, Any], where: str) -> Options:
     """Return the options that are not None.
 
     Raises:
         UserError: For an unknown name, what is no method, and a bound, seed or stop text out of its range.
     """
-    for name in options:
-        if name not in KNOWN:
-            raise UserError(f"{where}: expected options among {', '.join(KNOWN)}, got {name}")
+    _known(options, where, KNOWN)
     values = {name: value for name, value in options.items() if value is not None}
     Limits(values.get("max_tokens"), values.get("max_seconds"))
-    if "seed" in values:
-        whole("seed", values["seed"], least=0)
+    whole("seed", values.get("seed", 0), least=0)
     stop = values.get("stop", ())
     if not _are_texts(stop) or not all(stop):
         raise UserError(f"stop: expected a list of texts, none of them empty, got {stop!r:.80}")
     if not isinstance(values.get("method", ""), str):
-        _check_method(values["method"])
+        check_method(values["method"])
     return cast(Options, values)
-
-
-def _check_method(method: Any) -> None:
-    wanted = "method: expected a name, or an object with a name and solve(problem, context)"
-    if isinstance(method, type):
-        raise UserError(f"{wanted}, got the class {method.__name__}; make an object of it")
-    if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
-        raise UserError(f"{wanted}, got {method!r:.80}")
-    try:
-        inspect.signature(method.solve).bind(None, None)
-    except TypeError as error:
-        raise UserError(f"{wanted}, got one whose solve does not take them ({error})") from error
 
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:
@@ -221,63 +214,58 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
     if (most := options.get("max_new_tokens")) is not None:
         chosen.append(override("max_new_tokens", whole("max_new_tokens", most, least=1)))
     config = compose_config(chosen)
+    named = isinstance(options.get("method"), str | None)
     more: list[str] = []
-    if (k := options.get("k")) is not None:
-        more.append(override(_key("k", COUNTS, config, options), k))
-    if (rounds := options.get("rounds")) is not None:
-        more.append(override(_key("rounds", ("search.rounds",), config, options), rounds))
-    if (temperature := options.get("temperature")) is not None:
-        more += _temperature(temperature, config, options)
+    for name, keys in KEYS.items():
+        if (value := options.get(name)) is None:
+            continue
+        if name == "temperature":
+            value = real(name, value, least=0.0)
+            if named and "decoding" in config:
+                greedy = ["decoding=greedy"]
+                more += ["decoding=sampled", override("decoding.temperature", value)] if value else greedy
+                continue
+            if not value and "temperature" not in config.method and "verifier" not in config:
+                continue  # greedy in any case
+        if not named:
+            raise UserError(f"{name}: expected the name of a method, got an object; set it there")
+        key = next((key for key in keys if OmegaConf.select(config, key) is not None), None)
+        if key is None:
+            raise _lacking(name, config.method.name)
+        more.append(override(key, value))
     return compose_config([*chosen, *more]) if more else config
 
 
 def configured_method(options: Options, config: DictConfig) -> Method:
-    """Return the method that ``config`` names, with the user's own parts in it, or the user's object.
+    """Return the method that ``config`` names with the user's parts in it, or the user's object.
 
     Raises:
         UserError: For a part that the method does not have, or one that is neither function nor object.
     """
-    own = {name: value for name in PARTS if not isinstance(value := options.get(name), str | None)}
+    given = {name: value for name in PARTS if not isinstance(value := options.get(name), str | None)}
     method = options.get("method")
     if not isinstance(method, str | None):
-        for name in own:
+        for name in given:
             raise UserError(f"{name}: expected the name of a method, got an object; set it there")
         return method
     method = build_method(config)
-    known = [field.name for field in fields(method)] if is_dataclass(method) else []
+    fields_of = [field.name for field in fields(method)] if is_dataclass(method) else []
     parts: dict[str, Any] = {}
-    for name, value in own.items():
-        if ("optimiser" if name == "acquisition" else name) not in known:
-            raise UserError(
-                f"{name}: expected a method that has it, got method={method.name}; leave {name} out"
-            )
+    for name, value in given.items():
+        field = "optimiser" if name == "acquisition" else name
+        if field not in fields_of:
+            raise _lacking(name, method.name)
         if name == "acquisition":
-            parts["optimiser"] = build_optimiser(config, value)
+            parts[field] = build_optimiser(config, value)
         elif name == "stopping":
-            parts[name] = stopping_rule(value, config.search.rounds)
+            parts[field] = stopping_rule(value, config.search.rounds)
         else:
-            parts[name] = {"verifier": verifier_of, "reward": reward_of, "final": final_rule}[name](value)
+            parts[field] = {"verifier": verifier_of, "reward": reward_of, "final": final_rule}[name](value)
     return replace(cast(Any, method), **parts) if parts else method
 
 
-def _key(name: str, keys: Sequence[str], config: DictConfig, options: Options) -> str:
-    if not isinstance(options.get("method"), str | None):
-        raise UserError(f"{name}: expected the name of a method, got an object; set it there")
-    for key in keys:
-        if OmegaConf.select(config, key) is not None:
-            return key
-    raise UserError(
-        f"{name}: expected a method that has it, got method={config.method.name}; leave {name} out"
-    )
-
-
-def _temperature(temperature: float, config: DictConfig, options: Options) -> list[str]:
-    value = real("temperature", temperature, least=0.0)
-    if "decoding" in config and isinstance(options.get("method"), str | None):
-        return ["decoding=sampled", f"decoding.temperature={value}"] if value else ["decoding=greedy"]
-    if not value and "temperature" not in config.method and "verifier" not in config:
-        return []  # greedy in any case
-    return [override(_key("temperature", ("method.temperature",), config, options), value)]
+def _lacking(name: str, method: str) -> UserError:
+    return UserError(f"{name}: expected a method that has it, got method={method}; leave {name} out")
 
 
 def spelled(overrides: Sequence[str]) -> list[str]:
@@ -314,10 +302,7 @@ def spelled(overrides: Sequence[str]) -> list[str]:
 
 def without_parts(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` without those of the parts of a method."""
-    roots = {
-        word: word.lstrip("+~").partition("=")[0].replace("/", ".").partition(".")[0] for word in overrides
-    }
-    return [word for word in overrides if roots[word] not in OF_METHODS]
+    return [word for word in overrides if re.split(r"[=./]", word.lstrip("+~"))[0] not in OF_METHODS]
 
 
 def check_overrides(overrides: Any) -> None:

@@ -49,15 +49,23 @@ def going_on(request: Request, begun: Completion, engine: Engine) -> Request | N
 
 
 def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine) -> Completion:
-    """Return the one completion of which ``rest`` goes on from ``begun``."""
+    """Return the completion that ``begun`` and ``rest`` make up; a stop string may begin in the first."""
     ids, logprobs = begun.token_ids + rest.token_ids, begun.logprobs + rest.logprobs
+    tops = begun.top_logprobs + rest.top_logprobs
     count, text, reason = finish(engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids)
     reason = rest.finish_reason if reason == "length" else reason
-    return replace(rest, token_ids=ids[:count], logprobs=logprobs[:count], text=text, finish_reason=reason)
+    return replace(
+        rest,
+        token_ids=ids[:count],
+        logprobs=logprobs[:count],
+        text=text,
+        finish_reason=reason,
+        top_logprobs=tops[:count],
+    )
 
 
 def judge_round(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     problem: Problem,
     context: Context,
     *,
@@ -70,11 +78,11 @@ def judge_round(
     ``earlier`` holds the verdicts of the previous rounds.
     """
     verdict = yield from verifier.verify(
-        problem, found, context, stage=f"round-{len(earlier)}", earlier=earlier
+        problem, candidates, context, stage=f"round-{len(earlier)}", earlier=earlier
     )
     judged = [
         replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
-        for c, score, agreed in zip(found, verdict.scores, verdict.agreement, strict=True)
+        for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
     ]
     return judged, verdict
 
@@ -89,11 +97,11 @@ class Rounds:
         self.verdicts: list[Verdict] = []
         self.trace: list[dict[str, Any]] = []
 
-    def add(self, found: Sequence[Candidate], verdict: Verdict, **more: Any) -> None:
+    def add(self, candidates: Sequence[Candidate], verdict: Verdict, **more: Any) -> None:
         """Add a judged round; ``more`` goes into its entry of the trace."""
-        self.seen += found
+        self.seen += candidates
         self.verdicts.append(verdict)
-        self._rewards.append(rewards_of(found))
+        self._rewards.append(rewards_of(candidates))
         parts = {"answers": verdict.answers, "weights": verdict.weights, "texts": verdict.texts}
         self.trace.append(
             {
@@ -107,7 +115,7 @@ class Rounds:
     def end(self, stopping: Stopping, grader: AnswerGrader, otherwise: str | None = None) -> Steps[bool]:
         """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
 
-        The trace holds the reason. ``otherwise`` is one of the method's own.
+        The trace holds the reason. ``otherwise`` is a reason of the method.
         """
         votes = answer_votes(self.seen, grader, self._problem.answer_type)
         verdict = self.verdicts[-1]
@@ -166,7 +174,7 @@ def sampled(
     *,
     first: int = 0,
 ) -> list[Request]:
-    """Return ``count`` requests for a solution, each with its own random stream.
+    """Return ``count`` requests for a solution, each with a random stream.
 
     Streams are the same for every method, so methods that sample alike draw the same solutions. ``first``
     is the number of solutions drawn before.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os.path
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, fsum
 from typing import Any
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.engines.text import decode, finish
-from soft_reasoning.methods.base import check_sampling, read_candidate
+from soft_reasoning.engines.text import decode
+from soft_reasoning.methods.base import check_sampling, joined, read_candidate
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
@@ -85,7 +85,12 @@ class CotDecoding:
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
         starts = [
-            _path(prompt, Completion((token,), (logprob,), "", "", 0, top_logprobs=(first,)), context)
+            joined(
+                Completion((token,), (logprob,), "", "length", len(prompt.ids), top_logprobs=(first,)),
+                Completion((), (), "", "length", len(prompt.ids)),
+                prompt.stop,
+                context.engine,
+            )
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
         paths = yield from self._continued(problem, prompt, starts, context)
@@ -120,14 +125,7 @@ class CotDecoding:
         )
         paths = list(starts)
         for i, rest in zip(open_, rests, strict=True):
-            start = starts[i]
-            whole = replace(
-                start,
-                token_ids=start.token_ids + rest.token_ids,
-                logprobs=start.logprobs + rest.logprobs,
-                top_logprobs=start.top_logprobs + rest.top_logprobs,
-            )
-            paths[i] = _path(prompt, whole, context)
+            paths[i] = joined(starts[i], rest, prompt.stop, context.engine)
         return paths
 
     def _answer(
@@ -140,20 +138,6 @@ class CotDecoding:
         parsed = [i for i, answer in enumerate(answers) if answer is not None]
         best = max(parsed, key=weights.__getitem__, default=None)
         return None if best is None else answers[best]
-
-
-def _path(prompt: Prompt, path: Completion, context) -> Completion:
-    """``path`` as one completion, first token included, since a stop string may begin in it."""
-    tokenizer, eos = context.engine.tokenizer, context.engine.eos_ids
-    count, text, reason = finish(tokenizer, path.token_ids, stop=prompt.stop, eos=eos)
-    return replace(
-        path,
-        token_ids=path.token_ids[:count],
-        logprobs=path.logprobs[:count],
-        text=text,
-        finish_reason=reason,
-        prompt_tokens=len(prompt.ids),
-    )
 
 
 def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]:

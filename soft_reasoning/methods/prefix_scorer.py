@@ -41,7 +41,7 @@ class PrefixScorer:
             exp(``strength`` * V).
         candidates: K.
         block_tokens: M.
-        temperature: Of pi_ref, the model's own distribution.
+        temperature: Of pi_ref, the model's distribution.
         top_tokens: Likeliest tokens that are drawn from, with ``token``.
         strength: lambda, with ``token``.
         head: File of a trained scorer; None asks the model itself.
@@ -73,8 +73,8 @@ class PrefixScorer:
         step = self._block if self.form == "block" else self._token
         so_far, trace, value = Prefix((), ""), [], None
         while len(so_far.ids) < room and not so_far.ended:
-            so_far, value, said = yield from step(problem, prompt, so_far, room, len(trace), context)
-            trace.append(said)
+            so_far, value, entry = yield from step(problem, prompt, so_far, room, len(trace), context)
+            trace.append(entry)
         candidate = Candidate(
             text=so_far.text,
             answer=context.grader.extract(so_far.text, problem.answer_type),
@@ -103,8 +103,8 @@ class PrefixScorer:
         longer = [_extended(prompt, so_far, completion.token_ids, context) for completion in completions]
         values = yield from self._value.values(problem, prompt, longer, context)
         best = int(values.argmax())
-        said = {"values": values.tolist(), "chosen": best, "blocks": [c.text for c in completions]}
-        return longer[best], float(values[best]), said
+        entry = {"values": values.tolist(), "chosen": best, "blocks": [c.text for c in completions]}
+        return longer[best], float(values[best]), entry
 
     def _token(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
         """One more token, drawn from the tilted distribution."""
@@ -120,14 +120,14 @@ class PrefixScorer:
         draw = generator_for(context.seed, problem.id, "token", number)
         drawn = int(torch.multinomial(chances, 1, generator=draw))
         value, chance = float(values[drawn]), float(chances[drawn])
-        said = {"token": top.ids[drawn], "value": value, "probability": chance}
-        return longer[drawn], value, said
+        entry = {"token": top.ids[drawn], "value": value, "probability": chance}
+        return longer[drawn], value, entry
 
 
 def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
     """Return (n,) probabilities in proportion to softmax(``logits``) * exp(``strength`` * ``values``).
 
-    Of all distributions with KL divergence 1 / ``strength`` from the model's own it gains the most expected
+    Of all distributions with KL divergence 1 / ``strength`` from the model's it gains the most expected
     value.
 
     Args:

@@ -1,7 +1,7 @@
 """Reasoning via planning: tree search over sub-questions (Hao et al. 2023).
 
 A node asks one sub-question and holds its answer. Its reward combines how useful the model finds the
-question and how far sampled answers agree. A chain ends with the problem's own question, and every chain
+question and how far sampled answers agree. A chain ends with the problem's question, and every chain
 votes for its answer.
 """
 
@@ -22,7 +22,7 @@ from soft_reasoning.types import Candidate, Completion, Generate, Problem, Promp
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
-"""How the last sub-question of a chain begins; the problem's own question follows."""
+"""How the last sub-question of a chain begins; the problem's question follows."""
 
 SAID = "The answer is"
 """What stands before the answer to a sub-question."""
@@ -127,8 +127,8 @@ class ReasoningViaPlanning:
         def same(a: str | None, b: str | None) -> bool:
             return context.grader.equal(a, b, problem.answer_type)
 
-        found = votes(root, lambda end: end.step.parsed, same)
-        answer = context.grader.vote([a for a, _ in found], problem.answer_type, [w for _, w in found])
+        weighted = votes(root, lambda end: end.step.parsed, same)
+        answer = context.grader.vote([a for a, _ in weighted], problem.answer_type, [w for _, w in weighted])
         ends = [node for node in nodes if node.reward is not None and not node.children]
         ends.sort(key=lambda end: end.step.round)
         return Result(answer, tuple(map(_candidate, ends)), tuple(_readable(nodes)))
@@ -220,8 +220,8 @@ def overall_question(question: str) -> str:
 
 def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
     """What follows the last "The answer is", and without one whatever the grader reads."""
-    _, marked, said = text.rpartition(SAID)
-    return grader.extract(f"Answer: {said.lstrip(' :')}" if marked else text, answer_type)
+    _, marked, rest = text.rpartition(SAID)
+    return grader.extract(f"Answer: {rest.lstrip(' :')}" if marked else text, answer_type)
 
 
 def _line(text: str) -> str:

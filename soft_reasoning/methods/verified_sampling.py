@@ -65,17 +65,22 @@ class VerifiedSampling:
                 problem, context, self.decoding, self.samples, self.max_new_tokens, first=len(rounds.seen)
             )
             completions = yield Generate(requests)
-            found = [
+            candidates = [
                 replace(
                     read_candidate(completion, problem, context, number),
                     coherence=self.reward.of_coherence(completion),
                 )
                 for completion in completions
             ]
-            found, verdict = yield from judge_round(
-                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
+            candidates, verdict = yield from judge_round(
+                candidates,
+                problem,
+                context,
+                verifier=self.verifier,
+                reward=self.reward,
+                earlier=rounds.verdicts,
             )
-            rounds.add(found, verdict)
+            rounds.add(candidates, verdict)
             if (yield from rounds.end(self.stopping, context.grader)):
                 break
         answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)

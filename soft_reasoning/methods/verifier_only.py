@@ -34,11 +34,11 @@ class VerifierOnly:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         assert isinstance(self.verifier, AnswersAlone)  # checked when built
-        found = yield from self.verifier.answer_alone(problem, context, stage="alone")
+        written = yield from self.verifier.answer_alone(problem, context, stage="alone")
         candidates = tuple(
             replace(read_candidate(completion, problem, context), answer=answer)
-            for completion, answer, _ in found
+            for completion, answer, _ in written
         )
-        weights = [weight for _, _, weight in found]
+        weights = [weight for _, _, weight in written]
         answer = context.grader.vote([c.answer for c in candidates], problem.answer_type, weights)
         return Result(answer, candidates)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Generator
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.types import Effect, Problem, Result
+from soft_reasoning.types import Effect, Problem, Result, UserError
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
@@ -33,3 +34,20 @@ class Method(Protocol):
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         """Yield effects, receive their answers, and return the result."""
         ...
+
+
+def check_method(method: Any) -> None:
+    """Check that ``method`` is an object with a name and ``solve(problem, context)``.
+
+    Raises:
+        UserError: If it is not.
+    """
+    wanted = "method: expected a name, or an object with a name and solve(problem, context)"
+    if isinstance(method, type):
+        raise UserError(f"{wanted}, got the class {method.__name__}; make an object of it")
+    if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "solve", None)):
+        raise UserError(f"{wanted}, got {method!r:.80}")
+    try:
+        inspect.signature(method.solve).bind(None, None)
+    except TypeError as error:
+        raise UserError(f"{wanted}, got one whose solve does not take them ({error})") from error

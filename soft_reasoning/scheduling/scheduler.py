@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import signature
 from itertools import islice
 from time import monotonic, perf_counter
 from typing import Any, TypeAlias
@@ -24,7 +23,7 @@ from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.effects import BudgetSpent, Submitted, grouped, handler_of
-from soft_reasoning.scheduling.method import Method, Steps
+from soft_reasoning.scheduling.method import Method, Steps, check_method
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 MAX_LIVE = 64
@@ -153,14 +152,9 @@ def begun(method: Method, problem: Problem, context: Context) -> Steps[Result]:
     """Return the generator of ``method`` for a problem.
 
     Raises:
-        UserError: If the method's ``solve`` is none, or cannot be called like one.
+        UserError: If it is no method, or yields no effects.
     """
-    try:
-        signature(method.solve).bind(problem, context)
-    except (AttributeError, TypeError) as error:
-        raise UserError(
-            f"method: expected an object with solve(problem, context), got {method!r:.60} ({error})"
-        ) from error
+    check_method(method)
     steps: Any = method.solve(problem, context)
     if not isinstance(steps, Generator):
         raise UserError(

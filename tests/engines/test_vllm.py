@@ -250,8 +250,8 @@ def build(*overrides):
         ("engine.gpu_memory_utilization=5", "engine.gpu_memory_utilization: expected .*, got 5 "),
         ("+engine.max_num_seqs=0", "engine.max_num_seqs: expected .*, got 0 "),
         ("+engine.max_num_seqs=abc", "engine=vllm: expected a model and options .*max_num_seqs='abc'"),
-        ("model.quantization=4bit", "model.quantization: expected one of vLLM's own names.*, got '4bit' "),
-        ("model.quantization={load_in_4bit: true}", "model.quantization: expected one of vLLM's own names"),
+        ("model.quantization=4bit", "model.quantization: expected one of vLLM's names.*, got '4bit' "),
+        ("model.quantization={load_in_4bit: true}", "model.quantization: expected one of vLLM's names"),
     ],
 )
 def test_an_option_that_vllm_refuses_is_named(change, said):

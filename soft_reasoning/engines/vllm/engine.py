@@ -37,13 +37,13 @@ from soft_reasoning.engines.text import StopChecker, finish
 from soft_reasoning.engines.vllm.inputs import mixed_prompt, sampling_params
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
-    check_model_options,
     check_options,
     eos_ids_of,
     import_vllm,
     load_embeddings,
     on_the_cpu,
     refusal,
+    started,
 )
 from soft_reasoning.types import Completion, Request, TopLogprobs, UserError, seed_for
 
@@ -113,10 +113,10 @@ class VLLMEngine(QueueEngine):
         keep_freed_memory()
         on_cpu = on_the_cpu()
         vllm = import_vllm(on_cpu)
-        from vllm.usage.usage_lib import UsageContext  # pyright: ignore[reportMissingImports]
-
-        check_model_options(device_map, attn_implementation)
-        check_options(options, vllm.EngineArgs)
+        known = [field.name for field in dataclasses.fields(vllm.EngineArgs)]
+        check_options(
+            {**options, "device_map": device_map, "attn_implementation": attn_implementation}, known
+        )
         name = resolve(path)
         if is_gguf(name):
             raise UserError(
@@ -131,17 +131,10 @@ class VLLMEngine(QueueEngine):
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **source)
             self.eos_ids: frozenset[int] = eos_ids_of(name, config, self.tokenizer, source)
             try:
-                arguments = vllm.EngineArgs(
-                    model=name,
-                    dtype=str(wanted).removeprefix("torch."),
-                    **SET_HERE,
-                    **source,
+                self._engine = started(
+                    vllm, model=name, dtype=str(wanted).removeprefix("torch."), **SET_HERE, **source,
                     **{**(CPU_OPTIONS if on_cpu else {}), **options},
-                )
-                self._engine = vllm.LLMEngine.from_engine_args(
-                    arguments,
-                    usage_context=UsageContext.LLM_CLASS,  # its defaults are for many requests at once
-                )
+                )  # fmt: skip
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
             model = self._engine.model_config

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from importlib import import_module, metadata
 from types import SimpleNamespace
@@ -41,7 +40,7 @@ SET_HERE: dict[str, Any] = {
     "disable_log_stats": True,
     "max_logprobs": -1,  # a method's probabilities are sums over all tokens
 }
-"""Fields of vLLM's EngineArgs that the engine sets itself, apart from those among its own arguments."""
+"""Fields of vLLM's EngineArgs that the engine sets itself, apart from those among its arguments."""
 
 
 def on_the_cpu() -> bool:
@@ -80,60 +79,59 @@ def import_vllm(on_cpu: bool) -> Any:
     return vllm
 
 
-def check_options(options: dict[str, Any], arguments: type) -> None:
-    """Check that ``options`` are fields of vLLM's ``EngineArgs`` that a user may set.
+def started(vllm: Any, **arguments: Any) -> Any:
+    """Return vLLM's engine with ``arguments``; its defaults are for many requests at once."""
+    usage = import_module("vllm.usage.usage_lib").UsageContext.LLM_CLASS
+    return vllm.LLMEngine.from_engine_args(vllm.EngineArgs(**arguments), usage_context=usage)
+
+
+def check_options(options: Mapping[str, Any], fields: Collection[str]) -> None:
+    """Check that vLLM reads ``options``, and that a user may set them.
+
+    Args:
+        options: The engine's options, with the model's ``device_map`` and ``attn_implementation``.
+            ``device_map=auto`` passes, since it requests the whole model on the available devices.
+        fields: Those of vLLM's ``EngineArgs``.
 
     Raises:
-        UserError: If one is not.
+        UserError: If one may not be set.
     """
-    known = {one.name for one in dataclasses.fields(arguments)}
-    for name in options:
-        if name == "model":
+    for name, value in options.items():
+        if name == "device_map":
+            if value not in (None, "auto"):
+                raise UserError(
+                    f"model.device_map: expected null or auto with engine=vllm, got {value!r}; use "
+                    "engine.tensor_parallel_size or engine.pipeline_parallel_size"
+                )
+        elif name == "attn_implementation":
+            if value is not None:
+                raise UserError(f"model.attn_implementation: expected null with engine=vllm, got {value!r}; "
+                                "leave it out, as vLLM chooses its attention")  # fmt: skip
+        elif name == "model":
             raise UserError("engine.model: expected the model's name at model.path; move it there")
-        if name in SET_HERE:
+        elif name in SET_HERE:
             raise UserError(f"engine.{name}: this option is fixed to {SET_HERE[name]!r}; remove it")
-        if name not in known:
+        elif name not in fields:
             raise UserError(f"engine.{name}: expected a field of vLLM's EngineArgs, got {name!r}")
-
-
-def check_model_options(device_map: Any, attn_implementation: str | None) -> None:
-    """Refuse options of the model's configuration that vLLM does not read.
-
-    ``device_map=auto`` passes, since it requests the whole model on the available devices.
-
-    Raises:
-        UserError: For another ``device_map``, and for any ``attn_implementation``.
-    """
-    if device_map not in (None, "auto"):
-        raise UserError(
-            f"model.device_map: expected null or auto with engine=vllm, got {device_map!r}; use "
-            "engine.tensor_parallel_size or engine.pipeline_parallel_size"
-        )
-    if attn_implementation is not None:
-        raise UserError(
-            f"model.attn_implementation: expected null with engine=vllm, got {attn_implementation!r}; "
-            "leave it out, as vLLM chooses its attention"
-        )
 
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
     """Say in one line why vLLM refused ``options`` or the model ``name``."""
-    found = getattr(error, "errors", list)()  # pydantic's, which has several lines
-    said = "; ".join(": ".join(map(str, (*one["loc"], one["msg"]))) for one in found) or str(error)
-    said = " ".join(said.replace("Value error, ", "").split())
-    given = {key: value for key, value in options.items() if value is not None}
-    named = min((key for key in given if key in said), key=said.find, default=None)
-    if named == "quantization":
-        wanted = "model.quantization: expected one of vLLM's own names that fits the model"
-    elif named:
-        wanted = f"engine.{named}: expected a value that vLLM takes"
-    else:
-        shown = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    details = getattr(error, "errors", list)()  # pydantic's, which has several lines
+    text = "; ".join(": ".join(map(str, (*part["loc"], part["msg"]))) for part in details) or str(error)
+    text = " ".join(text.replace("Value error, ", "").split())[:200]
+    values = {key: value for key, value in options.items() if value is not None}
+    option = min((key for key in values if key in text), key=text.find, default=None)
+    if option is None:
+        shown = ", ".join(f"{key}={value!r}" for key, value in values.items())
         return (
             f"engine=vllm: expected a model and options that it takes, got {name} with {shown} "
-            f"({said[:200]}); change what it names, or use engine=hf"
+            f"({text}); change what it names, or use engine=hf"
         )
-    return f"{wanted}, got {given[named]!r} ({said[:200]})"
+    wanted = f"engine.{option}: expected a value that vLLM takes"
+    if option == "quantization":
+        wanted = "model.quantization: expected one of vLLM's names that fits the model"
+    return f"{wanted}, got {values[option]!r} ({text})"
 
 
 def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
