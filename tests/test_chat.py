@@ -64,18 +64,6 @@ def test_every_cue_follows_the_assistants_header(family, prompt):
         assert asked.cue == len(tokenizer.encode(cue, add_special_tokens=False)), kind
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_completions_read_as_before(prompt):
-    """The cue is what a prompt ends in; worked reviews hold it as well."""
-    tokenizer = tokenizer_of("llama3")
-    for kind, _, cue, raw in made(tokenizer, prompt):
-        text = tokenizer.decode(raw.ids)
-        assert text.endswith(cue) and not cue[-1].isspace()
-        if kind in CUES:
-            shown = prompts_of(tokenizer, prompt).wording.reviews[kind]
-            assert text.count(cue) >= 1 + len(shown.exemplars)
-
-
 def test_soft_tokens_stay_out_of_headers(family):
     name, tokenizer = family
     before, after = HEADERS[name]

@@ -157,14 +157,6 @@ def test_stop_texts_end_candidates_and_no_review(reasoner, method):
     assert stopped.candidates != plain.candidates and not any(word in c.text for c in stopped.candidates)
 
 
-def test_a_candidate_has_its_tokens_and_does_not_store_them(reasoner):
-    found = reasoner.solve(QUESTIONS[0], method="cot")
-    [one] = found.candidates
-    assert len(one.token_ids) == len(one.logprobs) == one.generated_tokens > 0
-    assert reasoner.context.engine.tokenizer.decode(list(one.token_ids)).startswith(one.text)
-    assert not {"token_ids", "logprobs"} & {*found.to_dict()["candidates"][0]}
-
-
 def test_on_round_is_called_in_the_callers_thread(reasoner):
     seen = []
 

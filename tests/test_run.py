@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +15,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
     ("arguments", "expected"),
     [
         (["method=telepathy"], "random_embedding"),
-        (["dataset=trivia"], "demo"),
-        (["model=gpt9"], "demo"),
         (["embedding.dim=0"], "embedding.dim"),
         (["search=none"], "search: expected one with points for method=soft_reasoning"),
         (["search.candidates=1"], "search.candidates: expected a whole number of at least 2"),
         (["embedding.dim=1000000"], "embedding.dim: expected a whole number of at most 16384, got 1000000"),
-        (["embedding.sigma=-1"], "embedding.sigma"),
         (["embedding.sigma=1e308"], "embedding.sigma: expected a finite number at least 0 at most 1e+09"),
         (["embedding.sigma=1" + 400 * "0"], "embedding.sigma: expected a finite number"),
         (["seed=1" + 400 * "0"], "seed: expected a whole number of at most 9223372036854775807, got 1000"),
@@ -32,25 +27,19 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["budget=fair"], "budget: expected one of own, equal"),
         (["budget=equal"], "methods="),
         (["fresh=no"], "fresh: expected true or false, got 'no'"),
-        (["progress=maybe"], "progress: expected true or false"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
-        (["seed=null"], "seed: expected a whole number of at least 0"),
         (["max_new_tokens=0"], "max_new_tokens: expected a whole number of at least 1"),
-        (["max_live=0"], "max_live: expected a whole number of at least 1"),
         (["methods=cot"], "methods: expected a list such as [cot,"),
-        (["methods=[]"], "methods: expected a list such as [cot,"),
         (["methods=[[cot,5]]"], "methods: expected a list such as [cot,"),
         (["methods=[cot,cot]"], "cot twice"),
         (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (["acquisiton=ei"], "did you mean acquisition?"),
-        (["+acquisiton=ei"], "did you mean acquisition?"),
         (["acquisition.betta=5"], "acquisition.betta: expected one of its keys (delta)"),
         (["+acquisition.betta=5"], "takes no betta"),
         (["experiment=sweep_k"], "+experiment="),
         (["methods=[[cot,method.samples=5]]"], "into quotes"),
         (["seed"], "seed: expected key=value"),
-        (["~seed"], "seed"),
         (["method=cot", "preset=informed"], "embedding: expected a group that the chosen method uses"),
         (["embedding=null"], "Config group override"),
         (["hydra.run.dir=/dev/null/runs"], "/dev/null"),
@@ -71,12 +60,6 @@ def test_a_device_that_is_not_there_is_named(run, device):
     done = run("limit=2", "progress=false", f"engine.device={device}")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert f"engine.device: expected a device of this machine, such as cpu, got '{device}'" in done.stderr
-
-
-def test_loading_weights_draws_no_bar_where_nobody_watches(tmp_path):
-    command = [sys.executable, "-m", "soft_reasoning.run", "limit=1", "method=cot", "max_new_tokens=2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and "Loading" not in done.stderr
 
 
 def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
@@ -145,16 +128,3 @@ def test_an_equal_budget_draws_as_many_samples_as_the_reference_writes_tokens(ru
     again = run(*command)
     assert again.returncode == 0 and len(samples) == 4
     assert {path: path.read_bytes() for path in tmp_path.glob("run/*/samples.jsonl")} == samples
-
-
-def test_a_torn_last_line_is_dropped_and_a_torn_middle_is_refused(run, tmp_path):
-    here = f"hydra.run.dir={tmp_path / 'run'}"
-    assert run(*FAKE, "limit=4", here).returncode == 0
-    samples = tmp_path / "run" / "samples.jsonl"
-    lines = samples.read_bytes().splitlines(keepends=True)
-    samples.write_bytes(b"".join(lines[:3]) + lines[3][:40])
-    again = run(*FAKE, "limit=4", here)
-    assert again.returncode == 0 and len(samples.read_bytes().splitlines()) == 4
-    samples.write_bytes(lines[0] + lines[1][:40] + b"\n" + b"".join(lines[2:]))
-    torn = run(*FAKE, "limit=4", here)
-    assert torn.returncode == 2 and "samples.jsonl" in torn.stderr and "2" in torn.stderr

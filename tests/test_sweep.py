@@ -5,13 +5,10 @@ import importlib.util
 import json
 
 import pytest
-from hydra.errors import MissingConfigException
 
 from soft_reasoning.commands.launch import sweep_name
-from soft_reasoning.commands.sweep import NoteSweep, combine
-from soft_reasoning.configuration.errors import one_line
+from soft_reasoning.commands.sweep import NoteSweep
 from soft_reasoning.reports import report
-from soft_reasoning.types import UserError
 from tests.test_run import FAKE
 
 ROWS = {
@@ -34,11 +31,6 @@ def plugin(name):
         importlib.util.find_spec(f"hydra_plugins.hydra_{name}_launcher") is None
     )
     return pytest.mark.skipif(missing, reason=f"the {name} launcher is not installed (extra: launchers)")
-
-
-def test_a_folder_without_finished_runs_is_refused(tmp_path):
-    with pytest.raises(UserError, match="expected finished runs of a sweep, found none"):
-        combine(tmp_path)
 
 
 def test_a_combining_step_that_fails_is_an_error(run, tmp_path):
@@ -105,15 +97,6 @@ def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):
     assert [row.get("n") for row in json.loads(path.read_text())] == [None, 8]
 
 
-def test_settings_on_other_problems_are_a_table_without_differences(run, tmp_path):
-    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "method=cot", "progress=false"]
-    done = run(*draw, "-m", "dataset.offset=0,4")
-    assert done.returncode == 0 and "Warning" not in done.stderr
-    assert list(tmp_path.glob("runs/sweep-*/sweep.md"))
-    assert not list(tmp_path.glob("runs/sweep-*/comparison.md"))
-    assert "no differences: the settings share no problem" in done.stdout
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -129,10 +112,3 @@ def test_launchers_run_the_jobs_and_combine_them(run, tmp_path, options):
     [folder] = tmp_path.glob("runs/sweep-*")
     assert len(list(folder.glob("*/results.json"))) == 2
     assert [row["problems"] for row in json.loads((folder / "sweep.json").read_text())] == [2, 2]
-
-
-def test_a_launcher_that_is_not_installed_says_how_to_install_it():
-    error = MissingConfigException("", "hydra/launcher/joblib", ["_base", "basic"])
-    said = one_line(error)
-    assert said.startswith("hydra/launcher: expected one of basic, got joblib; pip install")
-    assert "soft-reasoning[launchers]" in said

@@ -65,8 +65,8 @@ def ending() -> Iterator[None]:
         caught = []  # no other thread may
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
-        for one in caught:
-            signal.signal(one, signal.SIG_DFL)
+        for other in caught:
+            signal.signal(other, signal.SIG_DFL)
         raise Ended(number)
 
     for number in caught:

@@ -63,8 +63,8 @@ def _option(part: DictConfig, name: str) -> str | None:
     first, dot, rest = name.partition(".")
     nodes = {str(key): part._get_node(key)._maybe_dereference_node() for key in part}  # pyright: ignore
     if first in nodes:
-        found = nodes[first]._get_full_key("")
-        return (isinstance(nodes[first], DictConfig) and _option(nodes[first], rest)) or f"{found}{dot}{rest}"
+        full = nodes[first]._get_full_key("")
+        return (isinstance(nodes[first], DictConfig) and _option(nodes[first], rest)) or f"{full}{dot}{rest}"
     inside = (_option(node, name) for node in nodes.values() if isinstance(node, DictConfig) and node)
     return next(filter(None, inside), None)
 
@@ -84,11 +84,10 @@ def _check_targets(part: Any, key: str) -> None:
         if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken.values()):
             for other in (key for key in part if str(key) not in taken and not str(key).startswith("_")):
                 raise UserError(f"{key}: {target.__name__} takes no {other}; leave {other} out")
-        for needed in (
-            one.name for one in taken.values() if one.default is one.empty and one.kind != one.VAR_KEYWORD
-        ):
-            if needed not in part and not part.get("_partial_"):
-                raise UserError(f"{key}: {target.__name__} needs {needed}; add it")
+        for name, parameter in taken.items():
+            needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+            if needed and name not in part and not part.get("_partial_"):
+                raise UserError(f"{key}: {target.__name__} needs {name}; add it")
     for child in part:
         _check_targets(part[child], f"{key}.{child}")
 

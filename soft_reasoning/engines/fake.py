@@ -32,10 +32,9 @@ NOISE_ROWS = 251
 
 @dataclass
 class _Row:
-    """A request in work: the tokens that the model has read, and how many of its prompt were cached."""
+    """A request in work, and the tokens that the model has read."""
 
     ids: list[int]
-    cached: int
     output: Output
 
 
@@ -70,19 +69,15 @@ class FakeEngine(QueueEngine):
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, by ticket."""
         super().begin(requests)
-        prompts = {ticket: self._prompt(prepared) for ticket, prepared in requests.items()}
-        cached = _cached_counts(list(prompts.values()))
-        for (ticket, prepared), count in zip(requests.items(), cached, strict=True):
-            self._rows[ticket] = _Row(list(prompts[ticket]), count, Output(prepared))
+        for ticket, prepared in requests.items():
+            self._rows[ticket] = _Row(self._prompt(prepared), Output(prepared))
 
     def advance(self) -> list[tuple[int, Completion]]:
         """Give every request one more token."""
         complete = []
         for ticket, row in self._rows.items():
             if self._write(row):
-                done = row.output.completion(
-                    self.tokenizer, self.eos_ids, self._stops, cached_tokens=row.cached
-                )
+                done = row.output.completion(self.tokenizer, self.eos_ids, self._stops, cached_tokens=0)
                 complete.append((ticket, done))
         for ticket, _ in complete:
             del self._rows[ticket]
@@ -123,10 +118,10 @@ class FakeEngine(QueueEngine):
     def close(self) -> None:
         """There is nothing to release."""
 
-    def _prompt(self, prepared: PreparedRequest) -> tuple[int, ...]:
+    def _prompt(self, prepared: PreparedRequest) -> list[int]:
         """The prompt's ids; a soft token acts as the token nearest to it."""
         nearest = [] if prepared.soft is None else self.nearest_tokens(prepared.soft, 1)
-        return (*prepared.head, *(row[0][0] for row in nearest), *prepared.tail)
+        return [*prepared.head, *(row[0][0] for row in nearest), *prepared.tail]
 
 
 def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
@@ -138,23 +133,13 @@ def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     return 0.1 * table
 
 
-def _cached_counts(prompts: Sequence[tuple[int, ...]]) -> list[int]:
-    """All positions but the last of every prompt that was added before with the same requests."""
-    seen: set[tuple[int, ...]] = set()
-    counts = []
-    for prompt in prompts:
-        counts.append(len(prompt) - 1 if prompt in seen else 0)
-        seen.add(prompt)
-    return counts
-
-
 class _Model:
     """The fake language model: (token ids) -> logits of the next token."""
 
     def __init__(self, tokenizer: FakeTokenizer) -> None:
         def token(text: str) -> int:
-            (found,) = tokenizer.encode(text, add_special_tokens=False)
-            return found
+            [ids] = tokenizer.encode(text, add_special_tokens=False)
+            return ids
 
         self._openers = [token(t) for t in OPENERS]
         self._numbers = [token(t) for t in NUMBERS]

@@ -68,12 +68,6 @@ class FakeTokenizer:
         parts = [special[i].encode() if i in special else self._pieces[i - 3] for i in ids]
         return b"".join(parts).decode(errors="replace")
 
-    def batch_decode(self, sequences: Sequence[Sequence[int]], **options: bool) -> list[str]:
-        return [self.decode(ids, **options) for ids in sequences]
-
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        return [self.decode([i]) for i in ids]
-
     @staticmethod
     def _splits_word(data: bytes, end: int) -> bool:
         """Whether a match ending at ``end`` would cut a word or a number in two."""

@@ -91,7 +91,9 @@ class Job:
             return replace(stop.value, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         handler_of(self.effect)
         if self._asked is None and isinstance(self.effect, Generate):
-            self._asked = next((one for one in self.effect.requests if one.role == "candidate"), None)
+            self._asked = next(
+                (request for request in self.effect.requests if request.role == "candidate"), None
+            )
         return None
 
     def _prompt(self) -> tuple[str, ...]:
@@ -205,11 +207,8 @@ class Scheduler:
         answers: list[tuple[Job, Any]] = [(job, None) for job in self.live if not job.begun]
         ended: list[tuple[Job, Outcome]] = []
         for job, answer in answers or self._waiting.answers(self.live):
-            outcome: Outcome | None
-            if isinstance(answer, _Failure):
-                outcome = job.failed(answer.error)
-            else:
-                outcome = self._advance(job, answer)
+            failed = isinstance(answer, Exception)
+            outcome = job.failed(answer) if failed else self._advance(job, answer)
             if outcome is not None:
                 ended.append((job, outcome))
         gone = {id(job) for job, _ in ended}
@@ -285,15 +284,11 @@ def drive(
         scheduler.drop(scheduler.live)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Stands for the answer to an effect that cannot be answered."""
-
-    error: Exception
-
-
 class _Waiting:
-    """Answers effects: at once, or when the engine has completed what was queued for them."""
+    """Answers effects: at once, or when the engine has completed what was queued for them.
+
+    The answer to an effect that cannot be answered is an exception.
+    """
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -326,13 +321,13 @@ class _Waiting:
         handler = handler_of(jobs[0].effect)
         try:
             with self._clock.measure(handler.time):
-                given = handler.answer(jobs, self._engine)
+                results = handler.answer(jobs, self._engine)
         except (UserError, ValueError) as error:
             if len(jobs) == 1:
-                return [(jobs[0], _Failure(error))]
+                return [(jobs[0], error)]
             return [answer for job in jobs for answer in self._ask([job])]
         answers: list[tuple[Job, Any]] = []
-        for job, answer in zip(jobs, given, strict=True):
+        for job, answer in zip(jobs, results, strict=True):
             if isinstance(answer, Submitted):
                 self._submitted[job] = answer
                 self._owners.update((ticket, job) for ticket in answer.tickets)
@@ -358,7 +353,7 @@ class _Waiting:
             failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
             if failure is not None:
                 self.cancel([job])
-                answers.append((job, _Failure(failure)))
+                answers.append((job, failure))
             elif len(outcomes) == len(submitted.tickets):
                 del self._submitted[job]
                 for ticket in submitted.tickets:

@@ -11,11 +11,10 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.paths import DEMO_FOLDER
-from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
-from soft_reasoning.engines.vllm.setup import import_vllm, on_the_cpu
-from soft_reasoning.runs.metrics import flops
+from soft_reasoning.engines.vllm.engine import VLLMEngine
+from soft_reasoning.engines.vllm.setup import import_vllm
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Request, Sampling, Usage, UserError
+from soft_reasoning.types import Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES, random_ids
 
@@ -100,13 +99,6 @@ class TestVLLM(EngineContract):
         assert not engine._waiting and not engine._running
         assert self.same(self.greedy(engine, prompts[0]), before)
 
-    def test_more_requests_than_are_sent_at_once(self, engine, prompts, monkeypatch):
-        requests = [Request(prompts[i % 4][: 9 + i], max_new_tokens=2 + i % 5) for i in range(9)]
-        expected = engine.generate(requests)
-        monkeypatch.setattr(engine, "_most_at_once", 2)
-        for one, other in zip(engine.generate(requests), expected, strict=True):
-            assert self.same(one, other)
-
     def test_a_read_of_more_ids_than_vllm_takes_by_name(self, engine, prompts):
         every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
@@ -169,22 +161,6 @@ class TestAgreement:
 
 
 @vllm
-def test_batches_are_as_large_as_those_of_vllm_s_own_class():
-    """The defaults of its ``LLMEngine`` are half of those of ``LLM`` on a CPU, an eighth on an H200."""
-    from vllm import LLM
-
-    found = []
-    for engine in (
-        VLLMEngine("demo")._engine,
-        LLM(str(DEMO_FOLDER), dtype="float32", **CPU_OPTIONS).llm_engine,
-    ):
-        scheduler = engine.vllm_config.scheduler_config
-        found.append((scheduler.max_num_seqs, scheduler.max_num_batched_tokens))
-        engine.engine_core.shutdown()
-    assert found[0] == found[1]
-
-
-@vllm
 def test_a_search_on_both_engines():
     """Whole runs on the bundled model: the same texts, points and answers."""
     config = compose_config(["engine=vllm", "search.rounds=2"])
@@ -199,41 +175,6 @@ def test_a_search_on_both_engines():
         assert ours.answer == theirs.answer
         assert [c.text for c in ours.candidates] == [c.text for c in theirs.candidates]
     engine.close()
-
-
-@vllm
-@pytest.mark.parametrize("method", ["fire", "self_consistency"])  # in two turns, and in one
-def test_every_position_that_vllm_computes_is_counted(method):
-    config = compose_config(["engine=vllm", f"method={method}"])
-    engine = build_engine(config)
-    add, turns, computed = engine._add, 0, 0
-
-    def recorded(prompt, params, ticket, receive):
-        def read(output):
-            nonlocal turns, computed
-            turns += 1
-            # The last token that is written is fed back in the next turn.
-            computed += len(prompt["prompt_token_ids"]) - output.num_cached_tokens
-            computed += len(output.outputs[0].token_ids)
-            receive(output)
-
-        add(prompt, params, ticket, read)
-
-    engine._add = recorded
-    problems = demo_dataset("validation", name="demo", limit=4).problems()
-    context = build_context(config, engine)
-    usage = sum((r.usage["candidate"] for _, r in drive(problems, build_method(config), context)), Usage())
-    engine.close()
-    assert turns == usage.sequences * (2 if method == "fire" else 1)
-    assert flops(usage, {"position": 1, "key": 0}) == computed - (turns - usage.sequences)
-
-
-@vllm
-def test_vllm_itself_says_the_same_of_where_it_runs():
-    import_vllm(on_the_cpu())
-    from vllm.platforms import current_platform
-
-    assert on_the_cpu() == current_platform.is_cpu()
 
 
 def build(*overrides):

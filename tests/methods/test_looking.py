@@ -65,15 +65,6 @@ def test_equal_soft_tokens_are_looked_at_and_tried_once():
         assert result.trace[-1]["ended"] == "exhausted"
 
 
-def test_sampled_completions_start_at_the_soft_token():
-    more = ["features=lookahead", "decoding=sampled"]
-    with SoftReasoner.from_pretrained("demo", overrides=[*POOL, *more]) as reasoner:
-        result = reasoner.solve(QUESTIONS[0])
-        length = sum(c.generated_tokens for c in result.candidates)
-        assert result.usage["candidate"].generated_tokens == length
-        assert len(result.candidates) == 16, "each point is tried once, whatever its look"
-
-
 def test_features_need_a_pool():
     with pytest.raises(UserError, match="candidate_points=pool"):
         SoftReasoner.from_pretrained("demo", overrides=["features=soft_token"])

@@ -104,13 +104,6 @@ def test_the_block_of_highest_value_is_kept_each_time():
     assert len(set(seeds)) == len(seeds)
 
 
-def test_blocks_share_the_token_budget():
-    script = Scripted([[" We 4"], [" is 7"], [" left"]], lambda text: 0.5)
-    result = script.run(PrefixScorer(candidates=1, block_tokens=2, max_new_tokens=5))
-    assert [r[0].max_new_tokens for r in script.requests] == [2, 2, 1]
-    assert result.candidates[0].finish_reason == "length" and result.candidates[0].generated_tokens == 5
-
-
 def test_a_stop_string_across_two_blocks_ends_the_solution():
     script = Scripted([[" is 7 Question"], [":\nWhat"]], lambda text: 0.5)
     [candidate] = script.run(PrefixScorer(candidates=1)).candidates

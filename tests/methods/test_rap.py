@@ -144,11 +144,6 @@ def test_chains_that_agree_outvote_the_best_one():
     assert result.answer == "4"
 
 
-def test_a_model_that_asks_nothing_gets_the_final_question():
-    engine = Scripted({"Q:": ["", " \n"], f"Q: {LAST}\nUseful:": 0.5, f"Q: {LAST}\nA:": says(7, 7)})
-    assert run(engine, actions=2, iterations=1)["p"].answer == "7"
-
-
 @pytest.mark.parametrize("kind, drawn, confidence", [("boolean", 2, 0.5), ("number", 4, 0.75)])
 def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for(kind, drawn, confidence):
     texts = ["The answer is 1727.", "I do not know."] + ["The answer is 1727."] * 2

@@ -1,14 +1,12 @@
 """The scheduler: what it merges, what it keeps apart, and whom it blames."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.scheduling.scheduler import Clock, ProblemError, drive
@@ -208,18 +206,6 @@ def test_what_a_failed_or_abandoned_drive_submitted_is_cancelled(asks):
     next(driven)
     driven.close()
     assert engine.cancelled == 2 and not engine.queued
-
-
-def test_two_threads_drive_on_one_engine():
-    """Each gets its own completions, whatever the other submits or cancels."""
-    engine = StreamingFake()
-    method, context = build_method(config := compose_config(["engine=fake", "max_new_tokens=30"])), None
-    context = build_context(config, engine)
-    halves = [Problem(f"p{i}", f"Ann has {i} pens. How many?") for i in range(6)]
-    alone = solved((method, context), halves, 64, FakeEngine())
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda some: solved((method, context), some, 64), (halves[:3], halves[3:])))
-    assert found[0] | found[1] == alone
 
 
 def test_a_result_says_what_its_first_candidate_was_asked():
