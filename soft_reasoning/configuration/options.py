@@ -39,10 +39,7 @@ KEYS = {
     "rounds": ("search.rounds",),
     "temperature": ("method.temperature",),
 }
-"""Where methods have an option; the first key that is there."""
-
-SHORT = ("k", "rounds", "temperature")
-"""Options of the command line whose keys depend on the method."""
+"""Options whose keys depend on the method: the first that is there."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 """Parts of a method that may be a user's own: a name, a function or an object."""
@@ -214,26 +211,33 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
     if (most := options.get("max_new_tokens")) is not None:
         chosen.append(override("max_new_tokens", whole("max_new_tokens", most, least=1)))
     config = compose_config(chosen)
-    named = isinstance(options.get("method"), str | None)
     more: list[str] = []
-    for name, keys in KEYS.items():
+    for name in KEYS:
         if (value := options.get(name)) is None:
             continue
-        if name == "temperature":
-            value = real(name, value, least=0.0)
-            if named and "decoding" in config:
-                greedy = ["decoding=greedy"]
-                more += ["decoding=sampled", override("decoding.temperature", value)] if value else greedy
-                continue
-            if not value and "temperature" not in config.method and "verifier" not in config:
-                continue  # greedy in any case
-        if not named:
+        if not isinstance(options.get("method"), str | None):
             raise UserError(f"{name}: expected the name of a method, got an object; set it there")
-        key = next((key for key in keys if OmegaConf.select(config, key) is not None), None)
-        if key is None:
-            raise _lacking(name, config.method.name)
-        more.append(override(key, value))
+        value = real(name, value, least=0.0) if name == "temperature" else value
+        more += method_overrides(name, value, config)
     return compose_config([*chosen, *more]) if more else config
+
+
+def method_overrides(name: str, value: object, config: DictConfig) -> list[str]:
+    """Return the overrides that set ``name``, one of ``KEYS``, for the method of ``config``.
+
+    Raises:
+        UserError: If the method does not have it.
+    """
+    if name == "temperature":
+        greedy = str(value) in ("0", "0.0")
+        if "decoding" in config:
+            return ["decoding=greedy"] if greedy else ["decoding=sampled", f"decoding.temperature={value}"]
+        if greedy and "temperature" not in config.method and "verifier" not in config:
+            return []  # greedy in any case
+    key = next((key for key in KEYS[name] if OmegaConf.select(config, key) is not None), None)
+    if key is None:
+        raise _lacking(name, config.method.name)
+    return [f"{key}={value}"]
 
 
 def configured_method(options: Options, config: DictConfig) -> Method:
@@ -275,7 +279,7 @@ def spelled(overrides: Sequence[str]) -> list[str]:
         UserError: For a method that lacks one of them, and in a comparison.
     """
     pairs = [(word, *word.partition("=")[::2]) for word in overrides]
-    asked = {key: value for _, key, value in pairs if key in SHORT}
+    asked = {key: value for _, key, value in pairs if key in KEYS}
     if not asked:
         return list(overrides)
     name = next(iter(asked))
@@ -285,15 +289,8 @@ def spelled(overrides: Sequence[str]) -> list[str]:
     methods = next((value for _, key, value in pairs if key == "method"), "soft_reasoning").split(",")
     made: list[list[str]] = []
     for config in (compose_config([f"method={method}"]) for method in methods):
-        keys = {"k": COUNTS, "rounds": ("search.rounds",), "temperature": ("method.temperature",)}
-        more = [word for word, key, _ in pairs if key not in SHORT]
-        for key, value in asked.items():
-            if key == "temperature" and "decoding" in config:
-                sampled = ["decoding=sampled", f"decoding.temperature={value}"]
-                more += ["decoding=greedy"] if value in ("0", "0.0") else sampled
-            else:
-                more.append(f"{_key(key, keys[key], config, Options())}={value}")
-        made.append(more)
+        more = [word for word, key, _ in pairs if key not in KEYS]
+        made.append(more + [word for key in asked for word in method_overrides(key, asked[key], config)])
     if any(more != made[0] for more in made):
         raise UserError(f"{name}: expected methods that call it the same, got {', '.join(methods)}; sweep "
                         "over one of them at a time")  # fmt: skip
