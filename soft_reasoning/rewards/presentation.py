@@ -6,13 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Problem, Prompt
-
-if TYPE_CHECKING:
-    from soft_reasoning.rewards.verifiers import Verdict
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -86,6 +83,13 @@ def _warn_of_bound(kind: str, context_length: int) -> None:
     )
 
 
+class Written(Protocol):
+    """What a verifier wrote in an earlier round."""
+
+    @property
+    def texts(self) -> Sequence[str]: ...
+
+
 class Presentation(Protocol):
     """Which candidates share a prompt, and what the prompt shows."""
 
@@ -93,7 +97,7 @@ class Presentation(Protocol):
         """Return groups of candidates, each judged by one prompt; none if there is nothing to ask."""
         ...
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
         """Return the prompt for the ``solutions`` of a group, after the verdicts of ``earlier`` rounds."""
         ...
 
@@ -105,7 +109,7 @@ class Together:
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)] if shown else []
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
         return review.of(solutions)
 
 
@@ -116,7 +120,7 @@ class OneByOne:
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [[i] for i in shown]
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
         return review.of(solutions)
 
 
@@ -127,5 +131,5 @@ class Unseen:
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
         return review.context.prompts.solve(review.problem)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.rewards.judgement import FreshSolution
-from soft_reasoning.rewards.presentation import Review, Together
+from soft_reasoning.rewards.presentation import Review, Together, Written
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Prompt
 
@@ -66,7 +66,7 @@ class WithAnalyses(Together):
     The candidates of the round alone are scored, those of earlier rounds never again.
     """
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Verdict]) -> Prompt:
+    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
         return review.of(solutions, [text for verdict in earlier for text in verdict.texts])
 
 
