@@ -43,6 +43,7 @@ class ReviewWording:
         head: The task.
         cue: What the model's answer follows.
         solution: One line per solution, with {i} and {text}.
+        first: The first solution's {i}.
         lines: Whether solutions keep their lines, as poems and code need; else each is put on one line.
         worked: The answer of a worked review, with the fields of its entry.
         exemplars: Entries with a question, its solutions (each ending in its "Answer: ...") and the fields
@@ -53,6 +54,7 @@ class ReviewWording:
     head: str = ""
     cue: str = ""
     solution: str = "{i}. {text}"
+    first: int = 1
     worked: str = ""
     exemplars: Sequence[Mapping[str, Any]] = ()
     lines: bool = False
@@ -60,7 +62,7 @@ class ReviewWording:
     def listed(self, solutions: Sequence[str]) -> str:
         """Return ``solutions`` as a list."""
         texts = [text.strip() if self.lines else " ".join(text.split()) for text in solutions]
-        return "\n".join(self.solution.format(i=i, text=text) for i, text in enumerate(texts, start=1))
+        return "\n".join(self.solution.format(i=i, text=text) for i, text in enumerate(texts, self.first))
 
     def opening(self, shots: int | None = None, brief: bool = False) -> str:
         """Return ``head`` and the first ``shots`` worked reviews (None: all).
@@ -87,13 +89,15 @@ class TaskWording:
 
     Attributes:
         ask: The question, with {question}, {steps} and the fields that the method names.
-        head: Task and exemplars, the same for every problem.
+        head: The task.
+        exemplars: Worked examples after it, each as it is shown.
         cue: What the model's answer follows.
         step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
     """
 
     ask: str
     head: str = ""
+    exemplars: Sequence[str] = ()
     cue: str = ""
     step: str = "Q: {asked}\nA: {answered}\n"
 
@@ -308,11 +312,17 @@ class Prompts:
         return self.wording.reviews[kind]
 
     def task(
-        self, kind: str, problem: Problem, steps: Sequence[tuple[str, str]] = (), **fields: str
+        self,
+        kind: str,
+        problem: Problem,
+        steps: Sequence[tuple[str, str]] = (),
+        *,
+        shots: int | None = None,
+        **fields: str,
     ) -> Prompt:
         """Return the prompt of another task, ``wording.tasks[kind]`` with its ``fields`` filled in.
 
-        ``steps`` are pairs (sub-question, answer), each on one line.
+        ``steps`` are pairs (sub-question, answer), each on one line. At most ``shots`` exemplars are shown.
 
         Raises:
             UserError: If this prompt has no wording for the task.
@@ -325,14 +335,15 @@ class Prompts:
         question = _question(problem)
         known = {"question": question, "steps": listed, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
-        return self._build(problem, wording.head, wording.ask, wording.cue, **known)
+        head = wording.head + "".join(wording.exemplars[:shots])
+        return self._build(problem, head, wording.ask, wording.cue, **known)
 
     def position(self, prompt: Prompt, placement: str, problem: Problem, *, seed: int) -> int:
         """Return the index in ``prompt.ids`` before which soft tokens are inserted.
 
         ``last`` is after the prompt and its cue, ``first`` before the text and after any BOS or template
         header. ``middle`` is drawn once per problem, uniformly from the positions inside the text and
-        before the cue (paper, "Impact of Special Token Placement").
+        before the cue; the paper ("Impact of Special Token Placement") says no more than "middle".
         """
         choice("placement", placement, PLACEMENTS)
         if placement == "last":

@@ -9,6 +9,7 @@ import pytest
 from soft_reasoning.commands.launch import sweep_name
 from soft_reasoning.commands.sweep import NoteSweep
 from soft_reasoning.reports import report
+from soft_reasoning.reports.sweeps import GAIN
 from tests.test_run import FAKE
 
 ROWS = {
@@ -57,9 +58,9 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
     assert {"sweep.md", "sweep.png", "sweep.pdf", "sweep.json", "comparisons"} <= names
     assert (folder / "sweep.md").stat().st_size < 20_000
     rows = list(csv.DictReader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
-    assert [(row["metric"], row["shots"], row["method"]) for row in rows[:4]] == [
-        ("accuracy %", "0", "soft_reasoning"), ("accuracy %", "0", "cot"),
-        ("accuracy %", "8", "soft_reasoning"), ("accuracy %", "8", "cot"),
+    assert [(row["metric"], row["shots"], row["method"]) for row in rows[:6]] == [
+        ("accuracy %", "0", "soft_reasoning"), ("accuracy %", "0", "cot"), ("accuracy %", "0", GAIN),
+        ("accuracy %", "8", "soft_reasoning"), ("accuracy %", "8", "cot"), ("accuracy %", "8", GAIN),
     ]  # fmt: skip
     assert list(rows[0])[3:] == ["gsm8k", "gsm8k ±", "svamp", "svamp ±"]
     assert len(list(folder.glob("comparisons/*/comparison.md"))) == 4

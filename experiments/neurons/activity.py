@@ -1,7 +1,7 @@
 """Which feed-forward neurons fire in right answers (paper, Appendix "Neuron Activation Analysis").
 
-Everything here is arithmetic on recorded gates. A neuron is active where its gate exceeds zero, the
-criterion of Tang et al. 2024 (LAPE). Activations are means over the first five answer tokens.
+Everything here is arithmetic on recorded gates. A neuron is active where its activation exceeds zero, for
+SiLU and GELU where its gate does. Activations are means over the first five answer tokens less ``skip``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.neurons.hooks import Neurons
 from soft_reasoning.types import UserError, generator_for
 
 TOKENS = 5
-"""Answer tokens whose activations count."""
+"""The first answer tokens, soft ones included, whose activations count."""
 MOST_FREQUENT, LARGEST_DIFFERENCE = 0.25, 0.20
 """Key neurons: of the most frequently active ones those with the largest difference."""
 
@@ -40,6 +40,12 @@ class Sample:
     soft: Tensor | None = None
     position: int | None = None
     round: int = 0
+
+    def counted(self, skip: int) -> range:
+        """Return the indices of the tokens that count; soft tokens behind the prompt come before them."""
+        behind = self.soft is not None and self.position in (None, len(self.prompt))
+        soft = len(self.soft) if self.soft is not None and behind else 0
+        return range(max(0, skip - soft), min(TOKENS - soft, len(self.tokens)))
 
 
 @dataclass(frozen=True)
@@ -66,17 +72,23 @@ class Activity:
         return len(self.right)
 
 
-def record(samples: Sequence[Sample], neurons: Neurons, embed: Any, *, batch: int = 32) -> Activity:
-    """Record the activity of ``samples`` in one pass each over prompt and first five tokens.
+def record(
+    samples: Sequence[Sample], neurons: Neurons, embed: Any, *, skip: int = 0, batch: int = 32
+) -> Activity:
+    """Record the activity of ``samples`` in one pass each over prompt and first five answer tokens.
 
-    Only positions whose input is one of these tokens count, soft tokens do not. ``embed`` returns
-    (len(ids), D) embeddings as the model's lookup does.
+    The soft tokens behind a prompt are its answer's first ones. They do not count themselves, so methods are
+    compared at equal positions if ``skip``, their number, leaves as many tokens of the others out. ``embed``
+    returns (len(ids), D) embeddings as the model's lookup does.
 
     Raises:
-        UserError: If a sample has no tokens.
+        UserError: If a sample has no token that counts.
     """
-    if any(not sample.tokens for sample in samples):
-        raise UserError("expected completions of a token or more, got an empty one; choose another question")
+    counted = [sample.counted(skip) for sample in samples]
+    if not all(counted):
+        raise UserError(
+            "expected completions with tokens that count, got an empty one; choose another question"
+        )
     weight = next(neurons.model.parameters())
     activate = _activation(neurons.model)
     rates, values = [], []
@@ -90,8 +102,8 @@ def record(samples: Sequence[Sample], neurons: Neurons, embed: Any, *, batch: in
             inputs[i, : len(row)], mask[i, : len(row)] = row, 1
         gates = neurons.record(inputs.to(weight), mask.to(weight.device))
         for i, (sample, row) in enumerate(zip(some, rows, strict=True)):
-            count = min(TOKENS, len(sample.tokens))
-            own = gates[:, i, len(row) - count : len(row)]
+            answer, places = len(row) - len(sample.tokens[:TOKENS]), counted[start + i]
+            own = gates[:, i, answer + places.start : answer + places.stop]
             rates.append((own > 0).float().mean(dim=1))
             values.append(activate(own).mean(dim=1))
     return Activity(

@@ -25,8 +25,9 @@ PAPER = {"none": "62.14", "key": "13.27", "random": "41.89"}
 NOTES = """\
 Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
 percent and points. The questions are those with both right and wrong answers among completions that are
-not used again. A position counts whose input is one of the first five answer tokens; soft tokens do not. "One
-half": chosen on one half of self-consistency's completions, judged on the other half or on new completions;
+not used again. Answer positions 2 to 5 count for every source (the first is a searched answer's soft token);
+in the paper all five do. "One half": chosen on one half of self-consistency's completions, judged on the
+other half or on new completions;
 all else is chosen and judged on the same completions, as in the paper. Masked completions are new ones. The
 control draws points at random, in as many rounds."""
 TITLES = {

@@ -93,7 +93,7 @@ def _samples(
             request.soft, request.position, candidate.round,
         )
         for candidate, (request, completion) in zip(result.candidates, seen, strict=True)
-        if completion.token_ids
+        if len(completion.token_ids) > 1
     ]  # fmt: skip
 
 
@@ -134,10 +134,10 @@ def regenerate(
 
 def analyse(
     problem: Problem, by_source: Mapping[str, Sequence[Sample]], neurons: Neurons, context: Context,
-    args: argparse.Namespace, limit: int,
+    args: argparse.Namespace, limit: int, skip: int,
 ) -> dict[str, Any]:  # fmt: skip
     """All figures of one question, as ``neuron_report`` reads them."""
-    activity = {s: record(some, neurons, context.engine.embed) for s, some in by_source.items()}
+    activity = {s: record(some, neurons, context.engine.embed, skip=skip) for s, some in by_source.items()}
     sampled, seed = activity[SC], context.seed
     first, second = halves(sampled, seed=seed, name=problem.id)
     keys, half = key_neurons(sampled), key_neurons(sampled[first])
@@ -230,6 +230,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{len(chosen)} of {len(problems)} questions taken ({took:.0f} s)", flush=True)
     searched = compose_config([*search, f"method={SR}"])
     copies = math.ceil(args.samples / (searched.search.candidates * (1 + searched.search.rounds)))
+    skip = searched.method.scope if searched.method.placement == "last" else 0
     seed = f"seed={config.seed + 1}"
     sampled = compose_config([*base, f"method={SC}", f"method.samples={args.samples}", seed])
     other = Context(engine, context.prompts, context.grader, sampled.seed)  # its own draws, not the pilot's
@@ -246,7 +247,7 @@ def run(args: argparse.Namespace) -> None:
         if len({s.right for s in samples[SC]}) < 2:
             print(f"{problem.id}: left out, its completions are all right or all wrong", flush=True)
             continue
-        rows.append(analyse(problem, samples, neurons, context, args, config.max_new_tokens))
+        rows.append(analyse(problem, samples, neurons, context, args, config.max_new_tokens, skip))
     if not rows:
         raise UserError("expected questions with right and wrong answers, found none; raise limit")
     words = ["--questions", str(args.questions), "--samples", str(args.samples), "--masked", str(args.masked)]

@@ -1,8 +1,9 @@
 """The paper's figures beside those of finished runs: python -m experiments.paper.beside FOLDER
 
 FOLDER is a run or a sweep. Prints a row for each figure of the paper whose model, data set, shots, method and
-settings are those of the runs: ours (mean ± standard deviation over seeds; ± the standard error of a single
-run), the paper's, and the difference. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
+settings (200 problems, 300 new tokens, no fake engine) are those of the runs: ours (mean ± standard deviation
+over seeds; ± the standard error of a single run), the paper's, and the difference; and what Soft Reasoning
+gains over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.reports.cells import Cell, read_cells
+from soft_reasoning.reports.cells import Cell, by_problems, read_cells
 from soft_reasoning.reports.tables import Table, count, number, over_seeds, save
 from soft_reasoning.runs.files import RESULTS, write_text
 from soft_reasoning.runs.manifest import CLASS, flatten
@@ -39,6 +40,8 @@ EI = (
 CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_bound"}
 """Acquisition functions whose class has another name."""
 
+SETTING: dict[str, tuple[Any, ...]] = {"max_new_tokens": (300,), "model.adapter": (None,)}
+"""Of every row, unless it changes them."""
 SAMPLING: dict[str, tuple[float, ...]] = {
     "method.temperature": (0.8,),
     "method.top_k": (50,),
@@ -67,11 +70,15 @@ OWN: dict[str, Any] = {
 }
 """By method, the accepted values of the paper's rows, unless a row changes them."""
 
+VERDICTS = "verifier_accuracy"
+"""The metric of the first round's verdicts, which later rounds do not touch."""
+LATER = ("search.rounds", "search.stopping.rule")
+
 FOLDER = "FOLDER"
 """Stands in a row for any folder."""
 
 PROBLEMS = 200
-"""Problems of the runs whose total tokens the paper gives."""
+"""Problems of a run. AIME 2024 has fewer."""
 
 NOTE = (
     "The paper: mean ± standard deviation over five seeds, 200 test problems (AIME 2024: 30), prompts and "
@@ -107,13 +114,16 @@ class Figure:
 def figures(config: Mapping[str, Any]) -> list[Figure]:
     """Return the paper's figures for a run of ``config``, one per metric; empty if there are none."""
     flat = flatten(config)
+    many = PROBLEMS if flat.get("dataset.name") != "aime_2024" else flat.get("dataset.limit")
+    if flat.get("dataset.limit") != many or str(flat.get(f"engine{CLASS}")).endswith("FakeEngine"):
+        return []
     model, shots = model_of(str(flat.get("model.path"))), flat.get("dataset.shots")
     found: dict[str, Figure] = {}
     for row in _rows():
         if (
             (row["model"], row["dataset"]) == (model, flat.get("dataset.name"))
             and row["shots"] in ("", str(shots))
-            and _fits(row["method"], flat)
+            and _fits(row["method"], flat, LATER if row["metric"] == VERDICTS else ())
         ):
             one = found.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))
             std, tables = one.std or row["std"], (*one.tables, row["table"])
@@ -129,8 +139,29 @@ def beside(cells: list[Cell]) -> Table:
             others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
             head = [cell.model, cell.dataset, str(cell.shots), cell.label]
             rows.append([*head, *compared(figure, cell), figure.tables[0] + others])
+    for (model, dataset, shots), group in by_problems(cells).items():
+        rows += [[model, dataset, str(shots), *gain] for gain in _gains(group)]
     columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
     return Table(columns, rows, labels=5)
+
+
+def _gains(cells: Sequence[Cell]) -> list[list[str]]:
+    """Soft Reasoning's accuracy less that of the best baseline in the same runs, ours and the paper's."""
+    pairs = []
+    for cell in cells:
+        paper = [float(f.value) for f in figures(cell.configs[0]) if f.metric == "accuracy"]
+        ours = cell.mean(*SHARES["accuracy"][1])
+        if paper and ours is not None:
+            pairs.append((cell, 100 * ours, paper[0]))
+    theirs = [pair[1:] for pair in pairs if pair[0].method != "soft_reasoning"]
+    if not theirs:
+        return []
+    best, best_paper = (max(values) for values in zip(*theirs, strict=True))
+    return [
+        [cell.label, "accuracy, gain over best baseline", f"{ours - best:+.1f}", f"{paper - best_paper:+.1f}",
+         f"{ours - best - paper + best_paper:+.1f}", "tab:main_result"]
+        for cell, ours, paper in pairs if cell.method == "soft_reasoning"
+    ]  # fmt: skip
 
 
 def compared(figure: Figure, cell: Cell) -> list[str]:
@@ -172,11 +203,11 @@ def model_of(path: str) -> str | None:
     return None
 
 
-def _fits(method: str, flat: Mapping[str, Any]) -> bool:
-    """Whether a run has the name and settings of the row ``method``."""
+def _fits(method: str, flat: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
+    """Whether a run has the name and settings of the row ``method``, but for the keys ``free``."""
     name, *changes = method.split()
     changed = {key: (value,) for key, value in (part.split("=") for part in changes)}
-    wanted = {"model.adapter": (None,)} | OWN.get(name, {}) | changed
+    wanted = SETTING | OWN.get(name, {}) | changed
     if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
         return False
 
@@ -184,7 +215,7 @@ def _fits(method: str, flat: Mapping[str, Any]) -> bool:
         return flat.get(key, flat.get(f"{key}.name", flat.get(key + CLASS)))
 
     return flat.get("method.name") == name and all(
-        any(_same(found(key), value) for value in values) for key, values in wanted.items()
+        any(_same(found(key), value) for value in values) for key, values in wanted.items() if key not in free
     )
 
 

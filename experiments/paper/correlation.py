@@ -94,7 +94,7 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
 def solve(overrides: list[str]) -> Path:
     """Run the configuration; its folder."""
     folder = Path("runs") / run_name("correlation", ",".join(overrides))
-    command = [sys.executable, "-m", "soft_reasoning.run", *overrides, f"hydra.run.dir={folder}"]
+    command = [sys.executable, "-m", "soft_reasoning.run", *overrides, f"hydra.run.dir='{folder}'"]
     if subprocess.run(command, stdout=sys.stderr).returncode:
         raise UserError(f"expected a run that ends well, got a fault of {' '.join(overrides)}; see above")
     return folder

@@ -192,6 +192,7 @@ def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:
 def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
     """Return what ``config.methods`` compares: label -> (method, overrides), in order; empty if it is null.
 
+    An entry that is null is left out (``${when:${dataset.shots},rap}``: not without exemplars).
     Under ``budget=equal`` labels do not hold the number of samples, which follows from the budget. Of
     methods that differ only in it the first is kept.
 
@@ -204,7 +205,7 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
     if not isinstance(config.methods, ListConfig) or not config.methods:
         raise UserError(f"{wanted}, got {config.methods}")
     compared: dict[str, tuple[str, list[str]]] = {}
-    for entry in config.methods:
+    for entry in (one for one in config.methods if one is not None):
         words: list[Any] = list(entry) if isinstance(entry, ListConfig) and entry else [entry]
         name, *changes = words
         if not isinstance(name, str) or not all(isinstance(word, str) and "=" in word for word in changes):

@@ -82,5 +82,6 @@ def register_resolvers() -> None:
     """Register the resolvers of conf/ with OmegaConf: ``run_name``, ``product`` and the others."""
     OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
+    OmegaConf.register_new_resolver("when", lambda holds, value: value if holds else None, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)

@@ -27,6 +27,9 @@ FINAL = f"{END} the question:"
 SAID = "The answer is"
 """What stands before the answer to a sub-question."""
 
+DECOMPOSITIONS = 4
+"""Worked decompositions in the prompts of the method's authors."""
+
 SETTLED = 0.5
 """The share of the answers drawn so far that is enough, where no other answer is as frequent."""
 
@@ -77,6 +80,8 @@ class ReasoningViaPlanning:
         temperature: Sampling temperature.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
+        shots: Worked decompositions in its prompts, at most as many as the wording has; 0 shows
+            ``DECOMPOSITIONS``, since without any no model would know what to ask.
         max_new_tokens: Tokens per question or answer.
     """
 
@@ -91,6 +96,7 @@ class ReasoningViaPlanning:
     temperature: float = 0.8
     top_k: int = 50
     top_p: float = 0.95
+    shots: int = 0
     max_new_tokens: int = 300
     name: str = "rap"
 
@@ -99,6 +105,7 @@ class ReasoningViaPlanning:
             whole(key, getattr(self, key), least=1)
         for key in ("usefulness_weight", "expected_confidence"):
             real(key, getattr(self, key), least=0.0, most=1.0)
+        whole("shots", self.shots, least=0)
         real("exploration", self.exploration, least=0.0)
         check_sampling(self, fix="questions and answers are sampled")
 
@@ -142,7 +149,7 @@ class ReasoningViaPlanning:
         final = f"{FINAL} {overall}"
         tokens: dict[str, int] = {}  # by question, in the order sampled
         if len(earlier) + 1 < self.depth:
-            prompt = context.prompts.task("rap_question", problem, earlier)
+            prompt = self._prompt("rap_question", problem, context, earlier)
             completions = yield Generate(
                 self._requests(prompt, range(self.actions), problem, context, "question", stage)
             )
@@ -155,7 +162,7 @@ class ReasoningViaPlanning:
         if not tokens:
             tokens[final] = 0
         prompts = [
-            context.prompts.task("rap_useful", problem, earlier, asked=question) for question in tokens
+            self._prompt("rap_useful", problem, context, earlier, asked=question) for question in tokens
         ]
         useful = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
         return [
@@ -178,7 +185,7 @@ class ReasoningViaPlanning:
         def same(a: str | None, b: str | None) -> bool:
             return a is b or context.grader.equal(a, b, kind)
 
-        prompt = context.prompts.task("rap_answer", problem, earlier, asked=step.question)
+        prompt = self._prompt("rap_answer", problem, context, earlier, asked=step.question)
         drawn: list[Completion] = []
         while True:
             numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
@@ -194,6 +201,9 @@ class ReasoningViaPlanning:
             step, answer=_line(drawn[chosen].text), parsed=parsed[chosen], confidence=most / len(drawn),
             drawn=len(drawn), round=round, tokens=step.tokens + drawn[chosen].generated_tokens,
         )  # fmt: skip
+
+    def _prompt(self, kind: str, problem, context, earlier, **asked: str) -> Prompt:
+        return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **asked)
 
     def _requests(self, prompt: Prompt, numbers: range, problem, context, *stage: object) -> list[Request]:
         """One line each; ``numbers`` tell the samples of a stage apart."""

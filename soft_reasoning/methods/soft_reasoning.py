@@ -1,4 +1,4 @@
-"""Soft Reasoning: Bayesian optimisation of the first answer token's embedding (paper, Algorithm 1).
+"""Soft Reasoning: Bayesian optimisation of the first answer token's embedding (paper, Section "Methodology").
 
 With an optimiser that ignores rewards it is the control ``random_embedding``: same budget, verifier and
 final rule.
@@ -93,7 +93,8 @@ class SoftReasoning:
             with its own random stream. A reward is then one draw at its point.
         candidates: k, completions per round.
         placement: Place of the soft tokens in the prompt: ``first``, ``middle`` or ``last``.
-        scope: Number of answer tokens that are soft tokens.
+        scope: Number of answer tokens that are soft tokens. They have no text, so a candidate's text, which
+            the verifier reads, begins after them.
         max_new_tokens: Tokens per completion.
 
     Raises:

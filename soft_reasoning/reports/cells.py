@@ -152,7 +152,7 @@ def _model_names(paths: Sequence[Any]) -> list[str]:
 
 def _position(config: Mapping[str, Any]) -> int:
     label = str(config.get("label"))
-    entries = [" ".join([one] if isinstance(one, str) else one) for one in config.get("methods") or ()]
+    entries = [" ".join([one] if isinstance(one, str) else one) for one in config.get("methods") or () if one]
     if label in entries:
         return entries.index(label)
     near = (i for i, entry in enumerate(entries) if entry.startswith(label))  # an equal budget hides samples

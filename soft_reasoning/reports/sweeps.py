@@ -30,10 +30,18 @@ ACCURACY = Metric("accuracy", ("exact_match",))
 COVERAGE = Metric("coverage", ("coverage",))
 VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"))
 SHARES = (ACCURACY, COVERAGE)
+GAIN = "gain of soft_reasoning over the best other method, points"
 MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
 
-NOTE = "Mean ± standard deviation over draws (seeds); for a single run, ± its standard error."
+NOTE = (
+    "Mean ± standard deviation over draws (seeds). For a single run, ± its standard error, that of drawing "
+    "other problems."
+)
+FIXED = (
+    "All seeds solve the same problems, so ± holds the method's draws alone. Drawing other problems has a "
+    "standard error of about {} points."
+)
 FAKE_NOTE = (
     "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
 )
@@ -42,12 +50,14 @@ FAKE_NOTE = (
 def settings_table(cells: Sequence[Cell]) -> Table:
     """One row per setting of a sweep on the same problems by the same model."""
     keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
-    columns = [*keys, "runs", "accuracy %", "coverage %", "rounds", "decided %", "generated tokens", "time"]
+    metrics = [metric for metric in metrics_of(cells) if any(cell.each(*metric.path) for cell in cells)]
+    shares = [f"{metric.name} %" for metric in metrics]
+    columns = [*keys, "runs", *shares, "rounds", "decided %", "generated tokens", "time"]
     rows = [
         [
             *(str(cell.setting.get(key)) for key in keys),
             str(len(cell.results)),
-            *(_share(cell, metric) for metric in SHARES),
+            *(_share(cell, metric) for metric in metrics),
             number(cell.mean("rounds", "mean")),
             percent(cell.mean("decided")),
             count(cell.mean("tokens", "total", "generated")),
@@ -55,9 +65,12 @@ def settings_table(cells: Sequence[Cell]) -> Table:
         ]
         for cell in cells
     ]
+    if gains := _gains(cells, [cells[0].dataset]):
+        filled = dict.fromkeys(columns, MISSING) | {columns[0]: GAIN, "accuracy %": gains[0]}
+        rows.append([filled[name] for name in columns])
     bold = [
         (i, len(keys) + 1 + j)
-        for j, metric in enumerate(SHARES)
+        for j, metric in enumerate(metrics)
         for i in best([cell.mean(*metric.path) for cell in cells])
     ]
     return Table(columns, rows, labels=len(keys), bold=bold)
@@ -86,7 +99,20 @@ def grid_table(cells: Sequence[Cell]) -> Table:
                 rows[first + i].append(MISSING if cell is None else _share(cell, metric))
             means = [None if cell is None else cell.mean(*metric.path) for cell in column]
             bold += [(first + i, place) for i in best(means)]
+        gains = _gains(block, datasets) if metric is ACCURACY else []
+        rows += [[*((values | {"method": GAIN})[name] for name in head), *gains]] if gains else []
     return Table(columns, rows, labels=len(head), rules=rules, bold=bold)
+
+
+def _gains(block: Sequence[Cell], datasets: Sequence[str]) -> list[str]:
+    """By data set, the accuracy of the first ``soft_reasoning`` less that of the best other method."""
+    gains = []
+    for dataset in datasets:
+        known = [(cell.method, cell.mean(*ACCURACY.path)) for cell in block if cell.dataset == dataset]
+        ours = [mean for method, mean in known if method == "soft_reasoning" and mean is not None]
+        others = [mean for method, mean in known if method != "soft_reasoning" and mean is not None]
+        gains.append(f"{100 * (ours[0] - max(others)):+.1f}" if ours and others else MISSING)
+    return [] if set(gains) == {MISSING} else gains
 
 
 def rounds_table(cells: Sequence[Cell]) -> Table | None:
@@ -128,6 +154,9 @@ def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
 def notes_of(cells: Sequence[Cell]) -> list[str]:
     """Return the notes under the tables."""
     notes = [NOTE]
+    errors = [error for cell in cells for error in cell.each("exact_match_stderr")]
+    if errors and any(len(cell.results) > 1 for cell in cells) and _one_sample(cells):
+        notes.append(FIXED.format(percent(sum(errors) / len(errors))))
     if any(cell.engine == "FakeEngine" for cell in cells):
         notes.append(FAKE_NOTE)
     decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
@@ -135,6 +164,12 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
         shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())
         notes.append(f"Proposals that the acquisition function decided: {shares}.")
     return notes
+
+
+def _one_sample(cells: Sequence[Cell]) -> bool:
+    """Whether no run drew problems by a seed of its own."""
+    seeds = {str((config.get("dataset") or {}).get("seed")) for cell in cells for config in cell.configs}
+    return len(seeds) == 1
 
 
 def _heads(cells: Sequence[Cell], *own: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Coherence of a completion: how probable its tokens were to the model that wrote them (paper, Section 2.2).
+"""Coherence of a completion: how probable its tokens were to the model that wrote them (paper, Equation 1).
 
 The paper prints the sum of log-probabilities and says that the verifier decides while coherence breaks
 ties. Only a bounded quantity does that, so the mean probability is the default.

@@ -1,4 +1,4 @@
-"""The reward of a candidate from its verdict and coherence (paper, Section 2.2, equation of f)."""
+"""The reward of a candidate from its verdict and coherence (paper, Equation 1)."""
 
 from __future__ import annotations
 

@@ -50,8 +50,12 @@ class NamedChoice:
     """The model writes the numbers of the right candidates, or None, on its last ``Correct:`` line.
 
     A candidate alone in its prompt is right if the first 0 or 1 of that line is 1.
+
+    Args:
+        first: The first candidate's number in the prompt. From 0 on a candidate alone is named, too.
     """
 
+    first: int = 1
     writes_answer = False
 
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
@@ -61,9 +65,9 @@ class NamedChoice:
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
         named = verdict_numbers(text)
-        if len(candidates) == 1:
+        if len(candidates) == self.first == 1:
             return [float(next((number for number in named if number in (0, 1)), 0))]
-        return [float(i in named) for i in range(1, len(candidates) + 1)]
+        return [float(i in named) for i in range(self.first, self.first + len(candidates))]
 
 
 def verdict_numbers(text: str) -> tuple[int, ...]:

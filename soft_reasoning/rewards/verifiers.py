@@ -1,4 +1,4 @@
-"""Verifiers: the same model judges a round's candidates (paper, Section 2.2).
+"""Verifiers: the same model judges a round's candidates (paper, "Optimisation Objective").
 
 A verifier is a generator like a method:
 it yields effects and returns a :class:`Verdict`. It sees the problem without its gold answer. Candidates

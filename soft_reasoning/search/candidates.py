@@ -42,7 +42,7 @@ class CandidatePoints(Protocol):
 
 
 class NormalCandidates:
-    """``count`` points u ~ N(0, I), as in the first round (paper, Optimising EI)."""
+    """``count`` points u ~ N(0, I), as in the first round (paper, "Maximising Expected Improvement")."""
 
     def __init__(self, count: int = 5000):
         self.count: int = whole("count", count, least=1)

@@ -1,8 +1,12 @@
 """Correlation matrices of sampled points: hand-made rounds, and problems that stop early."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from experiments.paper import correlation
 from experiments.paper.correlation import correlation_matrices
 
 
@@ -33,3 +37,15 @@ def test_mean_over_the_problems_that_reached_a_round():
     short = record([(1.0, UP), (0.0, DOWN)])
     matrices, _ = correlation_matrices([long, short])
     assert matrices[0][0, 1] == pytest.approx(0.0) and matrices[1][0, 2] == pytest.approx(-1.0)
+
+
+@pytest.mark.slow
+def test_a_configuration_is_run_first(tmp_path, monkeypatch, capsys):
+    """As documented, and then shorter: the folder's name holds the overrides, with their equals signs."""
+    monkeypatch.chdir(tmp_path)
+    small = ["model=demo", "dataset=demo", "limit=2", "progress=false"]
+    monkeypatch.setattr(sys, "argv", ["correlation", "+experiment=paper_correlation", *small])
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    correlation.main()
+    assert capsys.readouterr().out.count("| correlation-+experiment=paper_correlation") == 5
+    assert list(tmp_path.glob("runs/correlation-*/correlation.png"))

@@ -99,6 +99,15 @@ def test_a_soft_token_is_read_and_does_not_count(neurons, position):
     assert rate[KEY] == 1.0 and rate[ANTI] == 0.0
 
 
+def test_sources_are_compared_at_the_same_answer_positions(neurons):
+    """A searched answer begins with its soft token: what it wrote begins at its second."""
+    sampled = Sample((ALWAYS,) * 3, (WRONG, *(RIGHT,) * 4, *(WRONG,) * 3), right=True)
+    searched = Sample((ALWAYS,) * 3, ((RIGHT,) * 4 + (WRONG,) * 4), right=True, soft=embedded([WRONG]))
+    rate = record([sampled, searched], neurons, embedded, skip=1).rate
+    assert rate[0][KEY] == rate[1][KEY] == 1.0 and rate[0][ANTI] == rate[1][ANTI] == 0.0
+    assert record([sampled], neurons, embedded).rate[0][ANTI] == pytest.approx(1 / TOKENS)
+
+
 def lookup(model):
     """Embeddings as the model's own lookup returns them."""
     return lambda ids: model.get_input_embeddings()(torch.tensor([ids]))[0].detach()

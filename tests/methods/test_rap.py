@@ -211,7 +211,8 @@ def test_the_bundled_models_prompts_are_those_of_its_training():
 def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt, kind):
     text = texts(prompt, FakeEngine())
     shown = text("rap_question", []).split("Question:\n")
-    assert len(shown) == 6 and shown[-1] == f"{PROBLEM.question}\nSteps:\nQ:"
+    assert len(shown) == (10 if prompt in ("math", "boolean") else 6)
+    assert shown[-1] == f"{PROBLEM.question}\nSteps:\nQ:"
     assert text("rap_answer", [], asked="x?").startswith("Question:\n".join(shown[:-1]))
     for exemplar in shown[1:-1]:
         question, chain = exemplar.split("\nSteps:\n")
@@ -223,8 +224,17 @@ def test_the_exemplars_are_chains_like_those_that_the_method_builds(prompt, kind
         for left, right in re.findall(r"(\d[\d .*/+-]*\S) = ([\d.]*\d)", chain):
             assert math.isclose(eval(left), float(right)), left
     useful = text("rap_useful", [("x?", "y")], asked="z?")
-    assert len(re.findall("useful\\? Yes", useful)) == len(re.findall("useful\\? No", useful)) == 2
+    assert len(re.findall("useful\\? Yes", useful)) == len(re.findall("useful\\? No", useful)) == 4
     assert useful.endswith("Asked so far:\n- x?\nNew question: z?\nIs the new question useful?")
+
+
+@pytest.mark.parametrize(("shots", "shown"), [(0, 4), (1, 1), (8, 8), (9, 8)])
+def test_prompts_show_as_many_decompositions_as_the_data_set_has_exemplars(shots, shown):
+    config = compose_config(["engine=fake", "method=rap", "dataset=gsm8k", f"dataset.shots={shots}"])
+    engine = FakeEngine()
+    steps = build_method(config).solve(PROBLEM, build_context(config, engine))
+    text = engine.tokenizer.decode(next(steps).requests[0].prompt_ids)
+    assert text.count("Steps:") == shown + 1 and text.count(FINAL) == shown + 1  # and the task's text
 
 
 @pytest.mark.parametrize(

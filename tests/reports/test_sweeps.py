@@ -4,7 +4,7 @@ import pytest
 
 from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells, spreads
 from soft_reasoning.reports.costs import cost_tables
-from soft_reasoning.reports.sweeps import grid_table, notes_of, rounds_table, settings_table
+from soft_reasoning.reports.sweeps import GAIN, grid_table, notes_of, rounds_table, settings_table
 from soft_reasoning.types import UserError
 from tests.reports.sweeps import finished
 
@@ -51,12 +51,13 @@ def test_the_papers_layout(tmp_path):
     assert datasets_of(cells) == ["gsm8k", "own", "svamp"] and len(by_problems(cells)) == 6
     table = grid_table(cells)
     assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
-    assert [row[:3] for row in table.rows[:4]] == [
-        ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"],
-        ["accuracy %", "8", "cot"], ["accuracy %", "8", "soft_reasoning"],
+    assert [row[:3] for row in table.rows[:6]] == [
+        ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"], ["accuracy %", "0", GAIN],
+        ["accuracy %", "8", "cot"], ["accuracy %", "8", "soft_reasoning"], ["accuracy %", "8", GAIN],
     ]  # fmt: skip
+    assert table.rows[2][3:] == ["+10.0"] * 3 and table.rows[5][3:] == ["+10.0", "-", "+10.0"]
     assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
-    assert table.rows[2][4] == "-" and table.rules == [2, 4, 6]
+    assert table.rows[3][4] == "-" and table.rules == [3, 6, 8]
     assert (1, 3) in table.bold and (0, 3) not in table.bold
 
 
@@ -117,5 +118,7 @@ def test_costs_relative_to_a_method(tmp_path):
 
 
 def test_notes_say_what_wrote_the_answers(tmp_path):
+    notes = " ".join(notes_of(grid(tmp_path / "other")))
+    assert "Drawing other problems has a standard error of about 5.0 points." in notes
     assert not any("fake" in note for note in notes_of(grid(tmp_path / "real")))
     assert any("fake engine" in note for note in notes_of(grid(tmp_path / "fake", engine="FakeEngine")))

@@ -32,6 +32,28 @@ def prompts(name="math", *overrides):
     return build_context(compose_config([f"prompt={name}", *overrides]), ENGINE).prompts
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("multi_generate", "Earlier answers:\n0. Thought: a. Answer: 1\n1. Thought: b\n\nAnalysis:"),
+        ("multi_judge", "Earlier answers:\n0. Thought: a. Answer: 1\n1. Thought: b\n\nCorrect:"),
+        ("single_generate", "Earlier answers:\na. Answer: 1\n\nAnalysis:"),
+        ("single_judge", "Answer:\na. Answer: 1\n\nCorrect:"),
+    ],
+)
+def test_the_papers_templates_show_one_worked_example_and_number_from_zero(kind, shown):
+    solutions = ["a. Answer: 1", "b"][: 1 + kind.startswith("multi")]
+    text = ENGINE.tokenizer.decode(prompts("paper").review(kind, PROBLEM, solutions).ids)
+    assert text.endswith(f"Question:\n{PROBLEM.question}\n\n{shown}") and text.count("Question:") == 2
+    for entry in prompts("paper").wording.reviews[kind].exemplars:
+        if kind == "multi_judge":
+            answers = [extract(solution, "number") for solution in entry["solutions"]]
+            right = {i for i, answer in enumerate(answers) if equal(answer, str(entry["answer"]), "number")}
+            assert set(verdict_numbers(entry["correct"])) == right
+        worked = prompts("paper").wording.reviews[kind].worked.format(**entry)
+        assert "generate" not in kind or equal(extract(worked, "number"), str(entry["answer"]), "number")
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_shots_and_shape(name):
     for kind, wording in prompts(name).wording.reviews.items():

@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.rewards import presentation
-from soft_reasoning.rewards.judgement import verdict_numbers
+from soft_reasoning.rewards.judgement import NamedChoice, verdict_numbers
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, UserError, seed_for
 from tests.rewards.named import (
@@ -194,6 +194,12 @@ def test_fresh_writes_whatever_the_candidates_are():
 def test_multi_judge_names_numbers_of_what_it_was_shown():
     verdict, _, _ = run(MultiJudge(), "Some words.\nCorrect: 1, 3, 9\n")
     assert verdict.scores == (1.0, 0.0, 0.0, 1.0) and verdict.answers == ()
+
+
+def test_numbers_may_begin_at_zero():
+    judge = MultiJudge(judgement=NamedChoice(first=0))
+    assert run(judge, "Correct: 0, 2\n")[0].scores == (1.0, 0.0, 0.0, 1.0)  # the second has no answer
+    assert run(judge, "0", candidates=CANDIDATES[:1])[0].scores == (1.0,)
 
 
 def test_single_judge_reads_one_as_right():
