@@ -58,18 +58,23 @@ def test_files_that_are_named_exist(page):
     assert not [one for one in sorted(named) if not (ROOT / one).exists()]
 
 
+def typed(page):
+    """The lines of a page's shell blocks."""
+    for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        yield from block.replace("\\\n", " ").splitlines()
+
+
 def commands(page):
     """The arguments of each run or calibration that a page shows."""
-    for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            found = re.match(
-                r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate|serve)\b(.*)", line
-            )
-            if found:
-                words = shlex.split(found[2], comments=True)
-                if found[1] == "serve":
-                    words = overrides_of(words)
-                yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
+    for line in typed(page):
+        found = re.match(
+            r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate|serve)\b(.*)", line
+        )
+        if found:
+            words = shlex.split(found[2], comments=True)
+            if found[1] == "serve":
+                words = overrides_of(words)
+            yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
 
 
 def single(word):
@@ -86,6 +91,31 @@ SHOWN = [pytest.param(words, id=line) for page in OWN for line, words in command
 def test_commands_compose(words):
     sweep = "-m" in words
     compose_config([single(word) if sweep else word for word in words if word != "-m"])
+
+
+ELSEWHERE = re.compile(r"mine|FILE|FOLDER|HOST|runs/|test\.jsonl|smollm2|logging=|ray|--|<|serve|calibrate")
+"""Commands that need files of the reader's own, weights or a service, which other tests give them."""
+ASKED = re.compile(r"(\./sr|soft-reasoning) (run|compare)\b")
+RUN = [line for line in dict.fromkeys(line for page in OWN for line in typed(page))
+       if ASKED.match(line) and not ELSEWHERE.search(line)]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", RUN)
+def test_commands_run(command, tmp_path, line):
+    """As typed, but on two questions and without a large model."""
+    asked = [f'{{"question": "What is {n} and {n} at $5?", "answer": "#### {2 * n}"}}\n' for n in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(asked), encoding="utf-8")
+    words, small = shlex.split(line, comments=True)[1:], ["limit=2", "max_new_tokens=8", "progress=false"]
+    if re.search("model=|llama|paper", line):
+        small += ["engine=fake"]
+    if re.search("gsm8k|llama|paper", line):
+        small += ["dataset=gsm8k", "dataset.path=rows.jsonl"]
+    keys = {word.partition("=")[0] for word in small} | {"dataset.shots", "engine.tensor_parallel_size"}
+    kept = [word for word in words if word.partition("=")[0] not in keys]
+    done = command(*(single(word) if "-m" in words and "=" in word else word for word in kept), *small)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("runs/**/results.json"))
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def gains(lengthscale: float, dim: int, counts=ROUNDS) -> list[float]:
     points = torch.randn(max(counts), dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rewards, prior = torch.zeros(len(points), dtype=torch.float64), {"kernel": kernel(lengthscale)}
     models = (FixedNoiseGP(points[:k], rewards[:k], mean=ZeroMean(), noise=NOISE, **prior) for k in counts)
-    return [float(information_gain(model)) for model in models]
+    return [float(information_gain(model).detach()) for model in models]
 
 
 def regret(dim: int, rounds: int, seed: int) -> list[float]:

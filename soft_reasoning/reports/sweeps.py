@@ -45,6 +45,10 @@ FIXED = (
 FAKE_NOTE = (
     "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
 )
+VLLM_NOTE = (
+    "No memory is shown for vLLM: it reserves its share at the start, and its statistics give the share of "
+    "blocks in use, neither their size nor activations."
+)
 
 
 def settings_table(cells: Sequence[Cell]) -> Table:
@@ -159,6 +163,8 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
         notes.append(FIXED.format(percent(sum(errors) / len(errors))))
     if any(cell.engine == "FakeEngine" for cell in cells):
         notes.append(FAKE_NOTE)
+    if any(cell.engine == "VLLMEngine" for cell in cells):
+        notes.append(VLLM_NOTE)
     decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
     if decided:
         shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())

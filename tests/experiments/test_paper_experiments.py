@@ -1,34 +1,27 @@
-"""Every +experiment=paper_... runs, with the fake engine on rows made up in the benchmark's layout."""
+"""Every paper_... and the paper's settings on ten problems of the bundled model, and every sweep."""
 
 import csv
-import json
 import re
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from soft_reasoning.configuration.compose import compose_config, methods_of
 from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.reports import report
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
+SETTINGS = [Path(conf_dir(), "experiment", f"{name}.yaml") for name in ("llama_zero", "llama_few")]
+SWEEPS = sorted(Path(conf_dir(), "experiment").glob("sweep_*.yaml"))
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {"paper_correlation", "paper_neurons"}
 """Those that a script of experiments/ runs, which have tests of their own."""
-ONLY = {
-    # The 50 projections are as good as two here.
-    "paper_reduction": ["embedding.seed=0,1"],
-    "paper_baselines": ["method=cot"],
-}
+ONLY = {name: ["embedding.seed=0,1"] for name in ("paper_reduction", "sweep_projection")}
+"""The 50 projections are as good as two here."""
+TWICE = {"paper_exp_main_full", "paper_exp_coverage_full", "paper_70b"}
+"""The runs of another table again."""
 SWEPT = ("dataset", "dataset.shots", "model", "seed", "embedding.seed")
-
-
-@pytest.fixture
-def rows(tmp_path):
-    asked = [{"question": f"What is {n} and {n} at $5?", "answer": f"#### {2 * n}"} for n in range(4)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
-    return path
 
 
 def ends(path):
@@ -39,13 +32,15 @@ def ends(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in FILES if p.stem not in SCRIPTS], ids=lambda p: p.stem)
-def test_it_runs_and_makes_its_table(run, tmp_path, rows, monkeypatch, path):
+@pytest.mark.parametrize(
+    "path", [p for p in FILES + SETTINGS + SWEEPS if p.stem not in SCRIPTS], ids=lambda p: p.stem
+)
+def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
     monkeypatch.setattr(report, "_draw", lambda *_: {})  # each run's own plots take most of the time
     command = path.read_text().splitlines()[1].partition("soft_reasoning.run ")[2].split()
-    here = ["dataset=gsm8k", f"dataset.path={rows}", "dataset.shots=1", "seed=0", "limit=2"]
-    small = ["engine=fake", "max_new_tokens=12", "model=llama3_8b", "progress=false"]
-    done = run(*command, *here, *small, *ends(path), *ONLY.get(path.stem, []))
+    limit = "limit=2" if path.stem in TWICE or path in SWEEPS else "limit=10"
+    small = ["model=demo", "dataset=demo", "dataset.shots=0", "seed=0", limit, "progress=false"]
+    done = run(*command, *small, *ends(path), *ONLY.get(path.stem, []))
     assert done.returncode == 0, done.stderr
     if "-m" not in command:
         assert list(tmp_path.glob("runs/*/report.md"))
@@ -54,6 +49,18 @@ def test_it_runs_and_makes_its_table(run, tmp_path, rows, monkeypatch, path):
     table = list(csv.reader((folder / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert len(table) > 1 and (folder / "sweep.tex").exists() and (folder / "sweep.pdf").exists()
     assert (folder / "rounds.csv").exists() or "search.rounds=0" in path.read_text()
+    if path in SWEEPS:
+        return
+    verdicts = any("verifier's accuracy" in cell for row in table for cell in row)
+    assert verdicts == (path.stem in ("paper_llama_binary_verifier", "paper_llama_verifier_updated"))
+
+
+@pytest.mark.parametrize("name", ["paper_main_result", "paper_exp_main_full", "paper_70b"])
+def test_tree_search_is_not_run_without_exemplars(name):
+    few, zero = (
+        methods_of(compose_config([f"+experiment={name}", f"dataset.shots={shots}"])) for shots in (8, 0)
+    )
+    assert set(few) - set(zero) == {"rap"} and not set(zero) - set(few)
 
 
 def test_every_file_is_listed():
@@ -62,8 +69,6 @@ def test_every_file_is_listed():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_problems_are_drawn_by_the_seed_and_prompts_are_plain(path):
-    from soft_reasoning.configuration.compose import compose_config
-
+def test_problems_are_drawn_once_and_prompts_are_plain(path):
     config = compose_config([f"+experiment={path.stem}"])
     assert (config.dataset.sample, config.prompt.layout, config.limit) == ("random", "completion", 200)
