@@ -5,8 +5,6 @@ and pairs: 0 where the place hides the soft token from the answer, 1 where each 
 bundled model is asked its problems; models of random weights read random tokens. Writes placement.md.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -30,58 +28,44 @@ SHAPE = {
 }  # fmt: skip
 
 
-def variation(engine: HuggingFaceEngine, prompts: list[tuple[int, ...]], place: str) -> float:
+def variation(engine: HuggingFaceEngine, prompts: list[list[int]], place: str) -> float:
     """Mean total variation between points of the same prompt."""
     generator = torch.Generator().manual_seed(0)
-    rms = float(engine.embed(range(64)).square().mean().sqrt())
+    rms = engine.embed(range(64)).square().mean().sqrt()
     found = []
-    for ids in prompts:
-        at = {"first": 1, "middle": len(ids) // 2, "last": None}[place]
-        noise = torch.randn(POINTS, 1, engine.embed([0]).shape[1], generator=generator)
-        requests = [
-            Request(ids, engine.embed(ids[-1:]) + SIGMA * rms * one, at, max_new_tokens=0, next_logits=True)
-            for one in noise
-        ]
-        probabilities = torch.stack([c.next_logits for c in engine.generate(requests)]).double().softmax(-1)
-        found.append((probabilities[::2] - probabilities[1::2]).abs().sum(-1).mean() / 2)
+    for ids in map(tuple, prompts):
+        anchor, at = engine.embed(ids[-1:]), {"first": 1, "middle": len(ids) // 2, "last": None}[place]
+        soft = anchor + SIGMA * rms * torch.randn(POINTS, *anchor.shape, generator=generator)
+        requests = [Request(ids, one, at, max_new_tokens=0, next_logits=True) for one in soft]
+        p = torch.stack([c.next_logits for c in engine.generate(requests)]).double().softmax(-1)
+        found.append((p[::2] - p[1::2]).abs().sum(-1).mean() / 2)
     return float(torch.stack(found).mean())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/placement"))
-    args = parser.parse_args()
+    out = parser.parse_args().out
     config = compose_config([f"limit={PROMPTS}"])
     bundled = build_engine(config)
-    context = build_context(config, bundled)
-    asked = [context.prompts.solve(problem).ids for problem in build_dataset(config).problems()]
-    engines = {"bundled": (bundled, asked)}
+    prompts = build_context(config, bundled).prompts
+    engines = {"bundled": (bundled, [prompts.solve(p).ids for p in build_dataset(config).problems()])}
     for family in FAMILIES:
         torch.manual_seed(0)
-        settings = AutoConfig.for_model(family, **SHAPE)
-        model = AutoModelForCausalLM.from_config(settings).eval()
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SHAPE)).eval()
         drawn = torch.randint(3, SHAPE["vocab_size"], (PROMPTS, 60)).tolist()
-        engines[f"{family}, random"] = (
-            HuggingFaceEngine.from_loaded(model, FakeTokenizer()),
-            [tuple(ids) for ids in drawn],
-        )
+        engines[f"{family}, random"] = HuggingFaceEngine.from_loaded(model, FakeTokenizer()), drawn
     rows = [
-        [name, *(f"{variation(engine, prompts, place):.3f}" for place in PLACEMENTS)]
-        for name, (engine, prompts) in engines.items()
+        [name, *(f"{variation(engine, asked, place):.3f}" for place in PLACEMENTS)]
+        for name, (engine, asked) in engines.items()
     ]
-    table = Table(["model", *PLACEMENTS], rows).markdown()
+    out.mkdir(parents=True, exist_ok=True)
     parts = [
-        "# Placement: total variation of the next token",
-        "`python -m experiments.paper.placement`",
-        table,
+        __doc__.partition("\n\n")[2].rpartition(" Writes")[0],
+        Table(["model", *PLACEMENTS], rows).markdown(),
     ]
-    parts.append(
-        f"{PROMPTS} prompts, {POINTS // 2} pairs of points, sigma = {SIGMA:g} (in rms of the table)."
-    )
-    text = "\n\n".join(parts) + "\n"
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "placement.md").write_text(text, encoding="utf-8")
-    print(text)
+    head = "# Placement: total variation of the next token\n\n`python -m experiments.paper.placement`\n\n"
+    (out / "placement.md").write_text(head + "\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
