@@ -31,10 +31,8 @@ other half or on new completions;
 all else is chosen and judged on the same completions, as in the paper. Masked completions are new ones. The
 control draws points at random, in as many rounds."""
 TITLES = {
-    "claims": "The paper's claims here",
     "activation_rate": "Activation rate (the paper: Soft Reasoning 3 to 4 % above self-consistency)",
     "activation_iterative": "Key neurons by round (the paper: rising)",
-    "key_neurons": "Does the choice carry over to completions that did not choose?",
     "masking": "Masking while regenerating",
 }
 
@@ -73,7 +71,6 @@ def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         for name in ("keys by round", "matched by round", "right by round")
     ]
     rounds.append(["last less initial", *rise])
-    gaps = [[name, interval([row["gap"][name] for row in rows])] for name in rows[0]["gap"]]
     masked = [
         [name, interval([row["masked"][name] for row in rows]),
          "-" if name == "none" else interval([row["masked"][name] - row["masked"]["none"] for row in rows]),
@@ -85,43 +82,10 @@ def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         paper = f"{float(PAPER[name]) - float(PAPER[other]):.2f}" if other in PAPER else "-"
         masked.append([f"{name} less {other}", interval(less), "-", paper])
     return {
-        "claims": claims(rows),
         "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
         "activation_iterative": Table(columns, rounds),
-        "key_neurons": Table(["key neurons judged on", "rate in right less wrong answers"], gaps),
         "masking": Table(["masked", "accuracy %", "less none", "paper"], masked),
     }
-
-
-def claims(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return each claim of the paper, what the control or the other half says of it, and a verdict.
-
-    It is yes or no where the whole interval is on one side of zero.
-    """
-
-    def rise(row: Mapping[str, Any], source: str) -> float:
-        return row["keys by round"][source][-1] - row["keys by round"][source][0]
-
-    def drop(name: str, other: str) -> list[float]:
-        return [row["masked"][other] - row["masked"][name] for row in rows]
-
-    found = {
-        "Soft Reasoning activates more neurons than self-consistency": [
-            row["rate"][SR] - row["rate"][SC] for row in rows
-        ],
-        "... more than its random control": [row["rate"][SR] - row["rate"][CONTROL] for row in rows],
-        "key neurons are active more often in the last round than at first": [rise(row, SR) for row in rows],
-        "... and rise more than in the random control": [rise(row, SR) - rise(row, CONTROL) for row in rows],
-        "masking key neurons hurts more than random ones": drop("key", "random"),
-        "... than as many in the same layers": drop("key", "random by layer"),
-        "... where one half of the completions chose them": drop(MASKS[4], MASKS[5]),
-    }
-    lines = []
-    for claim, values in found.items():
-        known = paired_bootstrap(values, [0.0] * len(values))
-        holds = "yes" if known.low > 0 else "no" if known.high < 0 else "undecided"
-        lines.append([claim, interval(values), holds])
-    return Table(["claim", "points", "here"], lines)
 
 
 def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:

@@ -139,7 +139,7 @@ def analyse(
     """All figures of one question, as ``neuron_report`` reads them."""
     activity = {s: record(some, neurons, context.engine.embed, skip=skip) for s, some in by_source.items()}
     sampled, seed = activity[SC], context.seed
-    first, second = halves(sampled, seed=seed, name=problem.id)
+    first, _ = halves(sampled, seed=seed, name=problem.id)
     keys, half = key_neurons(sampled), key_neurons(sampled[first])
     matched = random_neurons(keys, by_layer=True, seed=seed, name=problem.id)
     masks = {
@@ -176,11 +176,6 @@ def analyse(
             s: [float(activity[s].right[activity[s].round == r].float().mean()) for r in _rounds(activity[s])]
             for s in (SR, CONTROL)
         },
-        "gap": {
-            "same completions": _gap(sampled, keys),
-            "the half that chose": _gap(sampled[first], half),
-            "the other half": _gap(sampled[second], half),
-        },
         "masked": accuracy,
     }  # fmt: skip
 
@@ -191,11 +186,6 @@ def _rounds(activity: Activity) -> list[int]:
 
 def _by_round(activity: Activity, among: torch.Tensor) -> list[float]:
     return [mean_rate(activity[activity.round == r], among) for r in _rounds(activity)]
-
-
-def _gap(activity: Activity, among: torch.Tensor) -> float:
-    """Rate of right answers less that of wrong ones."""
-    return mean_rate(activity[activity.right], among) - mean_rate(activity[~activity.right], among)
 
 
 def main() -> None:
