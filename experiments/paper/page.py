@@ -55,37 +55,35 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/paper_page"), help="where the runs go")
     parser.add_argument("--out", type=Path, default=ROOT / "experiments" / "results" / "paper.md")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these; others are read from --work")
+    parser.add_argument("--made", action="store_true", help="leave out what --work does not hold")
     args = parser.parse_args()
     pictures = args.out.parent / "paper"
     pictures.mkdir(parents=True, exist_ok=True)
     parts = [HEAD.rstrip()]
     for name, (label, changes, sections) in ITEMS.items():
-        words = [f"+experiment={name}", *changes]
+        words, folder = [f"+experiment={name}", *changes], args.work / name
+        command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m"]
+        if ready(name, folder / "sweep.md", command, args):
+            parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
+            parts += shown(folder / "sweep.md", sections, name, pictures)
+    words, folder = ["+experiment=paper_correlation", *SMALL], args.work / "correlation"
+    command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.run.dir={folder}"]
+    if ready("paper_correlation", folder / "report.md", command, args):
+        table = run("-m", "experiments.paper.correlation", str(folder)).strip()
+        shutil.copy(folder / "correlation.png", pictures)
+        parts += ["## fig:low", f"`python -m experiments.paper.correlation {shlex.join(words)}`", table]
+        parts.append("![fig:low](paper/correlation.png)")
+    for module, more in (("neurons.run", NEURONS), ("paper.theorems", ()), ("paper.placement", ())):
+        name = module.removesuffix(".run").rpartition(".")[2]
         folder = args.work / name
-        if wanted(name, args, folder / "sweep.md"):
-            run("-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m")
-        parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
-        parts += shown(folder / "sweep.md", sections, name, pictures)
-    words = ["+experiment=paper_correlation", *SMALL]
-    folder = args.work / "correlation"
-    if wanted("paper_correlation", args, folder / "report.md"):
-        run("-m", "soft_reasoning.run", *words, "progress=false", f"hydra.run.dir={folder}")
-    table = run("-m", "experiments.paper.correlation", str(folder)).strip()
-    shutil.copy(folder / "correlation.png", pictures)
-    parts += ["## fig:low", f"`python -m experiments.paper.correlation {shlex.join(words)}`", table]
-    parts.append("![fig:low](paper/correlation.png)")
-    for name, words, file in (
-        ("neurons.run", NEURONS, "neurons.md"), ("paper.theorems", (), "theorems.md"),
-        ("paper.placement", (), "placement.md"),
-    ):  # fmt: skip
-        folder = args.work / file.removesuffix(".md")
-        if wanted(name, args, folder / file):
-            run("-m", f"experiments.{name}", *words, "--out", str(folder))
-        text = (folder / file).read_text(encoding="utf-8").replace("\n## ", "\n### ").replace("# ", "## ", 1)
-        for picture in folder.glob("*.png"):
-            shutil.copy(picture, pictures)
-            text = text.replace(f"({picture.name})", f"(paper/{picture.name})")
-        parts.append(text.strip())
+        command = ["-m", f"experiments.{module}", *more, "--out", str(folder)]
+        if ready(name, folder / f"{name}.md", command, args):
+            text = (folder / f"{name}.md").read_text(encoding="utf-8")
+            text = text.replace("\n## ", "\n### ").replace("# ", "## ", 1)
+            for picture in folder.glob("*.png"):
+                shutil.copy(picture, pictures)
+                text = text.replace(f"({picture.name})", f"(paper/{picture.name})")
+            parts.append(text.strip())
     args.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -105,9 +103,11 @@ def shown(path: Path, sections: Sequence[str], name: str, pictures: Path) -> lis
     return parts
 
 
-def wanted(name: str, args: argparse.Namespace, made: Path) -> bool:
-    """Whether to run an item: named by --only, or not there yet."""
-    return name in (args.only or ()) or not made.exists()
+def ready(name: str, made: Path, command: Sequence[str], args: argparse.Namespace) -> bool:
+    """Whether an item has a result; it is run if --only names it, or if there is none and no --made."""
+    if name in (args.only or ()) or not (made.exists() or args.made):
+        run(*command)
+    return made.exists()
 
 
 def run(*words: str) -> str:

@@ -101,7 +101,7 @@ def main() -> None:
                 line = [float(shares[e, d][kind]) for d in DIMENSIONS]
                 right.plot(DIMENSIONS, line, style, color=f"C{i}", label=f"d_e = {e}" if kind else None)
         left.set(xlabel="points k", ylabel="information gain gamma")
-        right.set(xlabel="d", ylabel="optimum reached by 5,000 points (dotted: by any u)")
+        right.set(xlabel="d", ylabel="share of optima reached (dotted: by any u)")
         left.legend(fontsize=8), right.legend(fontsize=8)
     tables = {
         "bound": Table(["k", *(f"gamma, omega: {name}" for name in gains)], bound),

@@ -39,11 +39,6 @@ def test_another_benchmark_keeps_the_setting(name):
     assert len(build_dataset(config).exemplars()) == 8
 
 
-def test_another_method_and_more_shots_from_the_command_line():
-    config = compose_config(["+experiment=llama_zero", "method=cot", "dataset.shots=4", "seed=3"])
-    assert (config.method.name, config.dataset.shots, config.seed) == ("cot", 4, 3)
-
-
 @pytest.mark.parametrize("shots", [0, 1, 2, 4, 8])
 def test_so_many_exemplars_stand_in_the_prompt(shots):
     for name in BENCHMARKS:

@@ -54,23 +54,6 @@ def test_tables_that_repeat_a_figure_agree():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "metric", "expected"),
-    [
-        (chosen(), "accuracy", ("79.4", "1.2")),
-        (chosen(shots=8), "coverage", ("92.2", "0.8")),
-        (chosen("acquisition=ucb", "acquisition.beta=2", shots=8), "accuracy", ("83.3", "1.6")),
-        (chosen("method.scope=20", dataset="strategyqa", shots=8), "accuracy", ("68.7", "1.1")),
-        (chosen("reward.coherence_weight=0", model="mistral_7b"), "accuracy", ("61.2", "2.3")),
-        (chosen(model="qwen2_72b", dataset="aime_2024", shots=8), "accuracy", ("11.1", "1.7")),
-        (chosen("preset=paper", model="qwen2_7b", shots=4), "accuracy", ("89.8", "2.5")),
-        (chosen(shots=8), "ended_after_2", ("20.7", "0.8")),
-    ],
-)
-def test_a_run_finds_its_figure(chosen, metric, expected):
-    assert value(metric, chosen()) == expected
-
-
-@pytest.mark.parametrize(
     "chosen",
     [
         chosen(model="llama31_8b"),
@@ -78,7 +61,6 @@ def test_a_run_finds_its_figure(chosen, metric, expected):
         chosen(shots=3),
         chosen(dataset="aime_2025"),
         chosen(method="random_embedding"),
-        chosen("acquisition=ucb", "acquisition.beta=3"),
         chosen("acquisition=ucb", "acquisition.beta=3"),
         chosen("verifier=none"),
         chosen("embedding=token_simplex"),
