@@ -55,16 +55,17 @@ def _refused_value(config: DictConfig, error: Exception) -> str | None:
     if not isinstance(error.__cause__, ValueError) or text is None or key is None:
         return None
     part = OmegaConf.select(config, key[1])
-    return f"{_option(part, text[1]) or f'{key[1]}.{text[1]}'}{text[0].removeprefix(text[1])}"
+    option = _option(part, text[1]) if isinstance(part, DictConfig) else None
+    return f"{option or f'{key[1]}.{text[1]}'}{text[0].removeprefix(text[1])}"
 
 
 def _option(part: DictConfig, name: str) -> str | None:
     """The full name of a parameter of ``part``, or of a part of it, where interpolations lead."""
     first, dot, rest = name.partition(".")
     nodes = {str(key): part._get_node(key)._maybe_dereference_node() for key in part}  # pyright: ignore
-    if first in nodes:
-        full = nodes[first]._get_full_key("")
-        return (isinstance(nodes[first], DictConfig) and _option(nodes[first], rest)) or f"{full}{dot}{rest}"
+    if (node := nodes.get(first)) is not None:
+        inner = _option(node, rest) if isinstance(node, DictConfig) else None
+        return inner or f"{node._get_full_key('')}{dot}{rest}"
     inside = (_option(node, name) for node in nodes.values() if isinstance(node, DictConfig) and node)
     return next(filter(None, inside), None)
 
@@ -84,9 +85,10 @@ def _check_targets(part: Any, key: str) -> None:
         if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken.values()):
             for other in (key for key in part if str(key) not in taken and not str(key).startswith("_")):
                 raise UserError(f"{key}: {target.__name__} takes no {other}; leave {other} out")
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in taken.items():
-            needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-            if needed and name not in part and not part.get("_partial_"):
+            needed = parameter.default is parameter.empty and parameter.kind in named
+            if needed and name not in part and not {"_partial_", "_args_"} & {*part}:
                 raise UserError(f"{key}: {target.__name__} needs {name}; add it")
     for child in part:
         _check_targets(part[child], f"{key}.{child}")
