@@ -42,11 +42,11 @@ NEURONS = ("--questions", "6", "--samples", "100", "--masked", "20")
 HEAD = """\
 # The paper's tables and figures
 
-Made by `python -m experiments.paper.page`, which runs every item of the paper; with `--made` it shows the items
-that have been run, as here. Each command without its changes (from `model=` on) is the paper's own setting. All
-runs are of the bundled model, which is tiny, on ten of its generated word problems: the tables show what a
-command makes, and little about the paper's models, whose figures therefore do not stand here (`python -m
-experiments.paper.beside FOLDER` shows them beside runs of the paper's setting).
+Made by `python -m experiments.paper.page`, which runs every item of the paper; with `--made` it shows the
+items that have been run, as here. Each command without its changes (from `model=` on) is the paper's own
+setting. All runs are of the bundled model, which is tiny, on ten of its generated word problems: the tables
+show what a command makes, and little about the paper's models, whose figures therefore do not stand here
+(`python -m experiments.paper.beside FOLDER` shows them beside runs of the paper's setting).
 """
 
 

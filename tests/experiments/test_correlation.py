@@ -40,12 +40,12 @@ def test_mean_over_the_problems_that_reached_a_round():
 
 
 @pytest.mark.slow
-def test_a_configuration_is_run_first(tmp_path, monkeypatch, capsys):
+def test_a_configuration_is_run_first(tmp_path, monkeypatch, capfd):
     """As documented, and then shorter: the folder's name holds the overrides, with their equals signs."""
     monkeypatch.chdir(tmp_path)
     small = ["model=demo", "dataset=demo", "limit=2", "progress=false"]
     monkeypatch.setattr(sys, "argv", ["correlation", "+experiment=paper_correlation", *small])
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     correlation.main()
-    assert capsys.readouterr().out.count("| correlation-+experiment=paper_correlation") == 5
+    assert capfd.readouterr().out.count("| correlation-+experiment=paper_correlation") == 5
     assert list(tmp_path.glob("runs/correlation-*/correlation.png"))
