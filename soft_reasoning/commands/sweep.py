@@ -16,10 +16,10 @@ from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import Cell, by_problems, read_cells, spreads
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.costs import cost_tables
 from soft_reasoning.reports.sweep_plots import distribution_note, draw_sweep
 from soft_reasoning.reports.sweeps import (
     ACCURACY,
+    cost_tables,
     grid_table,
     notes_of,
     rounds_table,

@@ -1,26 +1,28 @@
-"""The runs of a sweep, grouped by model, shots, setting and data set for tables and plots."""
+"""The runs of a sweep or a comparison, grouped by what tells them apart."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.reports.settings import NAMES, differing, is_draw
 from soft_reasoning.runs.files import read_manifest, read_results
-from soft_reasoning.runs.manifest import flatten
+from soft_reasoning.runs.manifest import CLASS, DRAWS, IGNORED, flatten, setting_keys
 
 SHOTS = "dataset.shots"
+NAMES = ("model.path", "dataset.name")
+"""Keys from which others follow: a data set determines prompts and exemplars."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One setting on one data set by one model: its runs, one per seed.
 
-    ``setting`` holds the values that distinguish it from the sweep's other settings, without model, data
-    set, shots and seeds. ``position`` is the index of its label in ``methods=[...]``.
+    ``setting`` holds the values that distinguish it from the other settings, without model, data set, shots
+    and seeds. ``position`` is the index of its label in ``methods=[...]``.
     """
 
     model: str
@@ -39,28 +41,25 @@ class Cell:
         """Label of the table's row."""
         return row_label(self.setting) or self.method
 
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Model, data set and shots; cells of one place can be compared problem by problem."""
+        return self.model, self.dataset, self.shots
+
     def each(self, *path: str) -> list[float]:
         """Return the value at ``path`` of every run's results that have one."""
-        found = []
-        for run in self.results:
-            value: Any = run
-            for name in path:
-                value = value.get(name) if isinstance(value, Mapping) else None
-            if value is not None:
-                found.append(float(value))
-        return found
+        values = (reduce(lambda part, name: (part or {}).get(name), path, run) for run in self.results)
+        return [float(value) for value in values if value is not None]
 
     def mean(self, *path: str) -> float | None:
         """Return the mean over runs of the value at ``path``; None if no run has one."""
         values = self.each(*path)
         return statistics.fmean(values) if values else None
 
-    def error(self, name: str) -> float | None:
-        """Return the standard deviation of a share over seeds; for a single run its standard error."""
-        values = self.each(name)
-        if len(values) > 1:
-            return statistics.stdev(values)
-        return self.results[0].get(f"{name}_stderr")
+    def per_problem(self, *path: str) -> float:
+        """Return the mean over runs of a count or a time, divided by the run's problems; 0 without one."""
+        values = zip(self.each(*path), self.each("problems"), strict=False)
+        return sum(value / problems for value, problems in values) / len(self.results)
 
 
 def read_cells(folders: Sequence[Path]) -> list[Cell]:
@@ -69,32 +68,43 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
     Raises:
         UserError: If a folder holds no finished run.
     """
+    return sorted(cells_of(folders), key=_order)
+
+
+def cells_of(folders: Sequence[Path]) -> list[Cell]:
+    """Return the cells of finished runs in the order of the folders."""
     manifests = [read_manifest(folder) for folder in folders]
     results = [read_results(folder) for folder in folders]
     configs = [manifest["config"] for manifest in manifests]
-    models = _model_names([_at(config, "model.path") for config in configs])
+    flat = [flatten(config) for config in configs]
+    models = _model_names([config.get("model.path") for config in flat])
+    settings = [
+        {
+            key: value
+            for key, value in setting.items()
+            if key not in (*NAMES, SHOTS, "dataset") and not is_draw(key)
+        }
+        for setting in differing(configs)
+    ]
     groups: dict[str, list[int]] = {}
-    settings = [_own(setting) for setting in differing(configs)]
-    for i, config in enumerate(configs):
-        key = repr((models[i], _at(config, "dataset.name"), _shots(config), settings[i]))
+    for i, config in enumerate(flat):
+        key = repr((models[i], config.get("dataset.name"), config.get(SHOTS), settings[i]))
         groups.setdefault(key, []).append(i)
-    cells = [
+    return [
         Cell(
-            model=models[first],
-            dataset=str(_at(configs[first], "dataset.name")),
-            shots=_shots(configs[first]),
-            setting=settings[first],
-            method=str(_at(configs[first], "method.name")),
-            position=_position(configs[first]),
-            folders=tuple(folders[i] for i in indices),
+            model=models[indices[0]],
+            dataset=str(flat[indices[0]].get("dataset.name")),
+            shots=int(flat[indices[0]].get(SHOTS) or 0),  # the bundled data set lacks the key
+            setting=settings[indices[0]],
+            method=str(flat[indices[0]].get("method.name")),
+            position=_position(configs[indices[0]]),
+            folders=tuple(Path(folders[i]) for i in indices),
             configs=tuple(configs[i] for i in indices),
             results=tuple(results[i] for i in indices),
-            engine=(manifests[first].get("model") or {}).get("engine"),
+            engine=(manifests[indices[0]].get("model") or {}).get("engine"),
         )
-        for first, *rest in groups.values()
-        for indices in [[first, *rest]]
+        for indices in groups.values()
     ]
-    return sorted(cells, key=_order)
 
 
 def row_label(setting: Mapping[str, Any]) -> str:
@@ -114,33 +124,15 @@ def datasets_of(cells: Sequence[Cell]) -> list[str]:
 
 def spreads(cells: Sequence[Cell]) -> bool:
     """Whether the cells differ in model, data set or shots."""
-    return len({(cell.model, cell.dataset, cell.shots) for cell in cells}) > 1
+    return len({cell.place for cell in cells}) > 1
 
 
 def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
-    """Group cells by model, data set and shots; a group can be compared problem by problem."""
+    """Group cells by model, data set and shots."""
     groups: dict[tuple[str, str, int], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.model, cell.dataset, cell.shots), []).append(cell)
+        groups.setdefault(cell.place, []).append(cell)
     return groups
-
-
-def _at(config: Mapping[str, Any], key: str) -> Any:
-    return flatten(config).get(key)
-
-
-def _shots(config: Mapping[str, Any]) -> int:
-    """A data set without the key, such as the bundled one, shows no exemplars."""
-    return int(_at(config, SHOTS) or 0)
-
-
-def _own(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """``setting`` without the keys that other fields of a cell hold."""
-    return {
-        key: value
-        for key, value in setting.items()
-        if key not in (*NAMES, SHOTS, "dataset") and not is_draw(key)
-    }
 
 
 def _model_names(paths: Sequence[Any]) -> list[str]:
@@ -152,11 +144,12 @@ def _model_names(paths: Sequence[Any]) -> list[str]:
 
 def _position(config: Mapping[str, Any]) -> int:
     label = str(config.get("label"))
-    entries = [" ".join([one] if isinstance(one, str) else one) for one in config.get("methods") or () if one]
+    methods = [entry for entry in config.get("methods") or () if entry]
+    entries = [entry if isinstance(entry, str) else " ".join(entry) for entry in methods]
     if label in entries:
         return entries.index(label)
-    near = (i for i, entry in enumerate(entries) if entry.startswith(label))  # an equal budget hides samples
-    return next(near, len(entries))
+    # Under an equal budget the label lacks the number of samples.
+    return next((i for i, entry in enumerate(entries) if entry.startswith(label)), len(entries))
 
 
 def _order(cell: Cell) -> tuple[Any, ...]:
@@ -171,3 +164,67 @@ def _value_order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 1, float(value), ""
     return 2, 0.0, str(value)
+
+
+def is_draw(key: str) -> bool:
+    """Whether ``key``, or the key it is copied from, is one of ``DRAWS``."""
+    return key.removeprefix("method.") in DRAWS
+
+
+def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:
+    """Return, for each configuration, its values of the keys that differ between them.
+
+    Keys that repeat others are left out:
+
+    - Of several keys with the same values the shortest stays.
+    - The parts of something that only some configurations have follow from the key that chose it.
+      They are named only where nothing else distinguishes two runs.
+    - A class follows from a plain key (a name) that determines it.
+    - What follows from one of ``NAMES`` is left out.
+    - If every configuration has a ``label``, it replaces all that follows from it.
+    """
+    flat = [setting_keys(config, ignore) for config in configs]
+    common = [key for key in flat[0] if all(key in config for config in flat)] if flat else []
+    keys = [key for key in common if len({repr(config[key]) for config in flat}) > 1]
+    if not keys:  # nothing else distinguishes them
+        keys = sorted({key for config in flat for key in config} - set(common))
+    for name in NAMES:
+        if name in keys:
+            keys = [key for key in keys if key == name or key in NAMES or not _decides(flat, name, key)]
+    by_values: dict[str, str] = {}
+    for key in sorted(keys, key=lambda name: (name.count("."), len(name), name)):
+        by_values.setdefault(repr([config.get(key) for config in flat]), key)
+    plain = [key for key in by_values.values() if not key.endswith(CLASS)]
+    classes = [key for key in by_values.values() if key.endswith(CLASS)]
+    chosen = plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)]
+    rest = sorted(
+        {key for config in flat for key in config} - set(common), key=lambda name: (len(name), name)
+    )
+    for key in rest:  # parts that only some have, if they distinguish runs that are equal so far
+        if _kinds(flat, [*chosen, key]) > _kinds(flat, chosen):
+            chosen.append(key)
+    chosen.sort()
+    labels = [{"label": config["label"]} for config in configs if config.get("label")]
+    if len(labels) < len(flat) or all(label == labels[0] for label in labels):
+        labels = [{} for _ in flat]
+    both = [config | label for config, label in zip(flat, labels, strict=True)]
+    chosen = [key for key in chosen if not (labels[0] and _decides(both, "label", key))]
+    return [
+        label | {key.removesuffix(CLASS): _readable(key, config.get(key)) for key in chosen}
+        for config, label in zip(flat, labels, strict=True)
+    ]
+
+
+def _kinds(flat: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
+    """How many of the configurations differ in ``keys``."""
+    return len({repr([config.get(key) for key in keys]) for config in flat})
+
+
+def _decides(flat: Sequence[Mapping[str, Any]], key: str, other: str) -> bool:
+    """Whether equal values of ``key`` always come with equal values of ``other``."""
+    pairs = {(repr(config.get(key)), repr(config.get(other))) for config in flat}
+    return len(pairs) == len({value for value, _ in pairs})
+
+
+def _readable(key: str, value: Any) -> Any:
+    return str(value).rpartition(".")[2] if key.endswith(CLASS) else value

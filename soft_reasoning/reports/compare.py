@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+import pandas as pd
+
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.settings import differing, is_draw
-from soft_reasoning.reports.statistics import holm, mean_std, paired_bootstrap, paired_permutation
+from soft_reasoning.reports.cells import Cell, cells_of
+from soft_reasoning.reports.statistics import holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.tables import Table, best, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
-from soft_reasoning.runs.files import (
-    read_grades,
-    read_manifest,
-    read_results,
-    write_json,
-    write_text,
-    writing,
-)
-from soft_reasoning.runs.manifest import setting_keys
+from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
 from soft_reasoning.runs.records import FIRST, MEMORY, ease
 from soft_reasoning.types import UserError
 
@@ -53,47 +46,6 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The runs of one setting (one per seed), and the correctness of each problem in each run that has it."""
-
-    label: str
-    folders: tuple[Path, ...]
-    configs: tuple[Mapping[str, Any], ...]
-    runs: tuple[Mapping[str, Any], ...]
-    correct: Mapping[str, Sequence[bool]]
-    levels: Mapping[str, str]
-    """The difficulty of each problem that has one."""
-
-    def each(self, name: str) -> list[float]:
-        return [run[name] for run in self.runs if run.get(name) is not None]
-
-    def among(self, names: Set[str]) -> _Group:
-        """Only the problems ``names``."""
-        return replace(self, correct={name: its for name, its in self.correct.items() if name in names})
-
-    def per_problem(self, *path: str) -> float:
-        """The mean over runs of a count or a time, divided by the run's problems."""
-        total = 0.0
-        for run in self.runs:
-            value: Any = run
-            for name in path:
-                value = value.get(name, {})
-            total += (value or 0.0) / run["problems"]
-        return total / len(self.runs)
-
-    def peak(self, kind: str) -> int | None:
-        """The most bytes of ``kind`` in any run."""
-        known = [run.get("peak_bytes", {}).get(kind) for run in self.runs]
-        return max((size for size in known if size is not None), default=None)
-
-    @property
-    def equal(self) -> tuple[int, ...]:
-        """The samples that an equal budget allowed, over seeds; none where there was no such number."""
-        methods = [c["method"] for c in self.configs if c.get("budget") == "equal"]
-        return tuple(sorted({m["samples"] for m in methods if "samples" in m and "verifier" not in m}))
-
-
 def compare(
     folders: Sequence[str | Path],
     folder: str | Path | None = None,
@@ -119,103 +71,85 @@ def compare(
     Raises:
         UserError: If a folder holds no finished run, or a row and the reference share no graded problem.
     """
-    groups = _groups([Path(one) for one in folders])
-    base = _reference(groups, reference)
-    rows = _statistics(groups, base, seed)
+    if not folders:
+        raise UserError("compare: expected at least one run's folder, got none")
+    cells = cells_of([Path(path) for path in folders])
+    for name in ("shots", "dataset", "model"):
+        if len({getattr(cell, name) for cell in cells}) > 1:
+            cells = [replace(cell, setting={name: getattr(cell, name), **cell.setting}) for cell in cells]
+    grades = {id(cell): _grades(cell) for cell in cells}
+    base = _reference(cells, reference)
+    rows = _statistics(cells, base, grades, seed)
     bold = [(i, 1) for i in best([row["accuracy"] for row in rows])]
     quality = Table(QUALITY, [_quality(row) for row in rows], bold=bold)
     tables = quality, Table(COST, [_cost(row) for row in rows])
     if folder is not None:
-        notes = [NOTE.format(reference=base.label), *_budgets(groups, base)]
-        levels = _by_level(groups, base, seed)
+        notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
+        levels = _by_level(cells, base, grades, seed)
         written = [*tables, *levels]
         if show:
             print("\n\n".join([*(table.text() for table in written), *notes]))
         _write(Path(folder), written, rows, notes)
-        columns = [Column(group.label, group.folders) for group in groups]
+        columns = [Column(cell.label, cell.folders) for cell in cells]
         parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
         parts += [shown(table, "Accuracy by difficulty") for table in levels]
         write_overview(Path(folder), "Comparison", parts, [Group("", columns)])
     return tables
 
 
-def _groups(folders: Sequence[Path]) -> list[_Group]:
-    if not folders:
-        raise UserError("compare: expected at least one run's folder, got none")
-    configs = [read_manifest(path)["config"] for path in folders]
-    members: dict[str, list[int]] = {}
-    for i, config in enumerate(configs):
-        keys = {key: value for key, value in setting_keys(config).items() if not is_draw(key)}
-        members.setdefault(repr(sorted(keys.items())), []).append(i)
-    labels = _labels([configs[indices[0]] for indices in members.values()])
-    groups = []
-    for label, indices in zip(labels, members.values(), strict=True):
-        correct: dict[str, list[bool]] = {}
-        levels: dict[str, str] = {}
-        for i in indices:
-            for name, grade in read_grades(folders[i]).items():
-                if grade["correct"] is not None:
-                    correct.setdefault(name, []).append(grade["correct"])
-                if grade.get("difficulty") is not None:
-                    levels[name] = grade["difficulty"]
-        if not correct:
-            raise UserError(f"compare: {label} has no problem with a reference answer; give the data's gold")
-        runs = tuple(read_results(folders[i]) for i in indices)
-        paths = tuple(folders[i] for i in indices)
-        groups.append(_Group(label, paths, tuple(configs[i] for i in indices), runs, correct, levels))
-    return groups
+def _grades(cell: Cell) -> pd.DataFrame:
+    """For each graded problem: the share of its seeds that are ``right``, their number, its difficulty."""
+    runs = [pd.DataFrame.from_dict(read_grades(folder), orient="index") for folder in cell.folders]
+    graded = pd.concat(runs).dropna(subset="correct")
+    if graded.empty:
+        raise UserError(f"compare: {cell.label} has no problem with a reference answer; give the data's gold")
+    by_problem = graded.astype({"correct": float}).groupby(level=0)
+    return by_problem.agg(
+        right=("correct", "mean"), seeds=("correct", "size"), difficulty=("difficulty", "last")
+    )
 
 
-def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The run's label or its method's name, with the settings that differ between rows of the same name."""
-    names = [config.get("label") or _method(config) for config in configs]
-    labels = list(names)
-    for name in set(names):
-        same = [i for i, other in enumerate(names) if other == name]
-        for i, settings in zip(same, differing([configs[i] for i in same]), strict=True):
-            settings_shown = [f"{key}={value}" for key, value in settings.items() if not is_draw(key)]
-            labels[i] = " ".join([name, *settings_shown])
-    return labels
-
-
-def _method(config: Mapping[str, Any]) -> str:
-    method = config.get("method")
-    return str(method.get("name", "method")) if isinstance(method, Mapping) else str(method)
-
-
-def _reference(groups: Sequence[_Group], label: str | None) -> _Group:
+def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
     if label is None:
-        ours = [group for group in groups if _method(group.configs[0]) == PREFERRED] or groups
-        return next((group for group in ours if group.label == PREFERRED), ours[0])
-    for group in groups:
-        if label in (group.label, group.label.removeprefix(f"{_method(group.configs[0])} ")):
-            return group
-    raise UserError(f"compare: expected a reference among {', '.join(g.label for g in groups)}, got {label}")
+        ours = [cell for cell in cells if cell.method == PREFERRED] or cells
+        return next((cell for cell in ours if cell.label == PREFERRED), ours[0])
+    for cell in cells:
+        if label in (cell.label, cell.label.removeprefix(f"{cell.method} ")):
+            return cell
+    raise UserError(f"compare: expected a reference among {', '.join(c.label for c in cells)}, got {label}")
 
 
-def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[str, Any]]:
+def _statistics(
+    cells: Sequence[Cell], base: Cell, grades: Mapping[int, pd.DataFrame], seed: int
+) -> list[dict[str, Any]]:
     """The content of comparison.json: one row per setting, unrounded."""
     rows, tested = [], []
-    for group in groups:
-        accuracy, std = mean_std(group.each("exact_match"))
-        several, first = len(group.runs) > 1, group.runs[0]
+    for cell in cells:
+        accuracies = pd.Series(cell.each("exact_match"))
+        several, first = len(cell.results) > 1, cell.results[0]
+        peaks = {kind: cell.each("peak_bytes", kind) for kind in MEMORY}
         row: dict[str, Any] = {
-            "label": group.label,
-            "runs": len(group.runs),
-            "accuracy": accuracy,
-            "error": std if several else first.get("exact_match_stderr"),
-            **{name: group.each(name) for name in SHARES},
+            "label": cell.label,
+            "runs": len(cell.results),
+            "accuracy": accuracies.mean(),
+            "error": accuracies.std() if several else first.get("exact_match_stderr"),
+            **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
-            "prompt": group.per_problem("tokens", "total", "prompt"),
-            "cached": group.per_problem("tokens", "total", "cached"),
-            "sequences": group.per_problem("tokens", "total", "sequences"),
-            "tokens": group.per_problem("tokens", "total", "generated"),
-            "seconds": group.per_problem("seconds", "total"),
-            "peak_bytes": {kind: group.peak(kind) for kind in MEMORY},
-            "decided": fmean(shares) if (shares := group.each("decided")) else None,
+            "prompt": cell.per_problem("tokens", "total", "prompt"),
+            "cached": cell.per_problem("tokens", "total", "cached"),
+            "sequences": cell.per_problem("tokens", "total", "sequences"),
+            "tokens": cell.per_problem("tokens", "total", "generated"),
+            "seconds": cell.per_problem("seconds", "total"),
+            "peak_bytes": {kind: int(max(sizes)) if sizes else None for kind, sizes in peaks.items()},
+            "decided": cell.mean("decided"),
         }
-        if group is not base:
-            pair = _paired(group, base)
+        if cell is not base:
+            pair = _paired(grades[id(cell)], grades[id(base)])
+            if not pair[0]:
+                raise UserError(
+                    f"compare: {cell.label} and {base.label}: expected problems that both have, with "
+                    "reference answers, got none; compare runs on the same problems"
+                )
             interval = paired_bootstrap(*pair, seed=seed)
             row |= {"difference": interval.difference, "low": interval.low, "high": interval.high}
             row |= {"n": len(pair[0]), "p_uncorrected": paired_permutation(*pair, seed=seed)}
@@ -226,57 +160,50 @@ def _statistics(groups: Sequence[_Group], base: _Group, seed: int) -> list[dict[
     return rows
 
 
-def _by_level(groups: Sequence[_Group], base: _Group, seed: int) -> list[Table]:
+def _by_level(
+    cells: Sequence[Cell], base: Cell, grades: Mapping[int, pd.DataFrame], seed: int
+) -> list[Table]:
     """Accuracy by difficulty, and its difference to ``base`` with its interval; none without difficulties."""
-    found = {level for group in groups for level in group.levels.values()}
-    if not found:
-        return []
-    levels = sorted(found, key=ease)
+    levels = sorted({level for frame in grades.values() for level in frame["difficulty"].dropna()}, key=ease)
     rows = []
-    for group in groups:
-        cells = []
+    for cell in cells:
+        row = [cell.label]
         for level in levels:
-            names = {name for name, its in group.levels.items() if its == level}
-            pair = _paired(group.among(names), base.among(names)) if names & base.correct.keys() else None
-            right = [sum(group.correct[name]) / len(group.correct[name]) for name in names]
-            cell = percent(fmean(right)) if right else "-"
-            if pair is not None and group is not base:
+            some = grades[id(cell)][grades[id(cell)]["difficulty"] == level]
+            text = "-" if some.empty else percent(some["right"].mean())
+            pair = _paired(some, grades[id(base)])
+            if cell is not base and pair[0]:
                 gap = paired_bootstrap(*pair, seed=seed)
-                cell += f", {100 * gap.difference:+.1f} ({percent(gap.low)} to {percent(gap.high)})"
-            cells.append(cell)
-        rows.append([group.label, *cells])
-    return [Table(("method", *(f"{level}, accuracy %" for level in levels)), rows)]
+                text += f", {100 * gap.difference:+.1f} ({percent(gap.low)} to {percent(gap.high)})"
+            row.append(text)
+        rows.append(row)
+    return [Table(("method", *(f"{level}, accuracy %" for level in levels)), rows)] if levels else []
 
 
-def _paired(group: _Group, base: _Group) -> tuple[list[float], list[float]]:
+def _paired(one: pd.DataFrame, other: pd.DataFrame) -> tuple[list[float], list[float]]:
     """Mean correctness of both on each shared problem, weighted by the seeds that have it in both.
 
     With the same problems in every seed all weights are 1. If each seed draws its own problems, the means
     of the two lists are the accuracies over all pairs of a seed and a problem.
     """
-    shared = sorted(base.correct.keys() & group.correct.keys())
-    if not shared:
-        raise UserError(
-            f"compare: {group.label} and {base.label}: expected problems that both have, with reference "
-            "answers, got none; compare runs on the same problems"
-        )
-    seeds = [min(len(group.correct[name]), len(base.correct[name])) for name in shared]
-    weights = [n * len(shared) / sum(seeds) for n in seeds]
-
-    def weighted(one: _Group) -> list[float]:
-        values = (one.correct[name] for name in shared)
-        return [w * sum(v) / len(v) for w, v in zip(weights, values, strict=True)]
-
-    return weighted(group), weighted(base)
+    both = one.join(other, how="inner", rsuffix="_other").sort_index()
+    seeds = both[["seeds", "seeds_other"]].min(axis=1)
+    weights = seeds * len(both) / seeds.sum()
+    return (weights * both["right"]).tolist(), (weights * both["right_other"]).tolist()
 
 
-def _budgets(groups: Sequence[_Group], base: _Group) -> list[str]:
+def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
     """A note on which methods had the reference's tokens under ``budget=equal``."""
-    if not any(config.get("budget") == "equal" for group in groups for config in group.configs):
+    if not any(config.get("budget") == "equal" for cell in cells for config in cell.configs):
         return []
-    others = [group for group in groups if group is not base]
-    equal = [f"{g.label} ({', '.join(map(str, g.equal))})" for g in others if g.equal]
-    own = [g.label for g in others if not g.equal]
+    samples: dict[str, list[int]] = {}
+    for cell in cells:
+        methods = [config["method"] for config in cell.configs if config.get("budget") == "equal"]
+        chosen = {method["samples"] for method in methods if "samples" in method and "verifier" not in method}
+        if cell is not base:
+            samples[cell.label] = sorted(chosen)
+    equal = [f"{label} ({', '.join(map(str, numbers))})" for label, numbers in samples.items() if numbers]
+    own = [label for label, numbers in samples.items() if not numbers]
     return [
         f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "
         f"{', '.join(equal) or 'of no method'}. With a budget of their own: {', '.join(own) or 'none'}."

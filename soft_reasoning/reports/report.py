@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,17 +130,64 @@ def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
 
 def tables_of(metrics: Mapping[str, Any]) -> dict[str, Table]:
     """The tables of a run by name; those with nothing to show are left out."""
+    verified = {name.replace("_", " "): {"%": part} for name, part in (metrics.get("verifier") or {}).items()}
     tables = {
         "headline": _headline(metrics),
-        "extraction": _by_extraction(metrics),
-        "rounds": _by_round(metrics) if metrics["by_round"] else None,
-        "difficulty": _by_difficulty(metrics) if metrics["by_difficulty"] else None,
-        "verifier": _verifier(metrics) if metrics.get("verifier") else None,
-        "wrong": _wrong(metrics) if metrics.get("verifier") else None,
+        "extraction": _listed(metrics["extraction"], "extraction", EXTRACTIONS),
+        "rounds": _listed({str(row["round"]): row for row in metrics["by_round"]}, "round", ROUNDS),
+        "difficulty": _listed(metrics["by_difficulty"], "difficulty", DIFFICULTIES),
+        "verifier": _listed(verified, "", PERCENT),
+        "wrong": _listed(
+            {WRONG[n]: {"%": v} for n, v in metrics["wrong"].items() if verified}, "", WRONG_PART
+        ),
         "tokens": _tokens(metrics),
         "time": _seconds(metrics),
     }
-    return {name: table for name, table in tables.items() if table is not None}
+    return {name: table for name, table in tables.items() if table.rows}
+
+
+Format = Callable[[Mapping[str, Any], str], str]
+"""Shows the value of a key of a row."""
+
+
+def _shown(show: Callable[..., str], *digits: int) -> Format:
+    return lambda row, key: show(row.get(key), *digits)
+
+
+PERCENT: dict[str, tuple[str, Format]] = {"%": ("%", _shown(percent))}
+WRONG_PART: dict[str, tuple[str, Format]] = {"% of the problems": ("%", _shown(percent))}
+EXTRACTIONS: dict[str, tuple[str, Format]] = {
+    "accuracy %": ("exact_match", share),
+    "coverage %": ("coverage", share),
+    "answers not parsed %": ("unparsed", _shown(percent)),
+    "candidates not parsed %": ("candidate_unparsed", _shown(percent)),
+}
+ROUNDS: dict[str, tuple[str, Format]] = {
+    "problems": ("problems", _shown(count)),
+    "accuracy of candidates %": ("accuracy", _shown(percent)),
+    "coverage %": ("coverage", _shown(percent)),
+    "mean reward": ("reward", _shown(number, 3)),
+    "best reward": ("best_reward", _shown(number, 3)),
+    "mean |u|": ("length", _shown(number)),
+}
+DIFFICULTIES: dict[str, tuple[str, Format]] = {
+    "problems": ("problems", _shown(count)),
+    "accuracy %": ("exact_match", share),
+    "coverage %": ("coverage", share),
+}
+"""Columns of tables: key and format."""
+WRONG = {
+    "uncovered": "no candidate is right",
+    "rejected": "the verifier approved of no right candidate",
+    "outvoted": "it approved of a right one, another answer was chosen",
+}
+
+
+def _listed(
+    rows: Mapping[str, Mapping[str, Any]], name: str, columns: Mapping[str, tuple[str, Format]]
+) -> Table:
+    cells = [[label, *(show(row, key) for key, show in columns.values())] for label, row in rows.items()]
+    return Table([name, *columns], cells)
 
 
 SECTIONS = {
@@ -222,61 +269,6 @@ def _tokens(metrics: Mapping[str, Any]) -> Table:
         for role, counts in metrics["tokens"].items()
     ]
     return Table(columns, rows)
-
-
-def _by_round(metrics: Mapping[str, Any]) -> Table:
-    shown = ["accuracy of candidates %", "coverage %", "mean reward", "best reward", "mean |u|"]
-    columns = ["round", "problems", *shown]
-    rows = [
-        [
-            str(row["round"]),
-            count(row["problems"]),
-            percent(row["accuracy"]),
-            percent(row["coverage"]),
-            number(row["reward"], 3),
-            number(row["best_reward"], 3),
-            number(row["length"]),
-        ]
-        for row in metrics["by_round"]
-    ]
-    return Table(columns, rows)
-
-
-def _by_extraction(metrics: Mapping[str, Any]) -> Table:
-    columns = ["extraction", "accuracy %", "coverage %", "answers not parsed %", "candidates not parsed %"]
-    rows = [
-        [
-            mode,
-            share(graded, "exact_match"),
-            share(graded, "coverage"),
-            percent(graded["unparsed"]),
-            percent(graded["candidate_unparsed"]),
-        ]
-        for mode, graded in metrics["extraction"].items()
-    ]
-    return Table(columns, rows)
-
-
-def _by_difficulty(metrics: Mapping[str, Any]) -> Table:
-    rows = [
-        [level, count(row["problems"]), share(row, "exact_match"), share(row, "coverage")]
-        for level, row in metrics["by_difficulty"].items()
-    ]
-    return Table(["difficulty", "problems", "accuracy %", "coverage %"], rows)
-
-
-def _verifier(metrics: Mapping[str, Any]) -> Table:
-    shown = metrics["verifier"]
-    return Table(["", "%"], [[name.replace("_", " "), percent(value)] for name, value in shown.items()])
-
-
-def _wrong(metrics: Mapping[str, Any]) -> Table:
-    words = {
-        "uncovered": "no candidate is right",
-        "rejected": "the verifier approved of no right candidate",
-        "outvoted": "it approved of a right one, another answer was chosen",
-    }
-    return Table(["", "% of the problems"], [[words[w], percent(v)] for w, v in metrics["wrong"].items()])
 
 
 def _seconds(metrics: Mapping[str, Any]) -> Table:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binomtest
-
-
-def mean_std(values: Sequence[float]) -> tuple[float, float]:
-    """Return (mean, sample standard deviation) over seeds; the latter is NaN for fewer than two."""
-    if not values:
-        return math.nan, math.nan
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 @dataclass(frozen=True)
@@ -72,13 +63,11 @@ def paired_permutation(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm-corrected ``p_values`` in the given order: family-wise error, no independence assumed."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = largest
-    return corrected
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return corrected.tolist()
 
 
 def _paired(a: Sequence[float], b: Sequence[float]) -> np.ndarray:

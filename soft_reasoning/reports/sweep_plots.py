@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.reports.cells import Cell, datasets_of, row_label, spreads
+import numpy as np
+
+from soft_reasoning.reports.cells import Cell, datasets_of, row_label
 from soft_reasoning.reports.plots import BLUE, ORANGE, figure, panels, percent_axis, style_of
 from soft_reasoning.reports.sweeps import ACCURACY, COVERAGE, SHARES, Metric
 
 LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
+LINE_STYLES = ("-", "--", ":", "-.")
 APART = 0.1
 """Distance in rows between the points of two metrics, so that equal values do not overlap."""
 CROWDED = 8
@@ -20,23 +23,46 @@ CROWDED = 8
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
-    """Plot the cells of a sweep, with a panel per data set and model.
+    """Plot the cells of a sweep: a distribution over seeds, or else a panel per model and data set.
 
-    The plot is a distribution over seeds, lines over one swept number, or points.
+    A panel has lines over one swept number, or points by setting; markers show the number of shots.
     """
     if len(cells) == 1:
-        _distribution(cells[0], path)
-    elif spreads(cells):
-        _grid(cells, path)
-    elif (key := swept_number(cells)) is not None:
-        with figure(path) as axes:
-            _lines(axes, cells, key, SHARES)
-            axes.set_ylabel("%")
-            axes.set_title(f"Accuracy and coverage by {key}")
-            percent_axis(axes, "y")
-            axes.figure.legend(loc="outside lower center", ncols=2)
-    else:
-        _settings(cells, path)
+        return _distribution(cells[0], path)
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    datasets, labels = datasets_of(cells), list(dict.fromkeys(cell.label for cell in cells))
+    shots, key = sorted({cell.shots for cell in cells}), swept_number(cells)
+    single = len(models) == len(datasets) == 1
+    height = 2.6 if key else 0.9 + 0.33 * len(labels)
+    width = 2.9 * len(datasets) + (3.5 if single else 0.6) + (0 if key else 0.085 * max(map(len, labels)))
+    entries = 2 * len(shots)
+    columns = max(1, min(entries, int(width / 2.1)))
+    size = {"width": width, "height": height * len(models) + 0.7 + 0.22 * math.ceil(entries / columns)}
+    with panels(path, rows=len(models), columns=len(datasets), **size) as axes_of:
+        for i, model in enumerate(models):
+            for j, dataset in enumerate(datasets):
+                axes = axes_of[i][j]
+                for k, count in enumerate(shots):
+                    some = [cell for cell in cells if cell.place == (model, dataset, count)]
+                    name, marker = f", {count} shots" if len(shots) > 1 else "", style_of(k)[1]
+                    if some and key:
+                        _lines(axes, some, key, marker + LINE_STYLES[k % 4], name)
+                    elif some:
+                        shift = (k - (len(shots) - 1) / 2) * 0.5 / len(shots)
+                        _points(
+                            axes, some, labels if j == 0 else [""] * len(labels), labels, marker, shift, name
+                        )
+                percent_axis(axes, "y" if key else "x")
+                axes.set_title(dataset if len(models) == 1 else f"{dataset}, {model}", fontsize=9)
+        if key:
+            axes_of[0][0].set_ylabel("%")
+        if single:
+            axes_of[0][0].set_title(f"Accuracy and coverage by {key or 'setting'}")
+        handles: dict[str, Any] = {}
+        for axes in axes_of.flat:
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        legend = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
+        axes_of[0][0].figure.legend(handles.values(), handles.keys(), **legend)
 
 
 def swept_number(cells: Sequence[Cell]) -> str | None:
@@ -50,19 +76,17 @@ def swept_number(cells: Sequence[Cell]) -> str | None:
     return key if numbers and len(set(values)) > 1 else None
 
 
-def _lines(
-    axes: Any, cells: Sequence[Cell], key: str, metrics: Sequence[Metric], style: str = "o-", name: str = ""
-) -> None:
+def _lines(axes: Any, cells: Sequence[Cell], key: str, style: str, name: str) -> None:
     """A line per metric over the values of ``key``, with its standard deviation as a band."""
     values = sorted({cell.setting[key] for cell in cells})
-    for metric in metrics:
+    for metric in SHARES:
         rows = [(cell.setting[key], *_mean_error(cell, metric)) for cell in cells if cell.each(*metric.path)]
-        rows.sort()
-        at, means, errors = ([row[i] for row in rows] for i in range(3))
+        if not rows:
+            continue
+        at, means, errors = (np.array(column) for column in zip(*sorted(rows), strict=True))
         color = LINES[metric.name]
         axes.plot(at, means, style, color=color, label=f"{metric.name}{name}", markersize=5, clip_on=False)
-        low = [max(0.0, m - e) for m, e in zip(means, errors, strict=True)]
-        high = [min(100.0, m + e) for m, e in zip(means, errors, strict=True)]
+        low, high = np.maximum(means - errors, 0), np.minimum(means + errors, 100)
         axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
     if values[0] > 0 and values[-1] / values[0] >= 20:
         axes.set_xscale("log")
@@ -80,86 +104,35 @@ def _lines(
     axes.margins(y=0.15)
 
 
-def _settings(cells: Sequence[Cell], path: Path) -> None:
-    """Points by setting, one below the other."""
-    longest = max(len(cell.label) for cell in cells)
-    with figure(path, 4.2 + 0.085 * longest, 1.9 + 0.4 * len(cells)) as axes:
-        _points(axes, cells, [cell.label for cell in cells], SHARES)
-        percent_axis(axes, "x")
-        axes.set_title("Accuracy and coverage by setting")
-        axes.figure.legend(loc="outside lower center", ncols=2)
-
-
 def _points(
     axes: Any,
     cells: Sequence[Cell],
+    names: Sequence[str],
     labels: Sequence[str],
-    metrics: Sequence[Metric],
-    *,
-    marker: str = "o",
-    shift: float = 0.0,
-    name: str = "",
-    names: bool = True,
+    marker: str,
+    shift: float,
+    name: str,
 ) -> None:
-    for i, metric in enumerate(metrics):
-        some = [cell for cell in cells if cell.each(*metric.path)]
-        place = shift + APART * (i - (len(metrics) - 1) / 2)
-        rows = [(labels.index(cell.label) + place, *_mean_error(cell, metric)) for cell in some]
-        at, means, errors = ([row[i] for row in rows] for i in range(3))
-        within = [[min(e, m) for m, e in zip(means, errors, strict=True)],
-                  [min(e, 100 - m) for m, e in zip(means, errors, strict=True)]]  # fmt: skip
+    """Points by setting, one below the other, with their standard deviations."""
+    for i, metric in enumerate(SHARES):
+        place = shift + APART * (i - (len(SHARES) - 1) / 2)
+        rows = [
+            (labels.index(cell.label) + place, *_mean_error(cell, metric))
+            for cell in cells
+            if cell.each(*metric.path)
+        ]
+        if not rows:
+            continue
+        at, means, errors = (np.array(column) for column in zip(*rows, strict=True))
         axes.errorbar(
-            means, at, xerr=within, fmt=marker, capsize=3, markersize=6, color=LINES[metric.name],
-            label=f"{metric.name}{name}", markeredgecolor="white", clip_on=False,
+            means, at, xerr=[np.minimum(errors, means), np.minimum(errors, 100 - means)], fmt=marker,
+            capsize=3, markersize=6, color=LINES[metric.name], label=f"{metric.name}{name}",
+            markeredgecolor="white", clip_on=False,
         )  # fmt: skip
-    axes.set_yticks(range(len(labels)), labels if names else [""] * len(labels))
+    axes.set_yticks(range(len(labels)), names)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("%")
     axes.margins(x=0.1)
-
-
-def _grid(cells: Sequence[Cell], path: Path) -> None:
-    """A panel per model (rows) and data set (columns); marker and line show the number of shots."""
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    datasets, labels = datasets_of(cells), list(dict.fromkeys(cell.label for cell in cells))
-    shots = sorted({cell.shots for cell in cells})
-    key = swept_number(cells)
-    longest = max(map(len, labels))
-    side = 0.0 if key else 0.085 * longest
-    height = 2.6 if key else 0.9 + 0.33 * len(labels)
-    width = 2.9 * len(datasets) + 0.6 + side
-    entries = (2 if key else 4) * len(shots)
-    columns = max(1, min(entries, int(width / 2.1)))
-    size = {"width": width, "height": height * len(models) + 0.7 + 0.22 * math.ceil(entries / columns)}
-    with panels(path, rows=len(models), columns=len(datasets), **size) as axes_of:
-        for i, model in enumerate(models):
-            for j, dataset in enumerate(datasets):
-                axes = axes_of[i][j]
-                for k, count in enumerate(shots):
-                    some = [c for c in cells if (c.model, c.dataset, c.shots) == (model, dataset, count)]
-                    name = f", {count} shots" if len(shots) > 1 else ""
-                    marker = style_of(k)[1]
-                    if not some:
-                        continue
-                    if key:
-                        dashes = ("--", "-", ":", "-.")[k % 4] if len(shots) > 1 else "-"
-                        _lines(axes, some, key, SHARES, style=marker + dashes, name=name)
-                    else:
-                        shift = (k - (len(shots) - 1) / 2) * 0.5 / len(shots)
-                        more = {"marker": marker, "shift": shift, "name": name, "names": j == 0}
-                        _points(axes, some, labels, SHARES, **more)
-                percent_axis(axes, "y" if key else "x")
-                axes.set_title(dataset if len(models) == 1 else f"{dataset}, {model}")
-                axes.title.set_fontsize(9)
-        if key:
-            axes_of[0][0].set_ylabel("%")
-        axes_of[0][0].figure.suptitle("Accuracy and coverage")
-        found: dict[str, Any] = {}
-        for axes in axes_of.flat:
-            found |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        axes_of[0][0].figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9
-        )
 
 
 def _mean_error(cell: Cell, metric: Metric) -> tuple[float, float]:

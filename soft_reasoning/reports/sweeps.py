@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
+
+import pandas as pd
 
 from soft_reasoning.reports.cells import Cell, datasets_of
 from soft_reasoning.reports.tables import (
@@ -12,10 +16,12 @@ from soft_reasoning.reports.tables import (
     best,
     count,
     duration,
+    memory,
     number,
     over_seeds,
     percent,
 )
+from soft_reasoning.types import UserError
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ COVERAGE = Metric("coverage", ("coverage",))
 VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"))
 SHARES = (ACCURACY, COVERAGE)
 GAIN = "gain of soft_reasoning over the best other method, points"
+ALL = "all"
 MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
 
@@ -130,23 +137,30 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
         return None
     datasets = datasets_of(searched)
     head = _heads(searched, "method", "ended after")
-    columns = [*head, *datasets]
     rows: list[list[str]] = []
     rules: list[int] = []
     groups: dict[tuple[str, int, str], dict[str, Cell]] = {}
     for cell in searched:
         groups.setdefault((cell.model, cell.shots, cell.label), {})[cell.dataset] = cell
     for (model, shots, label), by_dataset in groups.items():
-        if rows:
-            rules.append(len(rows))
-        most = max(MOST_ROUNDS, *(_last_round(cell) - 1 for cell in by_dataset.values()))
+        rules += [len(rows)] if rows else []
+        ended = {dataset: _ended(cell) for dataset, cell in by_dataset.items()}
+        most = max(MOST_ROUNDS, *(frame.columns.max() for frame in ended.values()))
         for n in range(most + 1):
-            ended = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
-            values = {"model": model, "shots": str(shots), "method": label, "ended after": ended}
-            rows.append(
-                [*(values[name] for name in head), *(_ended(by_dataset.get(name), n) for name in datasets)]
-            )
-    return Table(columns, rows, labels=len(head), rules=rules)
+            name = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
+            values = {"model": model, "shots": str(shots), "method": label, "ended after": name}
+            shares = [
+                over_seeds(list(ended[d].get(n, 0.0 * ended[d].iloc[:, 0]))) if d in ended else MISSING
+                for d in datasets
+            ]
+            rows.append([*(values[name] for name in head), *shares])
+    return Table([*head, *datasets], rows, labels=len(head), rules=rules)
+
+
+def _ended(cell: Cell) -> pd.DataFrame:
+    """The share of problems that ended after n rounds of proposals: a row per run, a column for each n."""
+    ended = pd.DataFrame([run["rounds"]["share_ended_after"] for run in cell.results]).fillna(0.0)
+    return ended.rename(columns=lambda rounds: int(rounds) - 1)
 
 
 def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
@@ -202,13 +216,77 @@ def _share(cell: Cell, metric: Metric) -> str:
     return over_seeds(cell.each(*metric.path), cell.results[0].get(f"{metric.path[-1]}_stderr"))
 
 
-def _last_round(cell: Cell) -> int:
-    return max(int(n) for run in cell.results for n in run["rounds"]["share_ended_after"])
+COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
+    "prompt tokens": (("tokens", "total", "prompt"), count),
+    "generated tokens": (("tokens", "total", "generated"), count),
+    "sequences": (("tokens", "total", "sequences"), count),
+    "time": (("seconds", "total"), duration),
+    "keys and values, mean": (("mean_bytes", "kv"), memory),
+    "keys and values, peak": (("peak_bytes", "kv"), memory),
+    "activations, mean": (("mean_bytes", "activations"), memory),
+    "activations, peak": (("peak_bytes", "activations"), memory),
+}
+"""Costs (paper, Section "Efficiency and Performance Analysis"): path in results.json, and format."""
 
 
-def _ended(cell: Cell | None, n: int) -> str:
-    """The share that ended after ``n`` rounds of proposals: after n + 1 rounds of candidates."""
-    if cell is None:
-        return MISSING
-    shares = [run["rounds"]["share_ended_after"].get(str(n + 1), 0.0) for run in cell.results]
-    return over_seeds(shares) if len(shares) > 1 else percent(shares[0])
+def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Table, str] | None:
+    """Return the cost of every setting on each data set, the same relative to ``reference``, and its label.
+
+    The share over all data sets is that of their sums (memory: means), as in the paper. None if
+    all cells are of one setting.
+
+    Args:
+        cells: The cells.
+        reference: A cell's label; None takes ``soft_reasoning``, else the first.
+
+    Raises:
+        UserError: If the reference is none of the settings.
+    """
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    if reference is not None and reference not in labels:
+        raise UserError(f"reference: expected one of {', '.join(labels)}, got {reference}")
+    if len(labels) < 2:
+        return None
+    base = reference or next((cell.label for cell in cells if cell.method == "soft_reasoning"), labels[0])
+    index = ["model", "shots", "method", "data set"]
+    costs = pd.DataFrame(
+        [
+            [
+                cell.model,
+                cell.shots,
+                cell.label,
+                cell.dataset,
+                *(cell.mean(*path) for path, _ in COSTS.values()),
+            ]
+            for cell in cells
+        ],
+        columns=[*index, *COSTS],
+    )
+    costs = costs.set_index(index).astype(float).dropna(axis="columns", how="all")
+    plain = [
+        [*map(str, place), *(COSTS[name][1](None if pd.isna(x) else x) for name, x in row.items())]
+        for place, row in cast(Any, costs.iterrows())
+    ]
+    shares = []
+    for place, own in costs.groupby(index[:3], sort=False):
+        model, shots, label = cast(tuple[str, int, str], place)
+        if label == base or (model, shots, base) not in costs.index.droplevel(3):
+            continue
+        others = costs.loc[(model, shots, base)]
+        own = own.droplevel(index[:3])
+        common = sorted(own.index.intersection(others.index))
+        ratios = own.loc[common] / others.loc[common]
+        if len(common) > 1:
+            ratios.loc[ALL] = own.loc[common].sum(skipna=False) / others.loc[common].sum(skipna=False)
+        shares.append(pd.concat({place: ratios}, names=index[:3]))
+    relative = pd.concat(shares) if shares else costs.iloc[:0]
+    relative = relative.replace([math.inf, -math.inf], math.nan).dropna(axis="columns", how="all")
+    rows = [
+        [*map(str, place), *(MISSING if pd.isna(x) else percent(x, 2) for x in row)]
+        for place, row in cast(Any, relative.iterrows())
+    ]
+    return (
+        Table([*index, *costs.columns], plain, labels=4),
+        Table([*index, *(f"{name} %" for name in relative.columns)], rows, labels=4),
+        base,
+    )

@@ -1,4 +1,4 @@
-"""Tables as text, Markdown, CSV and LaTeX."""
+"""Tables as text, Markdown, CSV and LaTeX, and numbers in words."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tabulate import SEPARATING_LINE, tabulate
+
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.records import duration as seconds_in_words
 
 MISSING = "-"
 ERROR = " ± "
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "×": r"$\times$",
-}  # fmt: skip
-"""What LaTeX reads otherwise, and how it is written."""
+BOLD = "\ue000", "\ue001"
+"""Around bold cells in LaTeX until everything is escaped."""
 
 
 @dataclass(frozen=True)
@@ -39,62 +37,56 @@ class Table:
 
     def text(self) -> str:
         """Format for a terminal: labels on the left, numbers on the right."""
-        widths = [max(map(len, cells)) for cells in zip(self.columns, *self.rows, strict=True)]
-
-        def line(cells: Sequence[str]) -> str:
-            padded = [
-                cell.ljust(width) if i < self.labels else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            ]
-            return "  ".join(padded).rstrip()
-
-        rule = "  ".join("-" * width for width in widths)
-        lines = [line(self.columns), rule]
-        for i, row in enumerate(self.rows):
-            lines += [rule, line(row)] if i in self.rules else [line(row)]
-        return "\n".join(lines)
+        rows: list[Any] = list(self.rows)
+        for rule in sorted(self.rules, reverse=True):
+            rows.insert(rule, SEPARATING_LINE)
+        return self._tabulated("simple", rows)
 
     def markdown(self) -> str:
         """Format as Markdown, numbers aligned to the right."""
-        marks = ["---" if i < self.labels else "---:" for i in range(len(self.columns))]
-        rows = [
-            [f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)]
-            for i, row in enumerate(self.rows)
-        ]
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in (self.columns, marks, *rows)]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in self._marked("**", "**")]
+        return self._tabulated("pipe", rows)
 
     def csv(self) -> str:
         """Format as comma-separated values: errors in columns of their own, numbers without commas."""
-        wide = [
-            j >= self.labels and any(ERROR in row[j] for row in self.rows) for j in range(len(self.columns))
-        ]
+        columns: list[list[str]] = []
+        for j, (name, *cells) in enumerate(zip(self.columns, *self.rows, strict=True)):
+            if j >= self.labels:
+                cells = [re.sub(r"(?<=\d),(?=\d{3})", "", "" if cell == MISSING else cell) for cell in cells]
+            if j >= self.labels and any(ERROR in cell for cell in cells):
+                parts = [cell.partition(ERROR) for cell in cells]
+                columns.append([name, *(part[0] for part in parts)])
+                columns.append([f"{name} ±", *(part[2] for part in parts)])
+            else:
+                columns.append([name, *cells])
         file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        names = [[name, f"{name} ±"] if wide[j] else [name] for j, name in enumerate(self.columns)]
-        writer.writerow([_plain(name) for pair in names for name in pair])
-        for row in self.rows:
-            cells = [self._values(row[j], j, wide[j]) for j in range(len(self.columns))]
-            writer.writerow([_plain(value) for pair in cells for value in pair])
+        rows = zip(*([_plain(cell) for cell in column] for column in columns), strict=True)
+        csv.writer(file, lineterminator="\n").writerows(rows)
         return file.getvalue()
-
-    def _values(self, cell: str, column: int, wide: bool) -> list[str]:
-        if column >= self.labels:
-            cell = "" if cell == MISSING else re.sub(r"(?<=\d),(?=\d{3})", "", cell)
-        value, _, error = cell.partition(ERROR) if wide else (cell, "", "")
-        return [value, error] if wide else [value]
 
     def tex(self) -> str:
         """Format as a LaTeX ``tabular`` for booktabs, with errors as subscripts as in the paper."""
-        layout = "".join("l" if i < self.labels else "r" for i in range(len(self.columns)))
-        lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]
-        lines += [" & ".join(map(_escaped, self.columns)) + r" \\", r"\midrule"]
-        for i, row in enumerate(self.rows):
-            if i in self.rules:
-                lines.append(r"\midrule")
-            cells = [_tex_cell(cell, (i, j) in self.bold) for j, cell in enumerate(row)]
-            lines.append(" & ".join(cells) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+        text = self._tabulated("latex_booktabs", self._marked(*BOLD))
+        for mark, command in zip(BOLD, (r"\textbf{", "}"), strict=True):
+            text = text.replace(mark, command)
+        lines = re.sub(rf"{ERROR}([^\s&}}]+)", r"$_{\\pm\1}$", text).splitlines()
+        for rule in sorted(self.rules, reverse=True):
+            lines.insert(4 + rule, r"\midrule")
+        return "\n".join([*lines, ""])
+
+    def _marked(self, before: str, after: str) -> list[list[str]]:
+        """The rows with marks around bold cells."""
+        return [
+            [f"{before}{cell}{after}" if (i, j) in self.bold else cell for j, cell in enumerate(row)]
+            for i, row in enumerate(self.rows)
+        ]
+
+    def _tabulated(self, form: str, rows: Sequence[Any]) -> str:
+        align = ["left" if j < self.labels else "right" for j in range(len(self.columns))]
+        return tabulate(
+            rows, self.columns, tablefmt=form, disable_numparse=True, colalign=align if rows else None,
+            preserve_whitespace=True,
+        )  # fmt: skip
 
 
 def _plain(cell: str) -> str:
@@ -106,17 +98,6 @@ def _plain(cell: str) -> str:
     except ValueError:
         return f"'{cell}"
     return cell
-
-
-def _escaped(text: str) -> str:
-    return "".join(TEX.get(letter, letter) for letter in text)
-
-
-def _tex_cell(cell: str, bold: bool) -> str:
-    value, mark, error = cell.partition(ERROR)
-    shown = re.sub(r"^-(?=\d)", "$-$", _escaped(value))
-    shown = rf"\textbf{{{shown}}}" if bold else shown
-    return rf"{shown}$_{{\pm{_escaped(error)}}}$" if mark else shown
 
 
 def save(table: Table, folder: Path, name: str) -> None:

@@ -3,8 +3,14 @@
 import pytest
 
 from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells, spreads
-from soft_reasoning.reports.costs import cost_tables
-from soft_reasoning.reports.sweeps import GAIN, grid_table, notes_of, rounds_table, settings_table
+from soft_reasoning.reports.sweeps import (
+    GAIN,
+    cost_tables,
+    grid_table,
+    notes_of,
+    rounds_table,
+    settings_table,
+)
 from soft_reasoning.types import UserError
 from tests.reports.sweeps import finished
 

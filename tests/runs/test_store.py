@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import conf_dir
-from soft_reasoning.reports.settings import differing
+from soft_reasoning.reports.cells import differing
 from soft_reasoning.runs.files import read_costs, read_manifest, read_records
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import UserError
