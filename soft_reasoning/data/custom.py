@@ -44,13 +44,13 @@ class Columns:
     def _choices(self, row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         if self.choices is None:
             return [], []
-        found = fields.value(row, self.choices)
-        texts = found.get("text") if isinstance(found, Mapping) else found
+        choices = fields.value(row, self.choices)
+        texts = choices.get("text") if isinstance(choices, Mapping) else choices
         if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
             raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(texts)[:60]}")
         if any(isinstance(text, Mapping | list) for text in texts):
             raise UserError(f"expected texts in field '{self.choices}', got {str(texts)[:60]}")
-        labels = found.get("label") if isinstance(found, Mapping) else None
+        labels = choices.get("label") if isinstance(choices, Mapping) else None
         return [str(text).strip() for text in texts], list(map(str, labels or range(len(texts))))
 
     def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:

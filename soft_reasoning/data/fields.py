@@ -11,8 +11,6 @@ from typing import Any
 from soft_reasoning.answers.readers import numerals
 from soft_reasoning.types import UserError
 
-KINDS = ("an object", "a list")
-
 
 def value(row: Mapping[str, Any], *names: str) -> Any:
     """Return the first of the fields ``names`` that the row has."""
@@ -27,40 +25,39 @@ def value(row: Mapping[str, Any], *names: str) -> Any:
 
 def text(row: Mapping[str, Any], *names: str) -> str:
     """A field's text without surrounding space; numbers and booleans as written."""
-    given = value(row, *names)
-    if isinstance(given, Mapping | list):
-        raise UserError(f"expected text in field '{names[0]}', got {KINDS[isinstance(given, list)]}")
-    found = str(given).strip()
-    if not found:
+    content = value(row, *names)
+    if isinstance(content, Mapping | list):
+        came = "a list" if isinstance(content, list) else "an object"
+        raise UserError(f"expected text in field '{names[0]}', got {came}")
+    if not (stripped := str(content).strip()):
         raise UserError(f"expected text in field '{names[0]}', got an empty one")
-    return found
+    return stripped
 
 
 def number(row: Mapping[str, Any], *names: str) -> str:
     """A field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
-    found = value(row, *names)
-    return canonical_number(found, names[0])
+    return canonical_number(value(row, *names), names[0])
 
 
-def canonical_number(found: Any, name: str) -> str:
-    """Return ``found`` as canonical decimal text; ``name`` is its field in errors."""
-    read = None if isinstance(found, bool) else numerals.whole_value(str(found))
+def canonical_number(content: Any, name: str) -> str:
+    """Return ``content`` as canonical decimal text; ``name`` is its field in errors."""
+    read = None if isinstance(content, bool) else numerals.whole_value(str(content))
     if read is None:
-        raise UserError(f"expected a number in field '{name}', got {str(found)[:60]!r}")
+        raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
     return numerals.canonical(read)
 
 
 def boolean(row: Mapping[str, Any], *names: str) -> str:
     """A field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
-    found = str(value(row, *names)).strip().lower()
-    if found in ("true", "yes", "1"):
+    word = str(value(row, *names)).strip().lower()
+    if word in ("true", "yes", "1"):
         return "True"
-    if found in ("false", "no", "0"):
+    if word in ("false", "no", "0"):
         return "False"
-    raise UserError(f"expected true or false in field '{names[0]}', got {found[:60]!r}")
+    raise UserError(f"expected true or false in field '{names[0]}', got {word[:60]!r}")
 
 
-def sentence(found: str) -> str:
+def sentence(words: str) -> str:
     """Return text that ends in exactly one punctuation mark, so that a sentence can follow."""
-    found = found.strip().rstrip(",;").rstrip()
-    return found if found.endswith((".", "?", "!")) else f"{found}."
+    words = words.strip().rstrip(",;").rstrip()
+    return words if words.endswith((".", "?", "!")) else f"{words}."

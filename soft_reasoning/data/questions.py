@@ -38,30 +38,30 @@ Asked: TypeAlias = str | Question | Sequence[Message]
 """One question. Of a chat it is the last message, which is the user's."""
 
 
-def read_questions(given: Asked | Iterable[Asked], answer_type: str) -> tuple[list[Problem], bool]:
+def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tuple[list[Problem], bool]:
     """Return the problems, and whether it is a single one.
 
     Raises:
         UserError: For what is no question.
     """
-    if isinstance(given, str | Mapping) or _is_chat(given):
-        return [read_question(cast(Asked, given), answer_type)], True
-    if not isinstance(given, Iterable) or isinstance(given, bytes):
-        raise UserError(f"solve: expected a question in words or a list of them, got {given!r:.80}")
-    return [read_question(cast(Asked, one), answer_type) for one in given], False
+    if isinstance(questions, str | Mapping) or _is_chat(questions):
+        return [read_question(cast(Asked, questions), answer_type)], True
+    if not isinstance(questions, Iterable) or isinstance(questions, bytes):
+        raise UserError(f"solve: expected a question in words or a list of them, got {questions!r:.80}")
+    return [read_question(cast(Asked, question), answer_type) for question in questions], False
 
 
-def read_question(given: Asked, answer_type: str) -> Problem:
+def read_question(question: Asked, answer_type: str) -> Problem:
     """Return one question as a problem."""
     name: Any = None
     earlier: tuple[tuple[str, str], ...] = ()
-    text: Any = given
-    own: GivenPrompt | None = None
-    if isinstance(given, Mapping):
-        text, name = cast(Mapping[str, Any], given).get("question"), given.get("id")
-        own = _given_prompt(cast(Mapping[str, Any], given))
-    elif _is_chat(given):
-        messages = [_message(one) for one in cast(Sequence[Message], given)]
+    text: Any = question
+    prompt: GivenPrompt | None = None
+    if isinstance(question, Mapping):
+        text, name = cast(Mapping[str, Any], question).get("question"), question.get("id")
+        prompt = _prompt(cast(Mapping[str, Any], question))
+    elif _is_chat(question):
+        messages = [_message(message) for message in cast(Sequence[Message], question)]
         *before, (role, text) = messages
         if role != "user":
             raise UserError(f"solve: expected a chat that ends with the user's message, got one of {role}")
@@ -69,14 +69,15 @@ def read_question(given: Asked, answer_type: str) -> Problem:
             name, earlier = json.dumps(messages, ensure_ascii=False), tuple(before)
     if not isinstance(text, str) or not text.strip():
         raise UserError(f"solve: expected a question in words, got {text!r:.80}")
-    return Problem(text if name is None else str(name), text, None, answer_type, messages=earlier, given=own)
+    name = text if name is None else str(name)
+    return Problem(name, text, None, answer_type, messages=earlier, given=prompt)
 
 
-def _given_prompt(given: Mapping[str, Any]) -> GivenPrompt | None:
+def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
     """The prompt that a mapping holds, if any."""
-    prompt, stop, most = given.get("prompt"), given.get("stop", ()), given.get("max_new_tokens")
+    prompt, stop, most = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
     if prompt is None:
-        if set(given) & {"stop", "max_new_tokens"}:
+        if set(question) & {"stop", "max_new_tokens"}:
             raise UserError("solve: expected stop and max_new_tokens with a prompt, got them without one; "
                             "set prompt.wording.stop and max_new_tokens")  # fmt: skip
         return None
@@ -89,21 +90,22 @@ def _given_prompt(given: Mapping[str, Any]) -> GivenPrompt | None:
     return GivenPrompt(prompt if isinstance(prompt, str) else tuple(prompt), tuple(stop), most)
 
 
-def _all(kind: type, given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(one, kind) for one in cast(list[Any], given))
+def _all(kind: type, values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(v, kind) for v in cast(list[Any], values))
 
 
-def _is_chat(given: Any) -> bool:
-    if not isinstance(given, list | tuple) or not given:
+def _is_chat(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or not value:
         return False
-    return all(isinstance(one, Mapping) and "role" in one for one in cast(Sequence[Any], given))
+    messages = cast(Sequence[Any], value)
+    return all(isinstance(message, Mapping) and "role" in message for message in messages)
 
 
-def _message(one: Message) -> tuple[str, str]:
-    role, content = one["role"], one.get("content")
+def _message(message: Message) -> tuple[str, str]:
+    role, content = message["role"], message.get("content")
     if role not in ROLES or not isinstance(content, str):
         raise UserError(
             f"solve: expected messages with a role ({', '.join(ROLES)}) and a text as content, got "
-            f"{dict(one)!r:.80}"
+            f"{dict(message)!r:.80}"
         )
     return role, content

@@ -37,15 +37,16 @@ class Table:
 
     def text(self) -> str:
         """Format for a terminal: labels on the left, numbers on the right."""
-        rows: list[Any] = list(self.rows)
-        for rule in sorted(self.rules, reverse=True):
-            rows.insert(rule, SEPARATING_LINE)
-        return self._tabulated("simple", rows)
+        rows: list[Any] = [self.columns, *self.rows]
+        for rule in sorted({0, *self.rules}, reverse=True):
+            rows.insert(rule + 1, SEPARATING_LINE)
+        # As a row, the header is not padded; without one there are lines above and below.
+        return "\n".join(line.rstrip() for line in self._tabulated("simple", rows, ()).splitlines()[1:-1])
 
     def markdown(self) -> str:
         """Format as Markdown, numbers aligned to the right."""
         rows = [[cell.replace("|", "\\|") for cell in row] for row in self._marked("**", "**")]
-        return self._tabulated("pipe", rows)
+        return self._tabulated("pipe", rows, self.columns)
 
     def csv(self) -> str:
         """Format as comma-separated values: errors in columns of their own, numbers without commas."""
@@ -66,7 +67,7 @@ class Table:
 
     def tex(self) -> str:
         """Format as a LaTeX ``tabular`` for booktabs, with errors as subscripts as in the paper."""
-        text = self._tabulated("latex_booktabs", self._marked(*BOLD))
+        text = self._tabulated("latex_booktabs", self._marked(*BOLD), self.columns)
         for mark, command in zip(BOLD, (r"\textbf{", "}"), strict=True):
             text = text.replace(mark, command)
         lines = re.sub(rf"{ERROR}([^\s&}}]+)", r"$_{\\pm\1}$", text).splitlines()
@@ -81,10 +82,10 @@ class Table:
             for i, row in enumerate(self.rows)
         ]
 
-    def _tabulated(self, form: str, rows: Sequence[Any]) -> str:
+    def _tabulated(self, form: str, rows: Sequence[Any], head: Sequence[str]) -> str:
         align = ["left" if j < self.labels else "right" for j in range(len(self.columns))]
         return tabulate(
-            rows, self.columns, tablefmt=form, disable_numparse=True, colalign=align if rows else None,
+            rows, head, tablefmt=form, disable_numparse=True, colalign=align if rows else None,
             preserve_whitespace=True,
         )  # fmt: skip
 

@@ -114,11 +114,6 @@ def test_bad_rows_are_named(tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_neither_file_nor_hub():
-    with pytest.raises(UserError, match="set dataset.path=<file> or dataset.hub.id=<owner/name>"):
-        instantiate(compose_config(["dataset=custom"]).dataset).problems()
-
-
 @pytest.mark.parametrize(
     ("name", "row", "problem"),
     [

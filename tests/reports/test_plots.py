@@ -1,7 +1,5 @@
 """Plots are PNG files with something on them, and leave matplotlib as they found it."""
 
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
@@ -78,19 +76,13 @@ DIMS = [{"embedding": {"dim": d}} for d in (50, 5, 10)]
 NAMED = [{"acquisition": {"name": name}} for name in ("ei", "costs $5 or $10")]
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 0.02, 0.5, 1.0])
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
 @pytest.mark.parametrize("settings", [DIMS, NAMED, DIMS[:1]], ids=["numbers", "names", "draws"])
 def test_percentages_lie_within_0_and_100(tmp_path, monkeypatch, settings, accuracy):
     cells = swept(tmp_path, *settings, accuracy=accuracy)
     [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
     low, high = axes.get_ylim() if settings is DIMS else axes.get_xlim()
     assert 0 <= low <= 100 * accuracy <= high <= 100 and high - low >= 9.99
-
-
-def test_a_line_goes_through_its_values_in_order(tmp_path, monkeypatch):
-    cells = swept(tmp_path, *DIMS)
-    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    assert list(axes.lines[0].get_xdata()) == [5, 10, 50]
 
 
 def test_crowded_values_share_ticks(tmp_path, monkeypatch):
@@ -129,7 +121,7 @@ def many(count, length=20):
     return [METHODS[1] | {"label": f"{i:02d}" + "m" * length, "tokens": 300.0 + i} for i in range(count)]
 
 
-@pytest.mark.parametrize("rows", [many(2), many(13), many(30), many(13, 40)], ids=["2", "13", "30", "long"])
+@pytest.mark.parametrize("rows", [many(2), many(13, 40)], ids=["2", "long"])
 def test_legends_lie_inside_and_methods_are_told_apart(tmp_path, monkeypatch, rows):
     def draw(path):
         plots.accuracy_against_tokens(rows, path)
@@ -140,36 +132,6 @@ def test_legends_lie_inside_and_methods_are_told_apart(tmp_path, monkeypatch, ro
     assert len(styles) == len(rows)
     low, high = axes.get_xlim()
     assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 4  # from 300 to 330 tokens alone
-
-
-@pytest.mark.parametrize("shots", [(0, 8), (0, 1, 2, 4, 8)])
-def test_the_legend_of_a_single_panel_lies_inside(tmp_path, monkeypatch, shots):
-    cells = swept(tmp_path, *({"shots": s, "dataset": "gsm8k", "model": "llama3_8b"} for s in shots))
-    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    assert inside(axes)
-
-
-def test_equal_values_do_not_hide_one_another(tmp_path, monkeypatch):
-    cells = swept(tmp_path, *NAMED)
-    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    places = [tuple(line.get_ydata()) for line in axes.lines if line.get_marker() == "o"]
-    assert len(set(places)) == 2
-
-
-def test_methods_of_no_accuracy_lie_within_0_and_100(tmp_path, monkeypatch):
-    rows = [row | {"accuracy": 0.0, "error": 0.0} for row in METHODS]
-
-    def draw(path):
-        plots.accuracy_against_tokens(rows, path)
-
-    [[axes]] = drawn(monkeypatch, draw, tmp_path / "plot.png")
-    assert axes.get_ylim() == (0, 10)
-
-
-def test_a_label_names_a_row_by_itself(tmp_path, monkeypatch):
-    cells = swept(tmp_path, {"label": "cot"}, {"label": "rap"})
-    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["cot", "rap"]
 
 
 def test_fifty_projections_are_a_distribution(tmp_path, monkeypatch):
@@ -185,8 +147,3 @@ def test_fifty_projections_are_a_distribution(tmp_path, monkeypatch):
     assert sweep_plots.distribution_note([100 * v for v in cells[0].each("exact_match")]) == note
     [legend] = axes.figure.legends
     assert f"mean {note}" in [text.get_text() for text in legend.get_texts()]
-
-
-def test_matplotlib_is_imported_on_use_alone():
-    code = "import sys, soft_reasoning.runs.runner; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -25,7 +25,6 @@ REFERENCE = metrics(20, candidate=(500, 10), verifier=(150, 2))
         ({"candidate": (250, 5)}, 13),  # 650 / 50
         ({"candidate": (260, 5)}, 12),  # 12.5, and an even number is the nearer one
         ({"candidate": (250, 5), "verifier": (75, 1)}, 10),  # 650 / (50 + 15)
-        ({"candidate": (250, 5), "verifier": (0, 5)}, 13),  # a judge that writes nothing
         ({"candidate": (9000, 5)}, 1),
     ],
 )

@@ -57,20 +57,6 @@ def test_a_bar_on_a_terminal():
     assert "a note with [brackets]" in stream.getvalue()
 
 
-def test_disabled_shows_notes_alone():
-    stream = Terminal()
-    with Progress(2, enabled=False, stream=stream) as shown:
-        shown.show(Clock())
-        shown.say("note")
-    assert stream.getvalue() == "note\n"
-
-
-def test_ungraded_problems_have_no_accuracy():
-    shown = Progress(2, stream=io.StringIO())
-    shown.count(row(None, None))
-    assert "accuracy" not in shown.state(Clock())
-
-
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])
 def test_answers_that_cannot_be_read_are_told_at_once(answers, warned):
     stream = io.StringIO()

@@ -51,8 +51,6 @@ def test_a_run_leaves_its_whole_folder(whole, capsys):
     records = list(read_records(whole))
     assert metrics["problems"] == len(records) == 12
     assert metrics["exact_match"] == pytest.approx(sum(r["exact_match"] for r in records) / 12)
-    assert {"engine", "optimiser", "method", "store", "total"} <= set(metrics["seconds"])
-    assert set(metrics["tokens"]) == {"anchor", "candidate", "verifier", "total"}
     for name in (line.split("(")[1].rstrip(")") for line in (whole / "report.md").read_text().splitlines()
                  if line.startswith("![")):  # fmt: skip
         assert (whole / name).read_bytes().startswith(b"\x89PNG")
@@ -106,8 +104,6 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
     ("change", "what"),
     [
         ({"question": "Another question?"}, "question"),
-        ({"gold": "another"}, "reference answer"),
-        ({"gold": None}, "reference answer"),
         ({"answer_type": "text", "gold": "another"}, "answer type and reference answer"),
     ],
 )
