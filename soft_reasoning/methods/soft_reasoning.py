@@ -24,6 +24,7 @@ from soft_reasoning.methods.base import (
     read_candidate,
     sample_seed,
 )
+from soft_reasoning.methods.scale import ChooseSigma
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
@@ -31,7 +32,7 @@ from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.search.embedding import Embedding, Subspace
+from soft_reasoning.search.embedding import Embedding, LinearEmbedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
 from soft_reasoning.search.optimiser import Optimiser, Proposal
 from soft_reasoning.search.stopping import Stopping
@@ -65,6 +66,7 @@ class BlackBox:
         subspace: The subspace around its anchor.
         likely: For each soft token the texts of the tokens that have weights.
         anchor: The text of the greedy tokens that the soft tokens replace.
+        sigma: The scale that ``embedding.sigma=auto`` came to; None if it was given.
         pool: The points that the search chooses from; None if it draws points anew each round.
     """
 
@@ -74,6 +76,7 @@ class BlackBox:
     subspace: Subspace
     likely: list[list[str]]
     anchor: str
+    sigma: float | None = None
     pool: Pool | None = None
 
 
@@ -153,6 +156,8 @@ class SoftReasoning:
                 break
             points, proposal = yield from self._propose(box, rounds.seen, len(rounds.verdicts), context)
         rounds.trace[0]["anchor"] = box.anchor
+        if box.sigma is not None:
+            rounds.trace[0]["sigma"] = box.sigma
         if box.pool is not None:
             rounds.trace[0]["pool"] = box.pool.summary()
         answer = self.choose(box, rounds.seen, rounds.verdicts, context)
@@ -162,8 +167,7 @@ class SoftReasoning:
         """Return the question's prompt, anchor and subspace."""
         prompt = context.prompts.solve(problem)
         position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
-        subspace, likely, anchor = yield from self._subspace(prompt, context)
-        return BlackBox(problem, prompt, position, subspace, likely, anchor)
+        return BlackBox(problem, prompt, position, *(yield from self._subspace(prompt, context)))
 
     def look(self, box: BlackBox, points: Tensor, context: Context) -> Steps[Pool]:
         """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them."""
@@ -258,8 +262,10 @@ class SoftReasoning:
             mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
         return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
 
-    def _subspace(self, prompt: Prompt, context: Context) -> Steps[tuple[Subspace, list[list[str]], str]]:
-        """The subspace around the greedy first tokens, the texts of weighted tokens, and the greedy text."""
+    def _subspace(
+        self, prompt: Prompt, context: Context
+    ) -> Steps[tuple[Subspace, list[list[str]], str, float | None]]:
+        """The subspace around the greedy tokens, the texts of weighted tokens, the greedy text, the scale."""
         engine = context.engine
         top = 1
         if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
@@ -286,10 +292,14 @@ class SoftReasoning:
         if self.embedding.likely_tokens:
             ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
-        subspace: Subspace = self.embedding.bind(
+        embedding, sigma = self.embedding, None
+        if isinstance(embedding, LinearEmbedding) and embedding.sigma is None:
+            sigma = yield ChooseSigma(embedding, context, self.placement)
+            embedding = embedding.at(sigma)
+        subspace: Subspace = embedding.bind(
             anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
         )
-        return subspace, [texts] * len(greedy), engine.tokenizer.decode(greedy)
+        return subspace, [texts] * len(greedy), engine.tokenizer.decode(greedy), sigma
 
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return Request(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from functools import lru_cache
 from typing import Protocol
 
@@ -88,12 +89,12 @@ class LinearSubspace:
         return None
 
 
-class _Linear:
+class LinearEmbedding:
     """The settings of a linear embedding.
 
     Args:
         dim: d, search dimensions per soft token.
-        sigma: Standard deviation of a coordinate of x - z.
+        sigma: Standard deviation of a coordinate of x - z. ``auto`` leaves it open, for :meth:`at`.
         units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
         anchor: ``first_token``, or ``none`` for z = 0.
         box: Clips every coordinate of u to [-box, box].
@@ -105,7 +106,7 @@ class _Linear:
     def __init__(
         self,
         dim: int = 50,
-        sigma: float = 2.0,
+        sigma: float | str = 2.0,
         *,
         units: str = "rms",
         anchor: str = "first_token",
@@ -114,14 +115,27 @@ class _Linear:
     ):
         """Check and keep the settings."""
         self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float = real("sigma", sigma, least=0.0, most=MAX_SIGMA)
+        self.sigma: float | None = None if sigma == "auto" else real("sigma", sigma, least=0.0, most=MAX_SIGMA)
         self.units: str = choice("units", units, UNITS)
         self.anchor: str = choice("anchor", anchor, ANCHORS)
         self.box: float | None = None if box is None else real("box", box, above=0.0)
         self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
         self.needs_anchor: bool = anchor == "first_token"
 
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """All settings but sigma."""
+        return type(self), self.dim, self.units, self.anchor, self.box, self.seed
+
+    def at(self, sigma: float) -> LinearEmbedding:
+        """Return a copy with another sigma."""
+        other = copy(self)
+        other.sigma = sigma
+        return other
+
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
+        if self.sigma is None:
+            raise ValueError("expected a number as sigma, got auto; use at(sigma)")
         scale = self.sigma * (rms if self.units == "rms" else 1.0)
         start = anchor if self.needs_anchor else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed
@@ -131,7 +145,7 @@ class _Linear:
         raise NotImplementedError
 
 
-class GaussianEmbedding(_Linear):
+class GaussianEmbedding(LinearEmbedding):
     """REMBO's random embedding: A (D, d) with i.i.d. N(0, 1) entries, x = z + sigma A u / sqrt(d).
 
     Over A and u ~ N(0, I) every coordinate of x - z has variance sigma^2.
@@ -143,7 +157,7 @@ class GaussianEmbedding(_Linear):
         return lambda u: factor * (u @ A.T)
 
 
-class OrthonormalEmbedding(_Linear):
+class OrthonormalEmbedding(LinearEmbedding):
     """A has orthonormal columns, scaled by sqrt(D) so that coordinates keep the variance sigma^2.
 
     Distances in u are kept exactly: ``|x - x'| = sigma sqrt(D / d) |u - u'|``.

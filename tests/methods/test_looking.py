@@ -71,8 +71,9 @@ def test_features_need_a_pool():
 
 
 @pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding"])
-def test_the_preset_and_its_control_look_at_the_same_pool(method):
-    with SoftReasoner.from_pretrained("demo", method=method, overrides=["preset=looking"]) as reasoner:
+def test_the_search_and_its_control_look_at_the_same_pool(method):
+    parts = ["embedding=token_simplex", "candidate_points=pool", "features=next_token", "surrogate=features"]
+    with SoftReasoner.from_pretrained("demo", method=method, overrides=parts) as reasoner:
         result = reasoner.solve(QUESTIONS[1])
         assert result.usage["look"].sequences == 64 and result.usage["look"].generated_tokens == 0
         points = torch.randn(64, 25, dtype=torch.float64, generator=generator_for(0, QUESTIONS[1], "initial"))

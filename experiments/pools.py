@@ -1,0 +1,216 @@
+"""Search rules on recorded pools: every point is completed and judged once, then rules are replayed.
+
+    python experiments/pools.py record FOLDER --problems 100 --points 128 [overrides]
+    python experiments/pools.py compare FOLDER --rules "search=random" "features=next_token" [overrides]
+
+``record`` completes every point of a question's pool as configured and lets the verifier judge each text
+alone (``verifier=single_judge``), so that a point's verdict does not depend on the round that it is shown in.
+``compare`` replays rules (search, features, surrogate, acquisition, stopping) with the package's own
+optimiser, stopping and final rule. Differences are paired with the first rule's; +- is one standard error over problems.
+"AUC" is the chance that the surrogate expected more of a right candidate than of a wrong one of the same round
+before it saw them, "new" of two whose texts it had not seen. ``candidate_points.count`` takes the first points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.methods.base import answer_votes
+from soft_reasoning.methods.soft_reasoning import SoftReasoning
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.rewards.combine import rewards_of
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.search.features import Features, LookaheadFeatures, PointFeatures, Pool, SoftTokenFeatures
+from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result, generator_for
+
+JUDGE = ("verifier=single_judge", "verifier.confidence=sequence_prob")
+POOL = ("candidate_points=pool", *JUDGE)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A question's pool: points (N, d), soft tokens, looks, judged candidates, and which of them are right."""
+
+    id: str
+    answer_type: str
+    points: Tensor
+    soft: Tensor
+    looks: Sequence[Completion]
+    candidates: Sequence[Candidate]
+    right: Sequence[bool]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A method for the scheduler: completes and judges a pool of points."""
+
+    method: SoftReasoning
+    count: int
+    folder: Path
+    name: str = "record"
+
+    def solve(self, problem, context):
+        method = self.method
+        box = yield from method.open(problem, context)
+        stream = generator_for(context.seed, problem.id, "initial")
+        points = torch.randn(self.count, box.subspace.dim, dtype=torch.float64, generator=stream)
+        soft = box.subspace(points)
+        requests = [method._request(box, x, i, context) for i, x in enumerate(soft)]
+        ask = {"max_new_tokens": 0, "stop": (), "sampling": GREEDY, "role": "look"}
+        looks = yield Generate([replace(r, next_logits=True, hidden_state=True, **ask) for r in requests])
+        found = yield from method.complete(box, points, context)
+        first = {c.text: c for c in reversed(found)}
+        verdict = yield from method.verifier.verify(problem, list(first.values()), context, stage="round-0")
+        known = dict(zip(first, zip(verdict.scores, verdict.agreement, strict=True), strict=True))
+        judged = [
+            replace(c, verified=s, agreement=a, reward=method.reward(s, c.coherence))
+            for c, (s, a) in ((c, known[c.text]) for c in found)
+        ]
+        right = [bool(context.grader.correct(c.answer, problem)) for c in found]
+        one = Recorded(problem.id, problem.answer_type, points, soft, looks, judged, right)
+        torch.save(one, self.folder / f"{problem.id}.pt")
+        return Result(None, ())
+
+
+def record(folder: Path, problems: int, points: int, overrides: Sequence[str]) -> None:
+    """Record what is not in ``folder`` yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = compose_config([*JUDGE, f"limit={problems}", "dataset.split=validation", *overrides])
+    dataset = build_dataset(config)
+    context = build_context(config, build_engine(config), dataset.exemplars())
+    left = [p for p in dataset.problems() if not (folder / f"{p.id}.pt").exists()]
+    method = Record(build_method(config), points, folder)
+    for number, (problem, _) in enumerate(drive(left, method, context, max_live=8), start=1):
+        print(number, problem.id, flush=True)
+
+
+def pool_of(one: Recorded, features: Features, greedy: bool, order: Tensor) -> Pool:
+    """The question's pool as the method makes it."""
+    texts = [one.candidates[i].token_ids for i in order]
+    looks = [one.looks[i] for i in order]
+    behaviours: list[Any] = list(range(len(order)))
+    if isinstance(features, LookaheadFeatures):
+        looks = [
+            replace(look, token_ids=text[: features.tokens]) for look, text in zip(looks, texts, strict=True)
+        ]
+        behaviours = [look.token_ids for look in looks] if greedy else behaviours
+    if isinstance(features, PointFeatures | SoftTokenFeatures):
+        looks = []
+    return Pool.of(
+        one.points[order], features.rows(one.points[order], one.soft[order], looks), behaviours, looks
+    )
+
+
+def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, float]:
+    """What the rule reaches on one question."""
+    grader, greedy = Grader(), method.decoding == GREEDY
+    stream = generator_for(replicate, one.id, "order")
+    order = torch.randperm(len(one.points), generator=stream)[: method.optimiser.pool]
+    pool = pool_of(one, method.features, greedy, order)
+    chosen: list[int] = []
+    seen: list[Candidate] = []
+    verdicts: list[Verdict] = []
+    rewards: list[list[float]] = []
+    ranked: dict[bool, list[float]] = {True: [], False: []}
+    while True:
+        before = pool.points[chosen]
+        k = min(method.candidates, pool.unseen(before))
+        if not k:
+            break
+        y = torch.tensor(rewards_of(seen), dtype=torch.float64)
+        [proposal] = method.optimiser.propose(
+            pool.features[chosen][None], y[None], k, seed=replicate, round=len(rewards), keys=[one.id],
+            features=pool.features[None], behaviour=pool.choices(before)[None],
+        )  # fmt: skip
+        texts = {c.text for c in seen}
+        picks = [int(order[i]) for i in proposal.chosen]
+        for a, high in zip(picks, proposal.mean.tolist(), strict=False):
+            for b, low in zip(picks, proposal.mean.tolist(), strict=False):
+                if one.right[a] and not one.right[b]:
+                    fresh = not {one.candidates[a].text, one.candidates[b].text} & texts
+                    ranked[fresh].append((high > low) + 0.5 * (high == low))
+        found = [replace(one.candidates[i], round=len(rewards)) for i in picks]
+        chosen += proposal.chosen
+        seen += found
+        rewards.append(rewards_of(found))
+        scores, agreed = tuple(c.verified for c in found), tuple(c.agreement for c in found)
+        verdicts.append(Verdict(scores, agreement=agreed))
+        votes = answer_votes(seen, grader, one.answer_type)
+        if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
+            break
+    right = {c.answer: ok for c, ok in zip(one.candidates, one.right, strict=True)}
+    answer = method.final.choose(seen, verdicts, grader, one.answer_type)
+    both = ranked[True] + ranked[False]
+    return {
+        "accuracy": right.get(answer, False),
+        "coverage": any(right[c.answer] for c in seen),
+        "right": sum(right[c.answer] for c in seen) / len(seen),
+        "candidates": len(seen),
+        "tokens": sum(c.generated_tokens for c in seen),
+        "texts": len({c.text for c in seen}),
+        "answers": len({c.answer for c in seen} - {None}),
+        "auc": sum(both) / len(both) if both else math.nan,
+        "new": sum(ranked[True]) / len(ranked[True]) if ranked[True] else math.nan,
+    }
+
+
+COLUMNS = ("rule", "accuracy %", "difference", "coverage %", "difference", "right candidates %", "candidates",
+           "tokens", "texts", "answers", "AUC", "AUC, new")  # fmt: skip
+
+
+def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequence[str]) -> str:
+    """The table of the rules."""
+    pools = [torch.load(path, weights_only=False) for path in sorted(folder.glob("*.pt"))]
+    rows, first = [], None
+    for rule in rules:
+        method = build_method(compose_config([*POOL, *overrides, *rule.split()]))
+        results = [[replayed(one, method, i) for i in range(replicates)] for one in pools]
+        table = {
+            key: torch.tensor([[row[key] for row in group] for group in results]).double().nanmean(-1)
+            for key in results[0][0]
+        }
+        first = first or table
+
+        def paired(key: str, table=table, first=first) -> str:
+            gap = 100 * (table[key] - first[key])
+            return f"{gap.mean():+.1f} ± {gap.std() / len(gap) ** 0.5:.1f}"
+
+        mean = {key: float(values.nanmean()) for key, values in table.items()}
+        rows.append(
+            [f"`{rule}`", f"{100 * mean['accuracy']:.1f}", paired("accuracy"), f"{100 * mean['coverage']:.1f}",
+             paired("coverage"), f"{100 * mean['right']:.1f}", f"{mean['candidates']:.1f}", f"{mean['tokens']:.0f}",
+             f"{mean['texts']:.1f}", f"{mean['answers']:.1f}", f"{mean['auc']:.2f}", f"{mean['new']:.2f}"]
+        )  # fmt: skip
+        print(" | ".join(rows[-1]), flush=True)
+    return f"{len(pools)} problems, {replicates} orders of each pool.\n\n{Table(COLUMNS, rows).markdown()}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("record", "compare"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--problems", type=int, default=100)
+    parser.add_argument("--points", type=int, default=128)
+    parser.add_argument("--rules", nargs="+", default=["search=random"])
+    parser.add_argument("--replicates", type=int, default=2)
+    args, overrides = parser.parse_known_args()
+    if args.what == "record":
+        record(args.folder, args.problems, args.points, overrides)
+    else:
+        print(compare(args.folder, args.rules, args.replicates, overrides))
+
+
+if __name__ == "__main__":
+    main()
