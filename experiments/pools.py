@@ -6,9 +6,9 @@
 ``record`` completes every point of a question's pool as configured and lets the verifier judge each text
 alone (``verifier=single_judge``), so that a point's verdict does not depend on the round that it is shown in.
 ``compare`` replays rules (search, features, surrogate, acquisition, stopping) with the package's own
-optimiser, stopping and final rule. Differences are paired with the first rule's; +- is one standard error over problems.
-"AUC" is the chance that the surrogate expected more of a right candidate than of a wrong one of the same round
-before it saw them, "new" of two whose texts it had not seen. ``candidate_points.count`` takes the first points.
+optimiser, stopping and final rule. Differences are paired with the first rule; +- is a standard error over
+problems. "AUC" is the chance that the surrogate expected more of a right candidate than of a wrong one of the
+same round before it saw them, "new" of two whose texts it had not seen.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ POOL = ("candidate_points=pool", *JUDGE)
 
 @dataclass(frozen=True)
 class Recorded:
-    """A question's pool: points (N, d), soft tokens, looks, judged candidates, and which of them are right."""
+    """A question's pool: points (N, d), soft tokens, looks, judged candidates, and which are right."""
 
     id: str
     answer_type: str
@@ -189,9 +189,10 @@ def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequ
 
         mean = {key: float(values.nanmean()) for key, values in table.items()}
         rows.append(
-            [f"`{rule}`", f"{100 * mean['accuracy']:.1f}", paired("accuracy"), f"{100 * mean['coverage']:.1f}",
-             paired("coverage"), f"{100 * mean['right']:.1f}", f"{mean['candidates']:.1f}", f"{mean['tokens']:.0f}",
-             f"{mean['texts']:.1f}", f"{mean['answers']:.1f}", f"{mean['auc']:.2f}", f"{mean['new']:.2f}"]
+            [f"`{rule}`", f"{100 * mean['accuracy']:.1f}", paired("accuracy"),
+             f"{100 * mean['coverage']:.1f}", paired("coverage"), f"{100 * mean['right']:.1f}",
+             *(f"{mean[key]:.1f}" for key in ("candidates", "tokens", "texts", "answers")),
+             *(f"{mean[key]:.2f}" for key in ("auc", "new"))]
         )  # fmt: skip
         print(" | ".join(rows[-1]), flush=True)
     return f"{len(pools)} problems, {replicates} orders of each pool.\n\n{Table(COLUMNS, rows).markdown()}\n"

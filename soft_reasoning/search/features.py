@@ -83,7 +83,7 @@ class NextTokenFeatures:
             whole("top", self.top, least=1)
 
     def look(self, request: Request) -> Request | None:
-        asked = replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)
+        asked = _reading(request)
         return replace(asked, next_logits=True) if self.top is None else replace(asked, top_logprobs=self.top)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
@@ -107,15 +107,7 @@ class HiddenStateFeatures:
     """The last layer's state, after its norm, at the last position of the prompt."""
 
     def look(self, request: Request) -> Request | None:
-        return replace(
-            request,
-            max_new_tokens=0,
-            min_new_tokens=0,
-            stop=(),
-            sampling=GREEDY,
-            role=ROLE,
-            hidden_state=True,
-        )
+        return replace(_reading(request), hidden_state=True)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
         return torch.stack([_there(look.hidden_state) for look in looks]).double()
@@ -213,6 +205,11 @@ def scaled(rows: Tensor) -> Tensor:
     if not len(distances):  # all points look the same
         return torch.zeros_like(rows)
     return rows * (math.sqrt(2 * n) / float(distances.median()))
+
+
+def _reading(request: Request) -> Request:
+    """``request`` without anything to generate."""
+    return replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)
 
 
 def _there(value: T | None) -> T:

@@ -237,18 +237,25 @@ class BayesianOptimiser:
         behaviour: Tensor | None = None,
     ) -> list[Proposal]:
         U, y = checked(U, y, k, keys)
-        if features is not None and behaviour is not None:
-            return self._from_pools(U, y, k, features, behaviour)
-        size = max(1, CHUNK_NUMBERS // (self.candidate_points.count * max(U.shape[2], U.shape[1] + k)))
+        pooled = features is not None and behaviour is not None
+        if pooled and not U.shape[1]:
+            return self._first_from_pools(k, features, behaviour)
+        draws, lengths = features, torch.empty(0)
+        if not pooled:
+            draws = self._draws(U.shape[-1], seed, round)
+            streams = (generator_for(seed, key, "lengths", round) for key in keys)
+            lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
+        size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
             size = 1  # each problem has parameters of its own
-        draws = self._draws(U.shape[-1], seed, round)
-        streams = (generator_for(seed, key, "lengths", round) for key in keys)
-        lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
         proposals = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
-            proposals += self._chunk(U[part], y[part], draws, lengths[part])
+            gp, incumbent, best = self._model(U[part], y[part])
+            X = draws[part] if pooled else self.candidate_points.place(draws, gp, best, lengths[part])
+            open_ = behaviour[part] if pooled else None
+            chosen = self.batch.choose(self._acquire, gp, X, incumbent, k, open_)
+            proposals += self._described(gp, incumbent, best, chosen, pooled)
         return proposals
 
     @torch.no_grad()
@@ -285,20 +292,6 @@ class BayesianOptimiser:
                 f"own, got {name} ({reason})"
             ) from error
 
-    def _from_pools(
-        self, U: Tensor, y: Tensor, k: int, features: Tensor, behaviour: Tensor
-    ) -> list[Proposal]:
-        if not U.shape[1]:
-            return self._first_from_pools(k, features, behaviour)
-        size = 1 if self.surrogate.fits else max(1, CHUNK_NUMBERS // features[0].numel())
-        proposals = []
-        for start in range(0, len(U), size):
-            part = slice(start, start + size)
-            gp, incumbent, best = self._model(U[part], y[part])
-            chosen = self.batch.choose(self._acquire, gp, features[part], incumbent, k, behaviour[part])
-            proposals += self._described(gp, incumbent, best, chosen, pooled=True)
-        return proposals
-
     def _first_from_pools(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
         begun = in_order(behaviour, k)
         ahead = 0 if self.prior is None else min(k, len(self.prior.portfolio))
@@ -322,14 +315,8 @@ class BayesianOptimiser:
         incumbent, best = worth.max(-1)
         return gp, incumbent, best
 
-    def _chunk(self, U: Tensor, y: Tensor, draws: Tensor, lengths: Tensor) -> list[Proposal]:
-        gp, incumbent, best = self._model(U, y)
-        X = self.candidate_points.place(draws, gp, best, lengths)
-        chosen = self.batch.choose(self._acquire, gp, X, incumbent, lengths.shape[1])
-        return self._described(gp, incumbent, best, chosen)
-
     def _described(
-        self, gp: FixedNoiseGP, incumbent: Tensor, best: Tensor, chosen: Choice, pooled: bool = False
+        self, gp: FixedNoiseGP, incumbent: Tensor, best: Tensor, chosen: Choice, pooled: bool
     ) -> list[Proposal]:
         """The proposals, with the model's expectation of them."""
         points, U = chosen.points, gp.train_inputs[0]
