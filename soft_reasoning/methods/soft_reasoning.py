@@ -148,8 +148,8 @@ class SoftReasoning:
         rounds = Rounds(problem)
         while True:
             found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
-            tokens, expected = _readable(box, points, context.engine), _diagnostics(proposal, found)
-            rounds.add(found, verdict, tokens=tokens, proposal=expected)
+            tokens = _readable(box, points, context.engine)
+            rounds.add(found, verdict, tokens=tokens, proposal=_expected(proposal))
             exhausted = box.pool is not None and not box.pool.unseen(_points(rounds.seen, box.subspace.dim))
             otherwise = "exhausted" if exhausted else None
             if (yield from rounds.end(self.stopping, context.grader, otherwise)):
@@ -352,23 +352,17 @@ def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[s
     return out
 
 
-def _diagnostics(proposal: Proposal | None, found: list[Candidate]) -> dict[str, Any] | None:
-    """The surrogate's expectation of this round and its realisation; None for the first round.
+def _expected(proposal: Proposal | None) -> dict[str, Any] | None:
+    """What the surrogate expects of a round; None for the first.
 
-    ``realised_improvement`` is the mean excess of the rewards over the incumbent (0 below it), the
-    counterpart of the optimiser's ``expected_improvement``. Numbers have six digits, since the last digits
-    of a float depend on the batch and on the number of threads.
+    Numbers have six digits, since a float's last ones depend on the batch and on the number of threads.
     """
     if proposal is None:
         return None
-    gains = [max(0.0, reward - proposal.incumbent) for reward in rewards_of(found)]
-    realised = _six(sum(gains) / len(gains)) if proposal.mean.numel() else None
     columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
     return {
         **{name: [_six(value) for value in column.tolist()] for name, column in columns.items()},
-        **{name: _six(value) for name, value in proposal.diagnostics.items()},
         "decided": proposal.decided,
-        "realised_improvement": realised,
     }
 
 

@@ -115,7 +115,9 @@ class LinearEmbedding:
     ):
         """Check and keep the settings."""
         self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
-        self.sigma: float | None = None if sigma == "auto" else real("sigma", sigma, least=0.0, most=MAX_SIGMA)
+        self.sigma: float | None = (
+            None if sigma == "auto" else real("sigma", sigma, least=0.0, most=MAX_SIGMA)
+        )
         self.units: str = choice("units", units, UNITS)
         self.anchor: str = choice("anchor", anchor, ANCHORS)
         self.box: float | None = None if box is None else real("box", box, above=0.0)

@@ -24,12 +24,11 @@ from torch import Tensor
 from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import (
     NoiseAdaptiveExpectedImprovement,
-    expected_improvement,
     one_point,
 )
 from soft_reasoning.search.batch import Batch, Choice, KrigingBeliever
 from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, pool_size
-from soft_reasoning.search.model import FixedNoiseGP, information_gain
+from soft_reasoning.search.model import FixedNoiseGP
 from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import UserError, generator_for
@@ -59,8 +58,6 @@ class Proposal:
         decided: Share of the points that the acquisition function chose. A point does not count if all its
             candidate points had the same value.
         chosen: Indices of the points in the pool; none without a pool.
-        diagnostics: Plain floats, such as ``expected_improvement``: the mean expected improvement of the
-            round's rewards, noise included, over the incumbent.
     """
 
     points: Tensor
@@ -70,7 +67,6 @@ class Proposal:
     incumbent: float = float("nan")
     decided: float = 0.0
     chosen: tuple[int, ...] = ()
-    diagnostics: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class Optimiser(Protocol):
@@ -237,14 +233,11 @@ class BayesianOptimiser:
         behaviour: Tensor | None = None,
     ) -> list[Proposal]:
         U, y = checked(U, y, k, keys)
-        pooled = features is not None and behaviour is not None
-        if pooled and not U.shape[1]:
+        if features is not None and behaviour is not None and not U.shape[1]:
             return self._first_from_pools(k, features, behaviour)
-        draws, lengths = features, torch.empty(0)
-        if not pooled:
-            draws = self._draws(U.shape[-1], seed, round)
-            streams = (generator_for(seed, key, "lengths", round) for key in keys)
-            lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
+        draws = self._draws(U.shape[-1], seed, round) if features is None else features
+        streams = [generator_for(seed, key, "lengths", round) for key in keys]
+        lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
             size = 1  # each problem has parameters of its own
@@ -252,10 +245,11 @@ class BayesianOptimiser:
         for start in range(0, len(U), size):
             part = slice(start, start + size)
             gp, incumbent, best = self._model(U[part], y[part])
-            X = draws[part] if pooled else self.candidate_points.place(draws, gp, best, lengths[part])
-            open_ = behaviour[part] if pooled else None
-            chosen = self.batch.choose(self._acquire, gp, X, incumbent, k, open_)
-            proposals += self._described(gp, incumbent, best, chosen, pooled)
+            placed = features is None
+            X = self.candidate_points.place(draws, gp, best, lengths[part]) if placed else draws[part]
+            alike = None if behaviour is None else behaviour[part]
+            chosen = self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
+            proposals += self._described(gp, incumbent, chosen, pooled=not placed)
         return proposals
 
     @torch.no_grad()
@@ -315,29 +309,18 @@ class BayesianOptimiser:
         incumbent, best = worth.max(-1)
         return gp, incumbent, best
 
-    def _described(
-        self, gp: FixedNoiseGP, incumbent: Tensor, best: Tensor, chosen: Choice, pooled: bool
-    ) -> list[Proposal]:
+    def _described(self, gp: FixedNoiseGP, incumbent: Tensor, chosen: Choice, pooled: bool) -> list[Proposal]:
         """The proposals, with the model's expectation of them."""
-        points, U = chosen.points, gp.train_inputs[0]
-        mean, variance = gp.marginals(points)
-        noisy, sd = (variance + self.surrogate.noise).sqrt(), variance.sqrt()
-        centre = U[torch.arange(len(U)), best].unsqueeze(1)
-        columns = {
-            "gamma": information_gain(gp),
-            "expected_improvement": expected_improvement(mean, noisy, incumbent.unsqueeze(-1)).mean(-1),
-            "incumbent_distance": (points - centre).norm(dim=-1).mean(-1),
-        }
+        mean, variance = gp.marginals(chosen.points)
         return [
             Proposal(
-                points[i],
+                chosen.points[i],
                 mean[i],
-                sd[i],
+                variance[i].sqrt(),
                 chosen.values[i],
                 float(incumbent[i]),
                 float(chosen.decided[i].double().mean()),
                 tuple(chosen.index[i].tolist()) if pooled else (),
-                {name: float(column[i]) for name, column in columns.items()},
             )
-            for i in range(len(U))
+            for i in range(len(mean))
         ]

@@ -56,7 +56,6 @@ def test_proposals(name):
         assert proposal.points.shape == (5, 50) and proposal.points.dtype == torch.float64
         assert torch.isfinite(proposal.points).all()
         assert torch.pdist(proposal.points).min() > 0
-        assert all(math.isfinite(value) for value in proposal.diagnostics.values())
         if name == "random":
             assert proposal.decided == 0.0
         else:
@@ -81,7 +80,6 @@ def test_a_problem_alone_gets_what_it_gets_in_any_batch(name, monkeypatch):
                 (other.acquisition, first.acquisition),
             ):
                 torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
-            assert other.diagnostics == pytest.approx(first.diagnostics, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -224,15 +222,6 @@ def test_the_default_s_points_are_as_long_as_those_of_the_first_round(d):
     free = BayesianOptimiser(candidate_points=NormalCandidates(), batch=TopK())
     drifted = torch.stack([p.points.norm(dim=-1) for p in free.propose(U, y, 5, seed=0, round=1, keys=keys)])
     assert drifted.mean() > 1.1 * expected  # what the rule is for
-
-
-def test_expected_improvement_is_of_rewards_with_their_noise():
-    U, y = data(problems=1, n=15, d=50)
-    [proposal] = BayesianOptimiser(Surrogate(noise=0.2)).propose(U, y, 5, seed=0, round=1, keys=["a"])
-    noise = torch.randn(5, 200_000, dtype=torch.float64, generator=generator_for(0))
-    rewards = proposal.mean[:, None] + (proposal.sd[:, None].square() + 0.2).sqrt() * noise
-    gain = (rewards - proposal.incumbent).clamp_min(0.0).mean().item()
-    assert proposal.diagnostics["expected_improvement"] == pytest.approx(gain, abs=3e-3)
 
 
 def test_optimiser_learns_a_half_space():
