@@ -266,9 +266,9 @@ def test_bad_values():
         optimiser.propose(U, y.masked_fill(y > 0.9, float("nan")), 5, seed=0, round=1, keys=KEYS[:3])
     with pytest.raises(ValueError, match="b keys"):
         optimiser.propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
-    with pytest.raises(UserError, match="candidates"):
+    with pytest.raises(UserError, match="k: expected"):
         optimiser.propose(U, y, 0, seed=0, round=1, keys=KEYS[:3])
-    with pytest.raises(UserError, match="candidates"):
+    with pytest.raises(UserError, match="k: expected"):
         optimiser.initial(0, 50, generator_for(0))
     with pytest.raises(UserError, match="posterior_mean, observed"):
         BayesianOptimiser(incumbent="best")
