@@ -92,4 +92,4 @@ def smallest_near_best(values: Sequence[float]) -> int:
 
 @cache
 def _questions() -> list[Problem]:
-    return demo_dataset("validation", limit=QUESTIONS).problems()
+    return demo_dataset("validation", name="demo", limit=QUESTIONS).problems()
