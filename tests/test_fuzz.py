@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_dataset, build_grader, build_method
-from soft_reasoning.configuration.compose import check, compose_config, override
+from soft_reasoning.configuration.compose import check, compose_config
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.runs.manifest import flatten
 
@@ -50,8 +50,3 @@ def test_any_word_of_a_command_is_one_line(value):
             compose_config([word])
         except Exception as error:
             assert one_line(error) is not None and len(str(error).splitlines()) == 1
-
-
-def test_an_override_holds_what_yaml_could_read_as_something_else():
-    for value in ("1e308", "nan", "null", "0x10", "1_000", "~"):
-        assert compose_config([override("label", value)]).label == value

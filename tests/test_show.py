@@ -31,13 +31,6 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
-def test_a_comparison_is_shown_without_a_browser(folders, monkeypatch, capsys):
-    monkeypatch.setattr(webbrowser, "open", lambda page: pytest.fail(f"opened {page}"))
-    show.main([str(folders / "both"), "--no-browser"])
-    said = capsys.readouterr().out
-    assert "| cot |" in said and "| self_consistency |" in said
-
-
 def test_the_tables_are_written_on_demand(folders, capsys):
     show.main([str(folders / "one"), "--tables"])
     tables = {path.name for path in (folders / "one" / "tables").iterdir()}

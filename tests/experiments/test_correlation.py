@@ -32,13 +32,6 @@ def test_points_stand_by_round_and_reward():
     np.testing.assert_allclose(matrices[1], expected, atol=1e-12)
 
 
-def test_mean_over_the_problems_that_reached_a_round():
-    long = record([(1.0, UP), (0.0, UP)], [(1.0, DOWN), (0.0, DOWN)])
-    short = record([(1.0, UP), (0.0, DOWN)])
-    matrices, _ = correlation_matrices([long, short])
-    assert matrices[0][0, 1] == pytest.approx(0.0) and matrices[1][0, 2] == pytest.approx(-1.0)
-
-
 @pytest.mark.slow
 def test_a_configuration_is_run_first(tmp_path, monkeypatch, capfd):
     """As documented, and then shorter: the folder's name holds the overrides, with their equals signs."""

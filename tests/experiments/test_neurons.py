@@ -8,13 +8,10 @@ from experiments.neurons.activity import (
     TOKENS,
     Sample,
     key_neurons,
-    layer_rates,
-    mean_rate,
     record,
 )
 from experiments.neurons.hooks import Neurons
 from soft_reasoning.types import UserError
-from tests.engines.models import tiny
 
 RIGHT, WRONG, ALWAYS = 5, 6, 7
 """Tokens of the hand-made model: its right answers hold the first, its wrong ones the second."""
@@ -81,16 +78,6 @@ def test_the_known_key_neuron_is_found(neurons):
     assert activity.value[1, BIASED[0], BIASED[1]] == pytest.approx(float(silu), rel=1e-3)
 
 
-def test_rates_by_layer_and_among_neurons(neurons):
-    activity = record(samples(), neurons, embedded)
-    right = activity[activity.right]
-    assert len(right) == 4 and mean_rate(right, key_neurons(activity)) == 1.0
-    torch.testing.assert_close(layer_rates(right), torch.tensor([1 / WIDTH, 1 / WIDTH]))
-    assert mean_rate(activity) == pytest.approx(1.5 / (2 * WIDTH) + 0.0, abs=0.01)
-    among = layer_rates(activity, key_neurons(activity))
-    assert among.isnan().tolist() == [True, False] and float(among[1]) == 0.5
-
-
 @pytest.mark.parametrize("position", [None, 0, 2])
 def test_a_soft_token_is_read_and_does_not_count(neurons, position):
     soft = embedded([WRONG])
@@ -111,14 +98,6 @@ def test_sources_are_compared_at_the_same_answer_positions(neurons):
 def lookup(model):
     """Embeddings as the model's own lookup returns them."""
     return lambda ids: model.get_input_embeddings()(torch.tensor([ids]))[0].detach()
-
-
-def test_batches_change_nothing():
-    neurons = Neurons(tiny("llama"))
-    some = [Sample(tuple(range(3, 6 + i)), tuple(range(9, 12 + i)), right=i > 1) for i in range(5)]
-    alone, together = (record(some, neurons, lookup(neurons.model), batch=n) for n in (1, 5))
-    torch.testing.assert_close(alone.value, together.value, rtol=1e-4, atol=1e-5)
-    assert torch.equal(alone.rate, together.rate)
 
 
 def test_masking_silences_generated_positions_alone(neurons):
