@@ -10,14 +10,16 @@ least squares (FUDGE). It prints the head's quality on a held-out tenth of the p
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.prefix_value import fit_head, head_values, save_head
+from soft_reasoning.rewards.prefix_value import centred, head_values
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Problem, Request, Sampling, generator_for
 
@@ -50,6 +52,26 @@ def auc(values: Tensor, rewards: Tensor) -> float:
     right, wrong = values[rewards > 0.5], values[rewards < 0.5]
     above = (right[:, None] > wrong).double() + 0.5 * (right[:, None] == wrong)
     return above.mean().item()
+
+
+def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[Tensor, Tensor]:
+    """Fit weights (F,) and bias () from centred ``logits`` (n, F) to ``rewards`` (n,) by least squares.
+
+    Each prefix of a rollout is a row with the rollout's final reward (FUDGE). ``ridge`` is the penalty in
+    units of a feature's mean variance.
+    """
+    X, y = centred(logits), rewards.double()
+    centre, mean = X.mean(0), y.mean()
+    X = X - centre
+    gram = X.T @ X / len(X)
+    penalty = ridge * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+    weight = torch.linalg.solve(gram + penalty, X.T @ (y - mean) / len(X))
+    return weight, mean - centre @ weight
+
+
+def save_head(file: Path, ids: Sequence[int], weight: Tensor, bias: Tensor) -> None:
+    """Write a head for ``method.head``: ``weight`` (F,) and ``bias`` () for the logits of ``ids``."""
+    save_file({"ids": torch.tensor(list(ids)), "weight": weight.clone(), "bias": bias.clone()}, file)
 
 
 def main() -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from soft_reasoning.rewards.yes_no import ask_yes_no
@@ -40,16 +39,6 @@ class Prefix:
     ended: str = ""
 
 
-class PrefixValue(Protocol):
-    """Scores unfinished solutions."""
-
-    def values(
-        self, problem: Problem, prompt: Prompt, prefixes: Sequence[Prefix], context: Context
-    ) -> Generator[Effect, Any, Tensor]:
-        """Return values (n,) float64, one per prefix of ``prompt``'s completion."""
-        ...
-
-
 @dataclass(frozen=True)
 class SelfJudged:
     """The probability of Yes against No when the model is asked whether the solution is right so far."""
@@ -65,7 +54,7 @@ class SelfJudged:
 
 
 class LinearHead:
-    """A trained scorer from a file of ``save_head``, linear in the model's last hidden state.
+    """A trained scorer (experiments/train_prefix_head.py), linear in the model's last hidden state.
 
     It reads the state through the next-token logits of a fixed set of tokens. Logits are a linear image of
     the state (except in models that bend them, such as Gemma 2), of full rank if there are more tokens than
@@ -99,32 +88,12 @@ class LinearHead:
         return head_values(logits, self.weight, self.bias)
 
 
-def fit_head(logits: Tensor, rewards: Tensor, *, ridge: float = 1e-3) -> tuple[Tensor, Tensor]:
-    """Fit weights (F,) and bias () from centred ``logits`` (n, F) to ``rewards`` (n,) by least squares.
-
-    Each prefix of a rollout is a row with the rollout's final reward (FUDGE). ``ridge`` is the penalty in
-    units of a feature's mean variance.
-    """
-    X, y = _centred(logits), rewards.double()
-    centre, mean = X.mean(0), y.mean()
-    X = X - centre
-    gram = X.T @ X / len(X)
-    penalty = ridge * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
-    weight = torch.linalg.solve(gram + penalty, X.T @ (y - mean) / len(X))
-    return weight, mean - centre @ weight
-
-
 def head_values(logits: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return a head's values (n,) float64 for ``logits`` (n, F)."""
-    return _centred(logits) @ weight + bias
+    return centred(logits) @ weight + bias
 
 
-def _centred(logits: Tensor) -> Tensor:
+def centred(logits: Tensor) -> Tensor:
     """``logits`` (n, F) minus each row's mean, since engines may add a constant to a row."""
     logits = logits.double()
     return logits - logits.mean(-1, keepdim=True)
-
-
-def save_head(file: Path, ids: Sequence[int], weight: Tensor, bias: Tensor) -> None:
-    """Write a head for :class:`LinearHead`: ``weight`` (F,) and ``bias`` () for the logits of ``ids``."""
-    save_file({"ids": torch.tensor(list(ids)), "weight": weight.clone(), "bias": bias.clone()}, file)

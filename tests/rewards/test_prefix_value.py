@@ -5,15 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from experiments.train_prefix_head import fit_head, save_head
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.rewards.prefix_value import (
     LinearHead,
     Prefix,
     SelfJudged,
-    fit_head,
     head_values,
-    save_head,
 )
 from soft_reasoning.types import Completion, Generate, Problem, Prompt, UserError
 from tests.contracts.engine import logits_after
