@@ -61,7 +61,7 @@ VLLM_NOTE = (
 def settings_table(cells: Sequence[Cell]) -> Table:
     """One row per setting of a sweep on the same problems by the same model."""
     keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
-    metrics = [metric for metric in metrics_of(cells) if any(cell.each(*metric.path) for cell in cells)]
+    metrics = metrics_of(cells)
     shares = [f"{metric.name} %" for metric in metrics]
     columns = [*keys, "runs", *shares, "rounds", "decided %", "generated tokens", "time"]
     rows = [
