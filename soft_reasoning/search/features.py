@@ -82,7 +82,7 @@ class NextTokenFeatures:
         if self.top is not None:
             whole("top", self.top, least=1)
 
-    def look(self, request: Request) -> Request | None:
+    def look(self, request: Request) -> Request:
         asked = _reading(request)
         return replace(asked, next_logits=True) if self.top is None else replace(asked, top_logprobs=self.top)
 
@@ -106,7 +106,7 @@ class NextTokenFeatures:
 class HiddenStateFeatures:
     """The last layer's state, after its norm, at the last position of the prompt."""
 
-    def look(self, request: Request) -> Request | None:
+    def look(self, request: Request) -> Request:
         return replace(_reading(request), hidden_state=True)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
