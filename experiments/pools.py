@@ -1,7 +1,7 @@
 """Search rules on recorded pools: every point is completed and judged once, then rules are replayed.
 
     python experiments/pools.py record FOLDER --problems 100 --points 128 [overrides]
-    python experiments/pools.py compare FOLDER --rules "search=random" "features=next_token" [overrides]
+    python experiments/pools.py compare FOLDER --rule "search=random" --rule "features=next_token" [overrides]
 
 ``record`` completes every point of a question's pool as configured and lets the verifier judge each text
 alone (``verifier=single_judge``), so that a point's verdict does not depend on the round that it is shown in.
@@ -204,13 +204,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--problems", type=int, default=100)
     parser.add_argument("--points", type=int, default=128)
-    parser.add_argument("--rules", nargs="+", default=["search=random"])
+    parser.add_argument(
+        "--rule", action="append", default=[], help="overrides of one row; the first is the reference"
+    )
     parser.add_argument("--replicates", type=int, default=2)
-    args, overrides = parser.parse_known_args()
+    parser.add_argument("overrides", nargs="*", help="configuration of all rows")
+    args = parser.parse_args()
     if args.what == "record":
-        record(args.folder, args.problems, args.points, overrides)
+        record(args.folder, args.problems, args.points, args.overrides)
     else:
-        print(compare(args.folder, args.rules, args.replicates, overrides))
+        print(compare(args.folder, args.rule, args.replicates, args.overrides))
 
 
 if __name__ == "__main__":
