@@ -209,7 +209,7 @@ def main() -> None:
     )
     parser.add_argument("--replicates", type=int, default=2)
     parser.add_argument("overrides", nargs="*", help="configuration of all rows")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.what == "record":
         record(args.folder, args.problems, args.points, args.overrides)
     else:
