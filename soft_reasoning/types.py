@@ -233,9 +233,15 @@ class Effect:
 
 @dataclass(frozen=True)
 class Generate(Effect):
-    """Complete requests; the answer is a list of :class:`Completion`."""
+    """Complete requests; the answer is a list of :class:`Completion`.
+
+    Attributes:
+        requests: The requests.
+        engine: Another engine than the run's, a second model; None is the run's.
+    """
 
     requests: Sequence[Request]
+    engine: Any = None
 
 
 @dataclass(frozen=True, eq=False)

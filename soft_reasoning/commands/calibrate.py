@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from soft_reasoning.configuration.build import (
     built,
     check_lengths,
     made_for_of,
+    model_and_prompt,
     plain,
 )
 from soft_reasoning.configuration.compose import compose_config
@@ -48,9 +49,12 @@ from soft_reasoning.reports.calibration import (
     written,
 )
 from soft_reasoning.reports.tables import percent
-from soft_reasoning.runs.files import write_text
+from soft_reasoning.rewards.learned import Row, fit
+from soft_reasoning.rewards.votes import verdicts_of
+from soft_reasoning.runs.files import read_manifest, read_records, write_text
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.manifest import IGNORED
+from soft_reasoning.runs.records import candidates_of, problem_of
 from soft_reasoning.runs.runner import solve_into
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
@@ -59,7 +63,7 @@ SIGMA, EMBEDDING, TEMPERATURE = "embedding.sigma", "embedding", "temperature"
 PORTFOLIO, REPORT, PLOT, TRIES = "portfolio.json", "calibration.md", "calibration.png", "tries"
 LIVE = 32
 """Questions tried together."""
-LATER = ("calibration.portfolio", "calibration.reference")
+LATER = ("calibration.portfolio", "calibration.reference", "calibration.runs")
 """Settings that change what is made of the tries, not the tries."""
 
 
@@ -140,6 +144,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         raise UserError(
             f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
         )
+    rows = [row for name in settings.runs for row in labelled_run(Path(name), config)]
     dataset = build_dataset(config)
     problems = dataset.problems()
     labelled = all(problem.gold is not None for problem in problems)
@@ -169,7 +174,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
             fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
         )  # fmt: skip
         found = tried(records, todo, problems, context)
-        made_for = made_for_of(config, context)
+        made_for, judged = made_for_of(config, context), model_and_prompt(config, context)
     first = found["own", own]
     groups = {
         kind: {value: one for (name, value), one in found.items() if name == kind}
@@ -182,9 +187,31 @@ def calibrate(config: DictConfig, folder: Path) -> None:
 
     wanted = first.wanted(labels)
     portfolio = choose(first, wanted, kept)
-    prior_from(first, points, portfolio, labels, method, made_for, problems).save(folder / PORTFOLIO)
+    prior = prior_from(first, points, portfolio, labels, method, made_for, problems)
+    if rows:
+        rule, right = fit(rows, context.grader, judged)
+        prior = replace(prior, final=asdict(rule))
+        print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
+    prior.save(folder / PORTFOLIO)
     defaults = {SIGMA: own, EMBEDDING: _choice(EMBEDDING)}
     report(first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, defaults, folder)
+
+
+def labelled_run(folder: Path, config: DictConfig) -> list[Row]:
+    """Return the labelled problems of a finished run, with its candidates and verdicts.
+
+    Raises:
+        UserError: If it used another model or prompt.
+    """
+    stored, now = read_manifest(folder)["config"], plain(config)
+    for key in ("model", "prompt"):
+        if stored[key] != now[key]:
+            raise UserError(
+                f"calibration.runs: expected runs with this {key}, got {folder} with another; run it again, "
+                "or calibrate with the same"
+            )
+    records = [record for record in read_records(folder) if record["target"] is not None]
+    return [(problem_of(record), candidates_of(record), verdicts_of(record["trace"])) for record in records]
 
 
 def _choice(group: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -52,10 +52,7 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
     def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
         sampling = Sampling(temperature=temperature)
         completions = yield Generate(sampled(problem, context, sampling, count, method.max_new_tokens))
-        return [
-            replace(read_candidate(one, problem, context), coherence=method.reward.of_coherence(one))
-            for one in completions
-        ]
+        return [read_candidate(one, problem, context, reward=method.reward) for one in completions]
 
     return steps
 

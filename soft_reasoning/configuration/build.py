@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, cast
 
 from hydra.utils import instantiate
@@ -18,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.compose import compose_config, is_bundled, override
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
@@ -28,7 +30,7 @@ from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.search.prior import Prior
+from soft_reasoning.search.prior import Prior, check_made_for
 from soft_reasoning.types import Problem, UserError
 
 
@@ -154,13 +156,40 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
         prompts = prompts.bounded(getattr(engine, "max_new_tokens", None) or engine.context_length)
-    return Context(
+    own = Context(
         engine=engine,
         prompts=prompts,
         grader=build_grader(config),
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
+    verifier = config.get("verifier") or {}
+    names = {verifier.get("model"), (verifier.get("judge") or {}).get("model")} - {None}
+    return replace(own, judges={name: _judge(name, config, own, exemplars) for name in names})
+
+
+def _judge(name: str, config: DictConfig, own: Context, exemplars: Sequence[Exemplar]) -> Context:
+    """Return the context of another model that judges.
+
+    It has the run's prompt, but for the bundled model, which alone understands its own.
+    """
+    other = compose_config([f"model={name}", override("engine.device", config.engine.get("device"))])
+    engine = _second_engine(other)
+    bundled = is_bundled(name) or is_bundled(str(config.model.path))
+    return replace(
+        own, engine=engine, prompts=build_prompts(other if bundled else config, engine.tokenizer, exemplars)
+    )
+
+
+_SECOND: dict[str, Engine] = {}
+
+
+def _second_engine(config: DictConfig) -> Engine:
+    """Load the model once per process."""
+    key = json.dumps(engine_settings(config), sort_keys=True, default=str)
+    if key not in _SECOND:
+        _SECOND[key] = build_engine(config)
+    return _SECOND[key]
 
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
@@ -209,6 +238,9 @@ def check_prior(config: DictConfig, method: Method, context: Context) -> None:
     prior = prior_of(method)
     if prior is not None:
         prior.check(made_for_of(config, context))
+    learned = getattr(getattr(method, "final", None), "learned", None)
+    if learned is not None:
+        check_made_for("final.prior", learned.made_for, model_and_prompt(config, context))
 
 
 def check_wording(method: Method, context: Context) -> None:
@@ -239,22 +271,30 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
     These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
     known by the token ids of a fixed question.
     """
-    model, embedding = config.model, plain(config.embedding)
+    embedding = plain(config.embedding)
+    if "seed" in embedding and embedding["seed"] is None:
+        embedding["seed"] = config.seed
+    return {
+        **model_and_prompt(config, context),
+        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
+        "method.placement": config.method.placement,
+        "method.scope": config.method.scope,
+    }
+
+
+def model_and_prompt(config: DictConfig, context: Context) -> dict[str, Any]:
+    """Return what identifies the model's weights and the prompt, by name."""
+    model = config.model
     if "path" in config.engine:
         name = weights_mark(resolve(model.path), model.revision)
         if model.adapter:
             name += f"+{weights_mark(model.adapter, None)}"
     else:
         name = str(config.engine._target_)
-    if "seed" in embedding and embedding["seed"] is None:
-        embedding["seed"] = config.seed
     asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
     return {
         "model": name,
         "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
-        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
-        "method.placement": config.method.placement,
-        "method.scope": config.method.scope,
     }
 
 

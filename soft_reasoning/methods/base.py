@@ -10,7 +10,9 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
+from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.rewards.combine import Reward, rewards_of
+from soft_reasoning.rewards.estimates import estimates, pooled_scores
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -25,12 +27,25 @@ from soft_reasoning.types import (
 )
 
 
-def read_candidate(completion: Completion, problem: Problem, context: Context, round: int = 0) -> Candidate:
-    """Return the candidate of ``completion``: its text, its parsed answer and its tokens."""
+def read_candidate(
+    completion: Completion, problem: Problem, context: Context, round: int = 0, reward: Reward | None = None
+) -> Candidate:
+    """Return the candidate of ``completion``: its text, its parsed answer and its tokens.
+
+    With a ``reward`` it has its coherence, too.
+    """
+    coherence = None
+    if reward is not None and reward.coherence == "answer_prob":
+        span = context.grader.locate(completion.text, problem.answer_type)
+        where = tokens_of(span, completion, context.engine.tokenizer) if span else ()
+        coherence = reward.of_coherence(completion, where)
+    elif reward is not None:
+        coherence = reward.of_coherence(completion)
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(context.prompts.split(completion.text)[1], problem.answer_type),
         round=round,
+        coherence=coherence,
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
         token_ids=completion.token_ids,
@@ -51,7 +66,7 @@ def going_on(request: Request, begun: Completion, engine: Engine) -> Request | N
 def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine) -> Completion:
     """Return the completion that ``begun`` and ``rest`` make up; a stop string may begin in the first."""
     ids, logprobs = begun.token_ids + rest.token_ids, begun.logprobs + rest.logprobs
-    tops = begun.top_logprobs + rest.top_logprobs
+    tops = begun.top_logprobs[: begun.generated_tokens] + rest.top_logprobs
     count, text, reason = finish(engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids)
     reason = rest.finish_reason if reason == "length" else reason
     return replace(
@@ -88,10 +103,13 @@ def judge_round(
 
 
 class Rounds:
-    """The rounds of one problem: the candidates ``seen``, ``verdicts`` and ``trace``."""
+    """The rounds of one problem: the candidates ``seen``, ``verdicts`` and ``trace``.
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    If ``reward`` is pooled, each round rewards all candidates seen so far again.
+    """
+
+    def __init__(self, problem: Problem, reward: Reward, final: Any, grader: AnswerGrader) -> None:
+        self._problem, self._reward, self._final, self._grader = problem, reward, final, grader
         self._rewards: list[list[float]] = []
         self.seen: list[Candidate] = []
         self.verdicts: list[Verdict] = []
@@ -101,8 +119,14 @@ class Rounds:
         """Add a judged round; ``more`` goes into its entry of the trace."""
         self.seen += candidates
         self.verdicts.append(verdict)
-        self._rewards.append(rewards_of(candidates))
-        parts = {"answers": verdict.answers, "weights": verdict.weights, "texts": verdict.texts}
+        if getattr(self._reward, "pooled", False):
+            scores = pooled_scores(self.seen, self._grader, self._problem.answer_type)
+            self.seen = [
+                replace(c, reward=self._reward(score, c.coherence or 0.0))
+                for c, score in zip(self.seen, scores, strict=True)
+            ]
+        self._rewards.append(rewards_of(self.seen[len(self.seen) - len(candidates) :]))
+        parts = {name: getattr(verdict, name) for name in ("answers", "weights", "texts", "prompts")}
         self.trace.append(
             {
                 "round": len(self._rewards) - 1,
@@ -112,15 +136,20 @@ class Rounds:
             }
         )
 
-    def end(self, stopping: Stopping, grader: AnswerGrader, otherwise: str | None = None) -> Steps[bool]:
+    def end(self, stopping: Stopping, otherwise: str | None = None) -> Steps[bool]:
         """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
 
         The trace holds the reason. ``otherwise`` is a reason of the method.
         """
-        votes = answer_votes(self.seen, grader, self._problem.answer_type)
-        verdict = self.verdicts[-1]
+        kind, verdict = self._problem.answer_type, self.verdicts[-1]
+        known = estimates(self.seen, self._grader, kind)
+        leader = getattr(self._final, "leader", None)
         reason = stopping.reason(
-            self._rewards, agreement=verdict.agreement, scores=verdict.scores, votes=votes
+            self._rewards,
+            agreement=verdict.agreement,
+            scores=verdict.scores,
+            votes=[one.yes if one.yes + one.no else len(one.members) for one in known],
+            leader=leader(self.seen, self.verdicts, self._grader, kind) if leader else 0.0,
         )
         reason = reason or otherwise
         last = [c for c in self.seen if c.round == len(self._rewards) - 1]
@@ -129,23 +158,6 @@ class Rounds:
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None
-
-
-def answer_votes(candidates: Sequence[Candidate], grader: AnswerGrader, answer_type: str) -> list[float]:
-    """Return the weight of each distinct answer: its candidates' verdicts, or their number without any."""
-    answers: list[str] = []
-    votes: list[float] = []
-    for candidate in candidates:
-        if candidate.answer is None:
-            continue
-        weight = 1.0 if candidate.verified is None else candidate.verified
-        same = (i for i, answer in enumerate(answers) if grader.equal(answer, candidate.answer, answer_type))
-        place = next(same, len(answers))
-        if place == len(answers):
-            answers.append(candidate.answer)
-            votes.append(0.0)
-        votes[place] += weight
-    return votes
 
 
 def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is the greedy one") -> None:
@@ -173,6 +185,7 @@ def sampled(
     max_new_tokens: int,
     *,
     first: int = 0,
+    top_logprobs: int = 0,
 ) -> list[Request]:
     """Return ``count`` requests for a solution, each with a random stream.
 
@@ -187,6 +200,7 @@ def sampled(
             max_new_tokens=prompt.most(max_new_tokens),
             stop=prompt.stop,
             seed=sample_seed(problem, context, first + i),
+            top_logprobs=top_logprobs,
         )
         for i in range(count)
     ]

@@ -145,14 +145,14 @@ class SoftReasoning:
             pool = yield from self.look(box, points, context)
             box = replace(box, pool=pool)
             points, _ = yield from self._propose(box, (), 0, context)
-        rounds = Rounds(problem)
+        rounds = Rounds(problem, self.reward, self.final, context.grader)
         while True:
             found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
             tokens = _readable(box, points, context.engine)
             rounds.add(found, verdict, tokens=tokens, proposal=_expected(proposal))
             exhausted = box.pool is not None and not box.pool.unseen(_points(rounds.seen, box.subspace.dim))
             otherwise = "exhausted" if exhausted else None
-            if (yield from rounds.end(self.stopping, context.grader, otherwise)):
+            if (yield from rounds.end(self.stopping, otherwise)):
                 break
             points, proposal = yield from self._propose(box, rounds.seen, len(rounds.verdicts), context)
         rounds.trace[0]["anchor"] = box.anchor
@@ -230,11 +230,7 @@ class SoftReasoning:
         requests = [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
         completions = yield from self._completed(box, points, requests, context.engine)
         return [
-            replace(
-                read_candidate(completion, box.problem, context, round),
-                u=tuple(u.tolist()),
-                coherence=self.reward.of_coherence(completion),
-            )
+            replace(read_candidate(completion, box.problem, context, round, self.reward), u=tuple(u.tolist()))
             for u, completion in zip(points, completions, strict=True)
         ]
 
@@ -256,11 +252,7 @@ class SoftReasoning:
         self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
     ) -> str | None:
         """Return the final answer after all rounds, by the configured rule."""
-        mean = None
-        if self.final.needs_posterior:
-            U, y = _observed(box, seen)
-            mean = self.optimiser.posterior_mean(U[None], y[None])[0].tolist()
-        return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type, mean)
+        return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type)
 
     def _subspace(
         self, prompt: Prompt, context: Context
@@ -306,6 +298,7 @@ class SoftReasoning:
             box.prompt.ids, soft=soft, position=box.position, sampling=self.decoding,
             max_new_tokens=box.prompt.most(self.max_new_tokens), stop=box.prompt.stop,
             seed=sample_seed(box.problem, context, index),
+            top_logprobs=getattr(self.reward, "top_logprobs", 0),
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ but no soft token. One round of it is ``method=best_of_n``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import whole
@@ -17,7 +17,7 @@ from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Generate, Problem, Result, Sampling, UserError
+from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class VerifiedSampling:
         verifier: Scores the candidates of a round.
         reward: Combines score and coherence.
         stopping: Ends the rounds.
-        final: Rule for the final answer; it must not need a surrogate.
+        final: Rule for the final answer.
         decoding: How solutions are sampled.
         samples: k, candidates per round.
         max_new_tokens: Tokens per candidate.
@@ -51,37 +51,22 @@ class VerifiedSampling:
         for key in ("samples", "max_new_tokens"):
             whole(key, getattr(self, key), least=1)
         check_sampling(self.decoding, "decoding.", fix="use decoding=sampled")
-        if self.final.needs_posterior:
-            raise UserError(
-                f"final={self.final.rule}: expected a rule that needs no surrogate, since samples have no "
-                "points; use final=reward_vote"
-            )
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        rounds = Rounds(problem)
+        rounds = Rounds(problem, self.reward, self.final, context.grader)
         while True:
             number = len(rounds.verdicts)
             requests = sampled(
-                problem, context, self.decoding, self.samples, self.max_new_tokens, first=len(rounds.seen)
-            )
+                problem, context, self.decoding, self.samples, self.max_new_tokens,
+                first=len(rounds.seen), top_logprobs=getattr(self.reward, "top_logprobs", 0),
+            )  # fmt: skip
             completions = yield Generate(requests)
-            candidates = [
-                replace(
-                    read_candidate(completion, problem, context, number),
-                    coherence=self.reward.of_coherence(completion),
-                )
-                for completion in completions
-            ]
+            found = [read_candidate(one, problem, context, number, self.reward) for one in completions]
             candidates, verdict = yield from judge_round(
-                candidates,
-                problem,
-                context,
-                verifier=self.verifier,
-                reward=self.reward,
-                earlier=rounds.verdicts,
+                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
             )
             rounds.add(candidates, verdict)
-            if (yield from rounds.end(self.stopping, context.grader)):
+            if (yield from rounds.end(self.stopping)):
                 break
         answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)
         return Result(answer, tuple(rounds.seen), tuple(rounds.trace))

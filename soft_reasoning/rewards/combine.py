@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.checks import choice, real
-from soft_reasoning.rewards.coherence import KINDS, coherence
+from soft_reasoning.checks import choice, real, switch
+from soft_reasoning.rewards.coherence import KINDS, LIKELIEST, coherence
 from soft_reasoning.types import Candidate, Completion
 
 
@@ -26,20 +26,29 @@ def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
 class Reward:
     """``verifier_weight`` * verified + ``coherence_weight`` * coherence.
 
-    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier.
+    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier. If ``pooled``, it is
+    what the verdicts of all rounds say of the candidate's answer (``rewards.estimates``).
     """
 
     verifier_weight: float = 1.0
     coherence_weight: float = 1.0
     coherence: str = "mean_prob"
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         for key in ("verifier_weight", "coherence_weight"):
             real(key, getattr(self, key), least=0.0)
         choice("coherence", self.coherence, KINDS)
+        switch("pooled", self.pooled)
 
-    def of_coherence(self, completion: Completion) -> float:
-        return coherence(completion, self.coherence)
+    @property
+    def top_logprobs(self) -> int:
+        """Likeliest tokens that the coherence reads at every token of a candidate."""
+        return LIKELIEST if self.coherence in ("self_certainty", "lowest_window") else 0
+
+    def of_coherence(self, completion: Completion, span: Sequence[int] = ()) -> float:
+        """Return the coherence; ``span`` holds the indices of the answer's tokens."""
+        return coherence(completion, self.coherence, span)
 
     def __call__(self, verified: float | None, coherence: float) -> float:
         return self.verifier_weight * (verified or 0.0) + self.coherence_weight * coherence

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
+from soft_reasoning.rewards.estimates import estimates
+from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
 
-RULES = (
-    "vote", "reward_vote", "round_vote", "posterior_vote", "best_reward", "best_posterior_mean", "verifier",
-)  # fmt: skip
+RULES = ("vote", "reward_vote", "pooled_vote", "learned", "best_reward", "verifier")
+VOTES = RULES[:4]
+"""Rules that give every answer a weight."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +26,29 @@ class FinalAnswer:
 
     Args:
         rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one,
-            ``round_vote`` its round (from 1), ``posterior_vote`` its posterior mean minus the lowest one.
-            ``best_reward`` and ``best_posterior_mean`` take one candidate's answer. ``verifier`` takes the
-            verifier's last parsed answer, else the vote.
+            ``pooled_vote`` what all verdicts together say of its answer (``rewards.estimates``).
+            ``learned`` gives an answer the probability that a fitted rule sees (``prior``).
+            ``best_reward`` takes one candidate's answer. ``verifier`` takes the verifier's last parsed
+            answer, else the vote.
         verifier_weight: Weight of the verifier's answers of a round together, in candidates; each is
             multiplied by its confidence. 0 leaves them out.
+        keep: Share of the candidates that vote, those of highest reward: the filter of DeepConf (Fu et al.,
+            arXiv 2508.15260).
+        prior: A file of ``soft-reasoning calibrate`` that holds a learned rule.
     """
 
     rule: str = "reward_vote"
     verifier_weight: float = 1.0
+    keep: float = 1.0
+    prior: str | None = None
+    learned: LearnedRule | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
         real("verifier_weight", self.verifier_weight, least=0.0)
-
-    @property
-    def needs_posterior(self) -> bool:
-        return self.rule in ("posterior_vote", "best_posterior_mean")
+        real("keep", self.keep, above=0.0, most=1.0)
+        if self.rule == "learned":
+            object.__setattr__(self, "learned", LearnedRule.load(self.prior))
 
     def choose(
         self,
@@ -48,7 +56,6 @@ class FinalAnswer:
         verdicts: Sequence[Verdict],
         grader: AnswerGrader,
         answer_type: str,
-        posterior_mean: Sequence[float] | None = None,
     ) -> str | None:
         """Return the answer, or None if there is none; ``verdicts`` holds one verdict per round."""
         if self.rule == "verifier":
@@ -56,48 +63,65 @@ class FinalAnswer:
                 answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
                 if answer is not None:
                     return answer
-        if self.rule in ("best_reward", "best_posterior_mean"):
-            scores = self._scores(candidates, posterior_mean)
-            parsed = [
-                (s, -i)
-                for i, (s, c) in enumerate(zip(scores, candidates, strict=True))
-                if c.answer is not None
-            ]
+        if self.rule == "best_reward":
+            rewards = rewards_of(candidates)
+            parsed = [(r, -i) for i, r in enumerate(rewards) if candidates[i].answer is not None]
             return candidates[-max(parsed)[1]].answer if parsed else None
-        votes = self.votes(candidates, verdicts, posterior_mean)
+        votes = self.votes(candidates, verdicts, grader, answer_type)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
     def votes(
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        posterior_mean: Sequence[float] | None = None,
+        grader: AnswerGrader,
+        answer_type: str,
     ) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
-        weights = self._weights(candidates, posterior_mean)
+        weights = self._weights(candidates, verdicts, grader, answer_type)
         votes = [(c.answer, weight) for c, weight in zip(candidates, weights, strict=True)]
-        for number, verdict in enumerate(verdicts, start=1):
-            worth = self.verifier_weight * (number if self.rule == "round_vote" else 1)
+        for verdict in verdicts:
             pairs = zip(verdict.answers, verdict.weights, strict=True)
-            votes += [(answer, worth * weight / len(verdict.answers)) for answer, weight in pairs]
+            # A learned rule has seen them.
+            worth = 0.0 if self.rule == "learned" else self.verifier_weight / max(1, len(verdict.answers))
+            votes += [(answer, worth * weight) for answer, weight in pairs]
         return votes
 
-    def _weights(
-        self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None
-    ) -> list[float]:
-        if self.rule == "round_vote":
-            return [float(c.round + 1) for c in candidates]
-        if self.rule in ("reward_vote", "posterior_vote"):
-            scores = self._scores(candidates, posterior_mean)
-            lowest = min(scores, default=0.0)
-            return [1e-6 + s - lowest for s in scores]  # equal ones count the same
-        return [1.0] * len(candidates)
+    def leader(
+        self,
+        candidates: Sequence[Candidate],
+        verdicts: Sequence[Verdict],
+        grader: AnswerGrader,
+        answer_type: str,
+    ) -> float:
+        """Return the posterior probability that the leading answer is right; 0 without an answer."""
+        if self.learned is not None:
+            return max(self.learned.probabilities(candidates, verdicts, grader, answer_type), default=0.0)
+        found = estimates(candidates, grader, answer_type)
+        return max(found, key=lambda one: one.weight).mean if found else 0.0
 
-    def _scores(
-        self, candidates: Sequence[Candidate], posterior_mean: Sequence[float] | None
-    ) -> Sequence[float]:
-        if not self.needs_posterior:
-            return rewards_of(candidates)
-        if posterior_mean is None:
-            raise ValueError(f"final.rule={self.rule}: expected posterior means, got none")
-        return posterior_mean
+    def _weights(
+        self,
+        candidates: Sequence[Candidate],
+        verdicts: Sequence[Verdict],
+        grader: AnswerGrader,
+        answer_type: str,
+    ) -> list[float]:
+        weights = [1.0] * len(candidates)
+        if self.rule == "reward_vote":
+            rewards = rewards_of(candidates)
+            lowest = min(rewards, default=0.0)
+            weights = [1e-6 + r - lowest for r in rewards]  # equal ones count the same
+        elif self.rule in ("pooled_vote", "learned"):
+            found = estimates(candidates, grader, answer_type)
+            worths = [one.weight for one in found]
+            if self.learned is not None:
+                worths = self.learned.probabilities(candidates, verdicts, grader, answer_type)
+            for one, worth in zip(found, worths, strict=True):
+                for i in one.members:
+                    weights[i] = worth / len(one.members)
+        if self.keep < 1:
+            order = sorted(range(len(candidates)), key=lambda i: -rewards_of(candidates)[i])
+            for i in order[max(1, round(self.keep * len(order))) :]:
+                weights[i] = 0.0
+        return weights

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.rewards.verifiers import Scorer, Verdict
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.types import Candidate, Effect, Problem, UserError
+from soft_reasoning.types import Candidate, Problem, UserError
 
 Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
 """A question and a round's candidates -> a score in [0, 1] for each; None is no judgement."""
@@ -27,7 +27,7 @@ Stop: TypeAlias = Callable[[Sequence[Sequence[float]]], bool]
 
 
 @dataclass(frozen=True)
-class FunctionVerifier:
+class FunctionVerifier(Scorer):
     """Scores candidates by a function: unit tests, a judge, a reward model.
 
     The function is called in the thread that drives the engine, once per round of a question.
@@ -41,15 +41,9 @@ class FunctionVerifier:
     function: Score
     name: str = "function"
 
-    def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
-    ) -> Generator[Effect, Any, Verdict]:
+    def scores(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context
+    ) -> Sequence[float | None]:
         """Judge ``candidates``.
 
         Raises:
@@ -64,8 +58,7 @@ class FunctionVerifier:
             raise UserError(
                 f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
             )
-        return Verdict(tuple(None if score is None else _score(score) for score in scores))
-        yield
+        return [None if score is None else _score(score) for score in scores]
 
 
 def _score(value: Any) -> float:
@@ -89,7 +82,6 @@ class FunctionFinal:
 
     function: Final
     rule: str = "function"
-    needs_posterior: bool = False
 
     def choose(
         self,
@@ -97,7 +89,6 @@ class FunctionFinal:
         verdicts: Sequence[Verdict],
         grader: AnswerGrader,
         answer_type: str,
-        posterior_mean: Sequence[float] | None = None,
     ) -> str | None:
         """Return the function's answer."""
         answer = self.function(candidates)

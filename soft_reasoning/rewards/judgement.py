@@ -17,6 +17,10 @@ class Judgement(Protocol):
     writes_answer: bool
     """Whether the text holds an answer of the model's own, which may vote."""
 
+    def complete(self, text: str) -> bool:
+        """Whether a text that was cut at its length had said all that is read from it."""
+        ...
+
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         """Return the model's own answer, or None if it writes none."""
         ...
@@ -30,12 +34,18 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True)
 class FreshSolution:
-    """The model writes its own solution; candidates that agree with its answer are right."""
+    """The model writes its own solution; candidates that agree with its answer are right.
+
+    "None of these" is no answer: then none is right.
+    """
 
     writes_answer = True
 
+    def complete(self, text: str) -> bool:
+        return re.search(r"Answer:[^\n]*\n", text) is not None
+
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        return grader.extract(text, answer_type)
+        return None if re.search(r"Answer:\s*None of these", text) else grader.extract(text, answer_type)
 
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
@@ -57,6 +67,9 @@ class NamedChoice:
 
     first: int = 1
     writes_answer = False
+
+    def complete(self, text: str) -> bool:
+        return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
 
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         return None

@@ -74,6 +74,9 @@ class WithAnalyses(Together):
 class ReleasedSolution(FreshSolution):
     """A fresh solution, whose number is cut at its first comma and printed as a float."""
 
+    def complete(self, text: str) -> bool:
+        return True
+
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         if answer_type not in ("number", "boolean"):
             return super().read(text, answer_type, grader)
@@ -90,15 +93,12 @@ class ReleasedSolution(FreshSolution):
 class ReleasedVote:
     """The most frequent string among the verifier's answers, then the candidates'; the first wins a tie."""
 
-    needs_posterior = False
-
     def choose(
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
         grader: AnswerGrader,
         answer_type: str,
-        posterior_mean: Sequence[float] | None = None,
     ) -> str | None:
         votes = Counter(answer for verdict in verdicts for answer in verdict.answers if answer is not None)
         votes.update(c.answer for c in candidates if c.answer is not None)

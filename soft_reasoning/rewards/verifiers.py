@@ -12,9 +12,9 @@ fresh solution, a named choice); ``conf/verifier/`` names the combinations.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, real, whole
@@ -22,20 +22,23 @@ from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
 from soft_reasoning.rewards.presentation import Presentation, Review, Together
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
     Completion,
-    Effect,
     Generate,
     Problem,
+    Prompt,
     Request,
     Sampling,
     UserError,
 )  # fmt: skip
 
 SHOWN = ("reasoning", "answer")
-CONFIDENCES = ("none", "mean_prob", "sequence_prob")
+CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
+ALTERNATIVES = 10
+"""Likeliest tokens among which the verdict's alternatives are looked for."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,18 @@ class Verdict:
         answers: The verifier's own answers, one per sample that it wrote.
         texts: What it wrote.
         weights: Weight in [0, 1] of each answer.
-        tokens: Number of tokens it wrote.
         agreement: The scores before confidence; by default the scores.
+        prompts: What it was asked, one per text.
+        leader: The best candidate so far, for a verifier that compares.
     """
 
     scores: tuple[float | None, ...]
     answers: tuple[str | None, ...] = ()
     texts: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
-    tokens: int = 0
     agreement: tuple[float | None, ...] = ()
+    prompts: tuple[str, ...] = ()
+    leader: Candidate | None = None
 
     def __post_init__(self) -> None:
         if not self.agreement:
@@ -76,7 +81,7 @@ class Verifier(Protocol):
         *,
         stage: str,
         earlier: Sequence[Verdict] = (),
-    ) -> Generator[Effect, Any, Verdict]:
+    ) -> Steps[Verdict]:
         """Judge ``candidates``.
 
         ``stage`` names the round, for seeds; ``earlier`` holds the verdicts of the previous rounds.
@@ -84,48 +89,56 @@ class Verifier(Protocol):
         ...
 
 
+class Scorer:
+    """A verifier that asks no model; a subclass implements ``scores``."""
+
+    name: str
+
+    def scores(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context
+    ) -> Sequence[float | None]:
+        """Return the score of each candidate."""
+        raise NotImplementedError
+
+    def verify(
+        self,
+        problem: Problem,
+        candidates: Sequence[Candidate],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Steps[Verdict]:
+        return Verdict(tuple(self.scores(problem, candidates, context)))
+        yield
+
+
 @dataclass(frozen=True)
-class NoVerifier:
+class NoVerifier(Scorer):
     """Judges nothing, so rewards are coherence only and only candidates vote."""
 
     name: str = "none"
 
-    def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
-    ) -> Generator[Effect, Any, Verdict]:
-        return Verdict(scores=(None,) * len(candidates))
-        yield
+    def scores(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context
+    ) -> Sequence[float | None]:
+        return [None] * len(candidates)
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(Scorer):
     """Compares with the gold answer, for analysis only: an upper bound for every verifier."""
 
     name: str = "oracle"
 
-    def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
-    ) -> Generator[Effect, Any, Verdict]:
+    def scores(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context
+    ) -> Sequence[float | None]:
         if problem.gold is None:
             raise UserError(
                 "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
             )
-        return Verdict(
-            scores=tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates)
-        )
-        yield
+        return [float(bool(context.grader.correct(c.answer, problem))) for c in candidates]
 
 
 @runtime_checkable
@@ -137,9 +150,29 @@ class AnswersAlone(Protocol):
 
     def answer_alone(
         self, problem: Problem, context: Context, *, stage: str
-    ) -> Generator[Effect, Any, list[tuple[Completion, str | None, float]]]:
+    ) -> Steps[list[tuple[Completion, str | None, float]]]:
         """Return each sample's completion, answer and weight."""
         ...
+
+
+class Said(NamedTuple):
+    """What a model said of candidates.
+
+    Attributes:
+        completion: The completion.
+        text: Its text; empty if it was cut before its verdict.
+        prompt: What was asked.
+        weight: Its weight by confidence.
+        cut: Whether it was.
+        right: The probability of the verdict 1, if it was read.
+    """
+
+    completion: Completion
+    text: str
+    prompt: str
+    weight: float
+    cut: bool
+    right: float | None
 
 
 @dataclass(frozen=True)
@@ -159,7 +192,14 @@ class ModelVerifier:
             allows.
         confidence: Weighs each judgement, and its answer in a final vote, by the model's probability of its
             text: ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product, ``none`` is 1.
-        max_new_tokens: Tokens per judgement.
+            ``verdict_prob`` reads the probability of 1 against 0 and None at the verdict on a candidate shown
+            alone, which is its score; for most judges of mathematics such short verdicts match or beat long
+            reviews (SLMJury, arXiv 2606.07810).
+        check: Tokens of a check that the model writes before its verdict, in the words of the verifier that
+            writes a solution; 0 is none.
+        model: Another model that judges, a name of ``conf/model`` or a path; None is the run's own. Judges of
+            another family err differently.
+        max_new_tokens: Tokens per judgement. One that is cut there before its verdict judges nothing.
 
     Raises:
         UserError: For a value out of its range.
@@ -176,11 +216,14 @@ class ModelVerifier:
     show: str = "reasoning"
     shots: int | None = None
     confidence: str = "none"
+    check: int = 0
+    model: str | None = None
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
             whole(key, getattr(self, key), least=1)
+        whole("check", self.check, least=0)
         real("temperature", self.temperature, least=0.0)
         if self.samples > 1:
             fix = "several samples of temperature 0 are equal"
@@ -197,11 +240,11 @@ class ModelVerifier:
 
     def answer_alone(
         self, problem: Problem, context: Context, *, stage: str
-    ) -> Generator[Effect, Any, list[tuple[Completion, str | None, float]]]:
+    ) -> Steps[list[tuple[Completion, str | None, float]]]:
         """Solve the problem without candidates: each sample's completion, answer and weight."""
-        completions = yield Generate(self._requests(problem.without_gold(), (), context, stage, ()))
+        [said] = yield from self.ask(problem, [()], context, stage=stage)
         kind, grader = problem.answer_type, context.grader
-        return [(c, self.judgement.read(c.text, kind, grader), self._weight(c)) for c in completions]
+        return [(one.completion, self.judgement.read(one.text, kind, grader), one.weight) for one in said]
 
     def verify(
         self,
@@ -211,69 +254,134 @@ class ModelVerifier:
         *,
         stage: str,
         earlier: Sequence[Verdict] = (),
-    ) -> Generator[Effect, Any, Verdict]:
+    ) -> Steps[Verdict]:
         if self.judgement.writes_answer and problem.answer_type in FREE:  # no two texts would agree
-            name = self.name.replace("generate", "judge")
+            name = f"{self.name.partition('_')[0]}_judge"
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, stage=stage, earlier=earlier))
-        problem = problem.without_gold()
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
-        scores, agreement = [0.0] * len(candidates), [0.0] * len(candidates)
+        scores: list[float | None] = [0.0] * len(candidates)
+        agreement: list[float | None] = [0.0] * len(candidates)
         groups = self.presentation.groups(shown)
         if not groups:
-            return Verdict(scores=tuple(scores))
-        requests = [
-            request
-            for g, group in enumerate(groups)
-            for request in self._requests(
-                problem, [candidates[i] for i in group], context, f"{stage}-{g}", earlier
-            )
-        ]
-        completions: list[Completion] = yield Generate(requests)
-        answers: list[str | None] = []
-        kind, grader = problem.answer_type, context.grader
-        weights = [self._weight(completion) for completion in completions]
-        for g, group in enumerate(groups):
-            for s in range(g * self.samples, (g + 1) * self.samples):
-                text, judged = completions[s].text, [candidates[i] for i in group]
-                agreed = self.judgement.scores(text, judged, problem, grader)
-                answers += [self.judgement.read(text, kind, grader)] if self.answers_itself else []
-                for i, one in zip(group, agreed, strict=True):
-                    scores[i] += weights[s] * one / self.samples
-                    agreement[i] += one / self.samples
+            return Verdict(tuple(scores))
+        judged = [[candidates[i] for i in group] for group in groups]
+        said = yield from self.ask(problem, judged, context, stage=stage, earlier=earlier)
+        everything = [one for group in said for one in group]
+        answers, kind = list[str | None](), problem.answer_type
+        for group, members, texts in zip(groups, judged, said, strict=True):
+            heard = [one for one in texts if not one.cut]
+            agreed = [self.judgement.scores(one.text, members, problem, context.grader) for one in heard]
+            for place, i in enumerate(group):  # what was cut before its verdict judges nothing
+                agreement[i] = _mean([shares[place] for shares in agreed])
+                scores[i] = _mean(
+                    [
+                        one.right if one.right is not None and len(group) == 1 else one.weight * shares[place]
+                        for one, shares in zip(heard, agreed, strict=True)
+                    ]
+                )
+            if self.answers_itself:
+                answers += [self.judgement.read(one.text, kind, context.grader) for one in texts]
         return Verdict(
-            tuple(scores), tuple(answers), tuple(c.text for c in completions), tuple(weights[: len(answers)]),
-            tokens=sum(c.generated_tokens for c in completions), agreement=tuple(agreement),
+            tuple(scores), tuple(answers), tuple(one.completion.text for one in everything),
+            tuple(one.weight for one in everything[: len(answers)]),
+            agreement=tuple(agreement),
+            prompts=tuple(one.prompt for one in everything),
         )  # fmt: skip
 
-    def _requests(
+    def ask(
         self,
+        problem: Problem,
+        groups: Sequence[Sequence[Candidate]],
+        context: Context,
+        *,
+        stage: str,
+        earlier: Sequence[Verdict] = (),
+    ) -> Steps[list[list[Said]]]:
+        """Return what the model says of each group of candidates, ``samples`` times."""
+        context = context.judges[self.model] if self.model else context
+        problem, tokenizer = problem.without_gold(), context.engine.tokenizer
+        kind = f"{self.name.partition('_')[0]}_generate" if self.check else self.name
+        prompts = [self._prompt(kind, problem, group, context, earlier) for group in groups]
+        if self.check:
+            requests = [self._request(prompt, self.check, context) for prompt in prompts]
+            checks = yield Generate(requests, context.engine if self.model else None)
+            wording = context.prompts.review_wording(self.name)
+            ending = wording.ask.rpartition("{solutions}")[2] + wording.cue
+            more = [tokenizer.encode(c.text.rstrip() + ending, add_special_tokens=False) for c in checks]
+            prompts = [prompt.followed_by(tuple(ids)) for prompt, ids in zip(prompts, more, strict=True)]
+        first: dict[tuple[int, ...], int] = {}  # what is asked greedily is asked once
+        places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
+        asked = [(g, sample) for g in dict.fromkeys(places) for sample in range(self.samples)]
+        requests = [
+            self._request(prompts[g], self.max_new_tokens, context, problem.id, self.name, f"{stage}-{g}", n)
+            for g, n in asked
+        ]
+        completions = yield Generate(requests, context.engine if self.model else None)
+        said: dict[int, list[Said]] = {}
+        for (g, _), completion in zip(asked, completions, strict=True):
+            cut = completion.finish_reason in ("length", "budget")
+            cut = cut and not self.judgement.complete(completion.text)
+            text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
+            right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
+            said.setdefault(g, []).append(
+                Said(completion, text, prompt, self._weight(completion), cut, right)
+            )
+        return [said[place] for place in places]
+
+    def _prompt(
+        self,
+        kind: str,
         problem: Problem,
         shown: Sequence[Candidate],
         context: Context,
-        stage: str,
         earlier: Sequence[Verdict],
-    ) -> list[Request]:
+    ) -> Prompt:
         brief = self.show == "answer"
-        room = context.engine.context_length - self.max_new_tokens
-        prompt = self.presentation.prompt(
-            Review(problem, context, self.name, self.shots, brief, room),
+        room = context.engine.context_length - self.max_new_tokens - self.check
+        return self.presentation.prompt(
+            Review(problem, context, kind, self.shots, brief, room),
             [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown],
             earlier,
         )
-        base = Request(
-            prompt_ids=prompt.ids, max_new_tokens=self.max_new_tokens, stop=prompt.stop,
-            role="verifier",
-            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY,
+
+    def _request(self, prompt: Prompt, most: int, context: Context, *stage: object) -> Request:
+        return Request(
+            prompt.ids, max_new_tokens=most, stop=prompt.stop, role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 and stage else GREEDY,
+            seed=context.stream(*stage),
+            top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" and stage else 0,
         )  # fmt: skip
-        return [
-            replace(base, seed=context.stream(problem.id, self.name, stage, sample))
-            for sample in range(self.samples)
-        ]
 
     def _weight(self, completion: Completion) -> float:
-        if self.confidence == "none":
+        if self.confidence in ("none", "verdict_prob"):
             return 1.0
         if self.confidence == "mean_prob":
             return coherence(completion, "mean_prob")
         return math.exp(coherence(completion, "sum_logprob"))
+
+
+def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
+    """Return the probability of 1 against 0 and None at the verdict.
+
+    The verdict is the first token that is more than a space, after the last "Correct:" if there is one. None
+    if the text ends before it, or none of the likeliest tokens there is a verdict.
+    """
+    words = [tokenizer.decode([token]).strip() for token in completion.token_ids]
+    marks = [i for i, word in enumerate(words) if word.endswith(":")]
+    start = next((i + 1 for i in reversed(marks) if "Correct" in "".join(words[max(0, i - 3) : i + 1])), 0)
+    place = next((i for i in range(start, len(words)) if words[i]), None)
+    if place is None or place >= len(completion.top_logprobs):
+        return None
+    top = completion.top_logprobs[place]
+    shares = {"1": 0.0, "0": 0.0, "None": 0.0}
+    for token, logprob in zip(top.ids, top.logprobs, strict=True):
+        word = tokenizer.decode([token]).strip()
+        if word in shares:
+            shares[word] += math.exp(logprob)
+    total = sum(shares.values())
+    return shares["1"] / total if total else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

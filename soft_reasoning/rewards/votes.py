@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.final import VOTES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
-
-WEIGHED = ("vote", "reward_vote", "round_vote")
-"""Rules that are votes over what a trace holds."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,15 @@ class Vote:
     by_verifier: float | None = None
 
 
+def verdicts_of(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """Return the verdicts of a record's trace, one per round, as far as they vote."""
+    verdicts: list[Verdict] = []
+    for said in (entry.get("verifier") or {} for entry in trace):
+        answers = tuple(said.get("answers", ()))
+        verdicts.append(Verdict((), answers, (), tuple(said.get("weights", ())) or (1.0,) * len(answers)))
+    return verdicts
+
+
 def votes_of(
     candidates: Sequence[Candidate],
     trace: Sequence[Mapping[str, Any]],
@@ -42,16 +48,12 @@ def votes_of(
     answer_type: str,
 ) -> list[Vote]:
     """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""
-    verdicts = []
-    for said in (entry.get("verifier") or {} for entry in trace):
-        answers: tuple[str | None, ...] = tuple(said.get("answers", ()))
-        worth: tuple[float, ...] = tuple(said.get("weights", ())) or (1.0,) * len(answers)
-        verdicts.append(Verdict((), answers, (), worth))
-    weighed = final is not None and final.rule in WEIGHED
+    verdicts = verdicts_of(trace)
+    weighed = final is not None and final.rule in VOTES
     rewarded = [one if one.reward is not None else replace(one, reward=0.0) for one in candidates]
     rule = final if final is not None and weighed else FinalAnswer("vote")
     groups: list[Vote] = []
-    for place, (answer, weight) in enumerate(rule.votes(rewarded, verdicts)):
+    for place, (answer, weight) in enumerate(rule.votes(rewarded, verdicts, grader, answer_type)):
         if answer is None:
             continue
         same = (i for i, group in enumerate(groups) if grader.equal(group.answer, answer, answer_type))

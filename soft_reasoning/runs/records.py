@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
-from soft_reasoning.types import Problem, Result, Usage, UserError, shortened
+from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
 
 Asked = tuple[str | None, str | None, str | None]
 """A problem's question, answer type and reference answer."""
@@ -65,6 +65,15 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
         answer_type=record["answer_type"],
         doc=record["doc"],
     )
+
+
+def candidates_of(record: Mapping[str, Any]) -> list[Candidate]:
+    """Return the candidates of a record."""
+    known = {field.name for field in fields(Candidate)}
+    return [
+        Candidate(**{k: tuple(v) if k == "u" and v else v for k, v in one.items() if k in known}, text=text)
+        for one, text in zip(record["candidates"], record["resps"][0], strict=True)
+    ]
 
 
 def agreement_of(candidate: Mapping[str, Any]) -> float | None:

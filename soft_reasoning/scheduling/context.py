@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
@@ -41,6 +42,7 @@ class Context:
         grader: Extracts and compares answers.
         seed: The run's seed.
         limits: Bounds of each problem, which the scheduler enforces.
+        judges: The contexts of other models that judge, by name.
     """
 
     engine: Engine
@@ -48,6 +50,7 @@ class Context:
     grader: AnswerGrader
     seed: int
     limits: Limits = Limits()
+    judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])
 
     def stream(self, *stage: object) -> int:
         """Return the seed of one stage, such as ``stream(problem.id, "sample", 3)``."""

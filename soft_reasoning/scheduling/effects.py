@@ -155,12 +155,30 @@ def generate(jobs: Sequence[Waiting[Generate]], engine: Engine) -> list[Submitte
 
     A problem whose budget is spent gets empty completions.
     """
+    for other in {id(job.effect.engine): job.effect.engine for job in jobs if job.effect.engine}.values():
+        own = [job for job in jobs if job.effect.engine is other]
+        answered = dict(zip(map(id, own), _elsewhere(own, other), strict=True))
+        rest = [job for job in jobs if job.effect.engine is not other]
+        answered |= dict(zip(map(id, rest), generate(rest, engine), strict=True))
+        return [answered[id(job)] for job in jobs]
     granted = [job.bounded(job.effect.requests) for job in jobs]
     tickets = iter(engine.add([request for requests in granted for request in requests or ()]))
     return [
         [NOTHING] * len(job.effect.requests)
         if requests is None
         else Submitted(list(islice(tickets, len(requests))), partial(_counted, job))
+        for job, requests in zip(jobs, granted, strict=True)
+    ]
+
+
+def _elsewhere(jobs: Sequence[Waiting[Generate]], engine: Engine) -> list[list[Completion]]:
+    """Complete the requests of all jobs on another engine, in one batch."""
+    granted = [job.bounded(job.effect.requests) for job in jobs]
+    done = iter(engine.generate([request for requests in granted for request in requests or ()]))
+    return [
+        [NOTHING] * len(job.effect.requests)
+        if requests is None
+        else _counted(job, list(islice(done, len(requests))))
         for job, requests in zip(jobs, granted, strict=True)
     ]
 

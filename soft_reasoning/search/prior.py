@@ -44,6 +44,7 @@ class Prior:
         portfolio: Indices of points, each the one that solves most of what those before it left unsolved.
         made_for: What the points belong to: plain values by name (model, prompt, embedding, ...).
         questions: Id and :func:`question_mark` of every calibration problem.
+        final: A learned final rule (``rewards.learned``), if one was fitted.
     """
 
     points: tuple[tuple[float, ...], ...]
@@ -53,6 +54,7 @@ class Prior:
     portfolio: tuple[int, ...]
     made_for: Mapping[str, Any]
     questions: Mapping[str, str]
+    final: Mapping[str, Any] | None = None
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Prior:
@@ -101,13 +103,7 @@ class Prior:
         Raises:
             UserError: In one line that names the first difference.
         """
-        for key in sorted(self.made_for.keys() | made_for.keys()):
-            before, now = self.made_for.get(key), made_for.get(key)
-            if before != now:
-                raise UserError(
-                    f"search.prior: expected one made with the run's {key}, {now}, got one made with "
-                    f"{before}; calibrate again, or change it back"
-                )
+        check_made_for("search.prior", self.made_for, made_for)
 
     def check_unseen(self, questions: Sequence[str]) -> None:
         """Refuse problems that the prior was made on.
@@ -155,6 +151,17 @@ class PooledMean(Mean):
         flat = x.reshape(-1, x.shape[-1])
         K = cast(Tensor, self.kernel(flat, self.points).to_dense())
         return (K @ self.weights).reshape(x.shape[:-1])
+
+
+def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Refuse what was ``made_for`` other values than the run's; the line names the first difference."""
+    for key in sorted(made_for.keys() | run.keys()):
+        before, now = made_for.get(key), run.get(key)
+        if before != now:
+            raise UserError(
+                f"{option}: expected one made with the run's {key}, {now}, got one made with {before}; "
+                "calibrate again, or change it back"
+            )
 
 
 def opened(prior: Prior | str | PathLike[str] | None) -> Prior | None:

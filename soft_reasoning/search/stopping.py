@@ -8,7 +8,7 @@ from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "sure", "settled", "improvement", "difference", "none")
+RULES = ("agreement", "sure", "settled", "leader", "improvement", "difference", "none")
 
 
 class Stopping:
@@ -20,13 +20,14 @@ class Stopping:
         rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
             ``sure`` when it does and is sure: their scores, weighed by its confidence, are at least 0.5.
             ``settled`` stops when the vote over all rounds is settled with probability ``confidence``,
+            ``leader`` when the leading answer is right with that posterior probability,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
-        confidence: Of the rule ``settled``. A vote of weights v1 and v2 for the two best answers is settled
-            with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
-            Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
-            verifier.
+        confidence: Of the rules ``settled`` and ``leader``. A vote of weights v1 and v2 for the two best
+            answers is settled with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion
+            of Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
+            verifier. The posterior is that of ``rewards.estimates``, or of a learned final rule.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Stopping:
         agreement: Sequence[float | None] = (),
         scores: Sequence[float | None] = (),
         votes: Sequence[float] = (),
+        leader: float = 0.0,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
 
@@ -57,10 +59,12 @@ class Stopping:
                 if it was not judged.
             scores: The same, weighed by the verifier's confidence.
             votes: The weight of each distinct answer over all rounds.
+            leader: The posterior probability that the leading answer is right.
         """
         best = [max(rewards) for rewards in rewards_by_round]
         judged = scores if self.rule == "sure" else agreement
-        if settled(votes) >= self.confidence if self.rule == "settled" else self._converged(best, judged):
+        sure = {"settled": settled, "leader": lambda _: leader}.get(self.rule)
+        if sure(votes) >= self.confidence if sure else self._converged(best, judged):
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"

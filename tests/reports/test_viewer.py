@@ -35,26 +35,26 @@ def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     assert card["answer"] == "3" and card["right"] is True and card["reward"] == 0.3
     assert (card["mean"], card["sd"], card["coherence"], card["verified"]) == (0.25, 0.5, 0.5, 1.0)
     assert card["nearest"] == [[["Now", 0.5], [" Here", 0.25]]] and "mean" not in first["candidates"][0]
+    assert first["verifier"]["prompts"] == ["Which is right?"] and first["verifier"]["texts"]
     assert first["verifier"]["answers"] == ["3"] and first["verifier"]["right"] == [True]
     assert details[0]["prompt"] == ["<s>Ask me", ""] and details[0]["anchor"] == "Now"
     assert details[0]["ended"] == "rounds" and details[0]["greedy"]["answer"] == "3"
 
 
-@pytest.mark.parametrize("rule", ["vote", "reward_vote", "round_vote"])
+@pytest.mark.parametrize("rule", ["vote", "reward_vote", "pooled_vote"])
 def test_the_vote_shown_is_the_vote_that_chose(rule):
-    final = FinalAnswer(rule, 0.7)
+    final = FinalAnswer(rule, verifier_weight=0.7)
     result = searched("4", ["3", "4", "4.0", "5", "4", "3"], rounds=3, verifier="5")
     votes = entry(result, final)[1]["votes"]
     verdicts = [FakeVerdict(e["verifier"]) for e in result.trace]
     winner = final.choose(result.candidates, verdicts, GRADER, "number")
     assert votes[0]["answer"] == winner
-    total = sum(weight for _, weight in final.votes(result.candidates, verdicts))
+    total = sum(weight for _, weight in final.votes(result.candidates, verdicts, GRADER, "number"))
     assert sum(vote["weight"] for vote in votes) == pytest.approx(total, rel=1e-3)
     by_answer = {vote["answer"]: vote for vote in votes}
     assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]
     assert (by_answer["5"]["candidates"], by_answer["5"]["verifier"]) == (1, 3)
-    share = 0.7 * (6 if rule == "round_vote" else 3)
-    assert by_answer["5"]["by_verifier"] == pytest.approx(share, rel=1e-3)
+    assert by_answer["5"]["by_verifier"] == pytest.approx(0.7 * 3, rel=1e-3)
 
 
 class FakeVerdict:

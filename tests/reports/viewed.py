@@ -39,7 +39,12 @@ def searched(answer, answers, *, rounds=1, verifier=None, rewards=None, texts=No
         {
             "round": r,
             "rewards": rewards[r * per : (r + 1) * per],
-            "verifier": {"answers": [verifier], "weights": [1.0], "texts": [f"So {verifier}. {HOSTILE}"]},
+            "verifier": {
+                "answers": [verifier],
+                "weights": [1.0],
+                "texts": [f"So {verifier}. {HOSTILE}"],
+                "prompts": ["Which is right?"],
+            },
             "tokens": [[{"nearest": [["Now", 0.5], [" Here", 0.25]]}]] * per,
             "proposal": None if r == 0 else {"mean": [0.25] * per, "sd": [0.5] * per, "decided": 1.0},
         }

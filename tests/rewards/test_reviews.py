@@ -18,7 +18,13 @@ KINDS = {
     "math": "number", "boolean": "boolean", "aime": "number", "choice": "choice", "text": "text",
     "latex": "latex",
 }  # fmt: skip
-SHOTS = {"multi_generate": 5, "single_generate": 5, "multi_judge": 5, "single_judge": 4}  # others: 3
+SHOTS = {
+    "multi_generate": 5,
+    "multi_generate_none": 5,
+    "single_generate": 5,
+    "multi_judge": 5,
+    "single_judge": 4,
+}  # others: 3
 TERM = r"\d+(?:\.\d+)?"
 CHAIN = re.compile(rf"(?<![\d.])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
 PROBLEM = Problem("p", "How many is 2 and 3?")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.engines.fake import FakeTokenizer
 from soft_reasoning.rewards import presentation
 from soft_reasoning.rewards.judgement import NamedChoice, verdict_numbers
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
@@ -44,7 +45,7 @@ class Prompts:
         assert problem.gold is None, "a verifier must not see the gold answer"
         self.asked.append((kind, list(solutions)))
         self.options = (shots, brief)
-        return Prompt(ids=(1, 2, 3), stop=("Question:",))
+        return Prompt(ids=(1, 2, 3, *" ".join(solutions).encode()), stop=("Question:",))
 
 
 def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, stage="round-0"):
@@ -53,7 +54,7 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), pr
     prompts = prompts or Prompts()
     context = SimpleNamespace(
         prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
-        engine=SimpleNamespace(context_length=1000),
+        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
     )  # fmt: skip
     steps = verifier.verify(problem, candidates, context, stage=stage, earlier=earlier)
     requests = []
@@ -126,7 +127,7 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
     class Long(Prompts):
         def review(self, kind, problem, solutions, **options):
             prompt = super().review(kind, problem, solutions, **options)
-            return Prompt(ids=prompt.ids * 100 * len(solutions))  # 300 tokens a solution, of 1,000 - 300
+            return Prompt(ids=prompt.ids[:3] * 100 * len(solutions))  # 300 tokens a solution, of 1,000 - 300
 
     verdict, asked, [request] = run(verifier, "Answer: 18", prompts=Long())
     assert len(asked[0][1]) == 3 and len(request.prompt_ids) == 600

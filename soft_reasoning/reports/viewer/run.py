@@ -14,8 +14,8 @@ from soft_reasoning.reports.viewer.files import Entry, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
-from soft_reasoning.runs.records import agreement_of, answers_of, problem_of
-from soft_reasoning.types import Candidate, Problem, UserError
+from soft_reasoning.runs.records import agreement_of, answers_of, candidates_of, problem_of
+from soft_reasoning.types import Problem, UserError
 
 GREEDY = "cot"
 """The method whose one candidate is the greedy completion."""
@@ -150,9 +150,9 @@ def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) 
     answers = list(said.get("answers", ()))
     right = [grader.correct(answer, problem) for answer in answers]
     weights = [short(weight) for weight in said.get("weights", ())]
-    return {
-        "verifier": {"texts": list(said["texts"]), "answers": answers, "right": right, "weights": weights}
-    }
+    prompts = list(said.get("prompts", ()))  # records of earlier versions lack them
+    parts = {"texts": list(said["texts"]), "prompts": prompts, "answers": answers}
+    return {"verifier": {**parts, "right": right, "weights": weights}}
 
 
 def _votes(
@@ -162,9 +162,7 @@ def _votes(
 
     Weights are None where ``final`` is not known to be a vote over what the record holds.
     """
-    candidates = [
-        Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in record["candidates"]
-    ]
+    candidates = candidates_of(record)
     chosen, kind, groups = record["answer"], problem.answer_type, []
     for vote in votes_of(candidates, record["trace"], final, grader, kind):
         right = grader.correct(vote.answer, problem)
@@ -196,9 +194,11 @@ def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
     """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
     method = config.get("method")
     settings = (method.get("final") if isinstance(method, Mapping) else None) or {}
+    if "rule" not in settings:  # a method without such a rule
+        return None
     try:
-        return FinalAnswer(settings["rule"], settings["verifier_weight"])
-    except (KeyError, UserError):  # another class, or a method without such a rule
+        return FinalAnswer(**{key: value for key, value in settings.items() if key != "_target_"})
+    except (TypeError, UserError):  # another class
         return None
 
 

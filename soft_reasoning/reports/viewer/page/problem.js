@@ -140,7 +140,8 @@ class ProblemPage {
     const said = round.verifier;
     const answers = said.answers.map((answer, i) => [i ? ", " : null, answerOf(answer, said.right[i])]);
     return el("details", { class: "verifier", open: said.texts.length === 1 },
-      el("summary", {}, "Verifier ", answers.length ? answers : "judged"), said.texts.map((text) => textOf(text)));
+      el("summary", {}, "Verifier ", answers.length ? answers : "judged"), said.texts.map((text, i) => [
+        said.prompts[i] ? el("details", {}, el("summary", { class: "note" }, "what it was asked"), textOf(said.prompts[i])) : null, textOf(text)]));
   }
 
   cardOf(c, i, base, same) {

@@ -1,0 +1,173 @@
+"""A learned final rule: the probability that an answer is right, from what a run records about it.
+
+Logistic regression over the answers of labelled runs, which ``soft-reasoning calibrate`` fits
+(``calibration.runs=[FOLDER]``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.estimates import Estimate, estimates
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.types import Candidate, Problem, UserError
+
+FEATURES = (
+    "votes", "verdict", "best_verdict", "coherence", "best_coherence", "own_answers", "first_round",
+    "density",
+)  # fmt: skip
+FOLDS = 5
+
+
+def features(
+    candidates: Sequence[Candidate],
+    verdicts: Sequence[Verdict],
+    found: Sequence[Estimate],
+    grader: AnswerGrader,
+    answer_type: str,
+) -> list[list[float]]:
+    """Return a row of ``FEATURES`` for each answer, comparable across problems.
+
+    These are the log-odds of its share of the candidates, and of its pooled verdicts; its best verdict; mean
+    and best coherence, less the mean of all candidates; its share of the verifier's own answers; its first
+    round as a share of the rounds; and the mean distance of its points from all others as a share of the
+    mean distance of all (1 where candidates have no points).
+    """
+    own = [(a, w) for v in verdicts for a, w in zip(v.answers, v.weights, strict=True) if a is not None]
+    coherent = [c.coherence or 0.0 for c in candidates]
+    last = max((c.round for c in candidates), default=0) + 1
+    apart = _distances([c.u for c in candidates])
+    rows: list[list[float]] = []
+    for one in found:
+        count, total = len(one.members), len(candidates)
+        mine = [coherent[i] for i in one.members]
+        agreed = sum(w for a, w in own if grader.equal(a, one.answer, answer_type))
+        rows.append([
+            math.log((count + 0.5) / (total - count + 0.5)),
+            math.log(one.mean / (1 - one.mean)),
+            max(candidates[i].verified or 0.0 for i in one.members),
+            fmean(mine) - fmean(coherent),
+            max(mine) - fmean(coherent),
+            agreed / (sum(w for _, w in own) or 1.0),
+            min(candidates[i].round for i in one.members) / last,
+            fmean(apart[i] for i in one.members),
+        ])  # fmt: skip
+    return rows
+
+
+def _distances(points: Sequence[tuple[float, ...] | None]) -> list[float]:
+    known = [point for point in points if point is not None]
+    if len(known) < len(points) or len(known) < 2:
+        return [1.0] * len(points)
+    mean = [fmean(math.dist(a, b) for b in known) for a in known]
+    return [one / (fmean(mean) or 1.0) for one in mean]
+
+
+@dataclass(frozen=True)
+class LearnedRule:
+    """Logistic regression on standardised ``FEATURES``.
+
+    Attributes:
+        means: Of each feature.
+        scales: Standard deviation of each feature.
+        weights: Weight of each standardised feature.
+        bias: The log-odds where all features are average.
+        made_for: What it belongs to: plain values by name (model, prompt).
+    """
+
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    made_for: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | None) -> LearnedRule:
+        """Read the rule in a file of ``soft-reasoning calibrate``.
+
+        Raises:
+            UserError: If there is no such file, or it holds none.
+        """
+        wanted = "final.prior: expected a file that soft-reasoning calibrate calibration.runs=[FOLDER] wrote"
+        if path is None:
+            raise UserError(f"{wanted}, got none; set search.prior=FILE or final.prior=FILE")
+        try:
+            stored = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))["final"]
+            parts = {key: tuple(map(float, stored[key])) for key in ("means", "scales", "weights")}
+            rule = cls(**parts, bias=float(stored["bias"]), made_for=dict(stored["made_for"]))
+        except OSError as error:
+            raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{wanted}, got {path}, which holds no final rule; calibrate again") from error
+        if {len(rule.means), len(rule.scales), len(rule.weights)} != {len(FEATURES)}:
+            raise UserError(f"{wanted}, got {path} with other features; calibrate again")
+        return rule
+
+    def probabilities(
+        self,
+        candidates: Sequence[Candidate],
+        verdicts: Sequence[Verdict],
+        grader: AnswerGrader,
+        answer_type: str,
+    ) -> list[float]:
+        """Return the probability that each distinct answer is right, in the order of ``estimates``."""
+        found = estimates(candidates, grader, answer_type)
+        return [self.probability(row) for row in features(candidates, verdicts, found, grader, answer_type)]
+
+    def probability(self, row: Sequence[float]) -> float:
+        """Return the probability for one row of ``FEATURES``."""
+        parts = zip(row, self.means, self.scales, self.weights, strict=True)
+        return 1 / (1 + math.exp(-self.bias - sum(w * (x - m) / s for x, m, s, w in parts)))
+
+
+Row = tuple[Problem, Sequence[Candidate], Sequence[Verdict]]
+
+
+def fit(rows: Sequence[Row], grader: AnswerGrader, made_for: Mapping[str, Any]) -> tuple[LearnedRule, float]:
+    """Fit a rule to labelled problems, and return it with its accuracy on held-out problems.
+
+    Each fifth of the problems is answered by a rule that is fitted to the others.
+
+    Raises:
+        UserError: If right and wrong answers are not both there in every part.
+    """
+    tables = []
+    for problem, candidates, verdicts in rows:
+        kind = problem.answer_type
+        found = estimates(candidates, grader, kind)
+        right = [bool(grader.correct(one.answer, problem)) for one in found]
+        tables.append((features(candidates, verdicts, found, grader, kind), right))
+    solved = 0
+    for fold in range(FOLDS):
+        rule = _fitted([table for i, table in enumerate(tables) if i % FOLDS != fold], made_for)
+        for table, right in tables[fold::FOLDS]:
+            worths = [rule.probability(row) for row in table]
+            solved += bool(worths) and right[max(range(len(worths)), key=worths.__getitem__)]
+    return _fitted(tables, made_for), solved / max(1, len(tables))
+
+
+def _fitted(
+    tables: Sequence[tuple[list[list[float]], list[bool]]], made_for: Mapping[str, Any]
+) -> LearnedRule:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    X = [row for table, _ in tables for row in table]
+    y = [one for _, right in tables for one in right]
+    if len(set(y)) < 2:
+        raise UserError(
+            "calibration.runs: expected runs with right and wrong answers, got one kind only; use more "
+            "problems"
+        )
+    scaler = StandardScaler().fit(X)
+    model = LogisticRegression().fit(scaler.transform(X), y)
+    values = (scaler.mean_, scaler.scale_, model.coef_[0])
+    means, scales, weights = (tuple(map(float, column)) for column in values)
+    return LearnedRule(means, scales, weights, float(model.intercept_[0]), made_for)

@@ -1,0 +1,111 @@
+"""Verdicts pooled by answer: closed forms, rewards in all methods, and verifiers that know nothing."""
+
+import random
+
+import pytest
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.rewards.estimates import estimates, pooled_scores
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.search import Stopping
+from soft_reasoning.types import Candidate, Problem
+
+
+def candidates(*rows):
+    """Rows of (answer, verdict)."""
+    return [
+        Candidate("", answer, 0, coherence=0.5, verified=v, reward=(v or 0.0) + 0.5) for answer, v in rows
+    ]
+
+
+def test_pooled_by_hand():
+    seen = candidates(("18", 0.9), ("9", 0.2), (None, 0.7), ("18.0", 0.5), ("7", None))
+    first, second, third = estimates(seen, Grader(), "number", (1, 2))
+    assert (first.answer, first.members) == ("18", (0, 3)) and (first.yes, first.no) == pytest.approx(
+        (1.4, 0.6)
+    )
+    assert first.mean == pytest.approx((1 + 1.4) / (3 + 2)) and first.weight == pytest.approx(2 * 2.4 / 5)
+    assert second.mean == pytest.approx(1.2 / 4) and third.mean == pytest.approx(1 / 3)
+    scores = pooled_scores(seen, Grader(), "number", (1, 2))
+    assert scores == pytest.approx([2.4 / 5, 0.3, 0.7, 2.4 / 5, None])
+
+
+def question(rng):
+    """A question whose right answer 0 has a share of its 15 candidates, and the other answers the rest."""
+    share = rng.random()
+    return [0 if rng.random() < share else rng.randint(1, 4) for _ in range(15)]
+
+
+def accuracy(rule, verdict, seed=0, count=400):
+    """Share of seeded questions that the rule answers right; ``verdict`` judges an answer."""
+    rng, right = random.Random(seed), 0
+    final = FinalAnswer(rule)
+    for _ in range(count):
+        seen = candidates(*[(str(answer), verdict(answer, rng)) for answer in question(rng)])
+        right += final.choose(seen, [Verdict(tuple(c.verified for c in seen))], Grader(), "number") == "0"
+    return right / count
+
+
+@pytest.mark.parametrize("rule", ["reward_vote", "pooled_vote"])
+@pytest.mark.parametrize("said", [1.0, 0.0, 0.3])
+def test_a_verifier_that_always_says_the_same_leaves_the_majority(rule, said):
+    rng = random.Random(1)
+    for _ in range(100):
+        seen = candidates(*[(str(answer), said) for answer in question(rng)])
+        votes = [FinalAnswer(name).choose(seen, [], Grader(), "number") for name in ("vote", rule)]
+        assert votes[0] == votes[1]
+
+
+@pytest.mark.parametrize("rule", ["reward_vote", "pooled_vote"])
+def test_a_random_verifier_costs_no_more_than_chance(rule):
+    def blind(answer, rng):
+        return float(rng.random() < 0.5)
+
+    majority = accuracy("vote", blind)
+    error = (2 * majority * (1 - majority) / 400) ** 0.5
+    assert accuracy(rule, blind) > majority - 2 * error
+
+
+@pytest.mark.parametrize("rule", ["reward_vote", "pooled_vote"])
+def test_a_verifier_that_knows_beats_the_majority(rule):
+    def knows(answer, rng):
+        return float(rng.random() < (0.9 if answer == 0 else 0.1))
+
+    assert accuracy(rule, knows) > accuracy("vote", knows) + 0.1
+
+
+def test_a_vote_by_posterior_means_would_not_pass():
+    """Six times "no" weigh against the majority: why the weight is not the mean."""
+    seen = candidates(*[("1", 0.0)] * 6, ("2", 0.0))
+    first, second = estimates(seen, Grader(), "number")
+    assert first.mean < second.mean and first.weight > second.weight
+
+
+@pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding", "verified_sampling", "best_of_n"])
+def test_every_method_rewards_all_candidates_by_what_is_known_of_their_answers(method):
+    words = [
+        "engine=fake",
+        f"method={method}",
+        "verifier=single_judge",
+        "reward.pooled=true",
+        "max_new_tokens=30",
+    ]
+    config = compose_config([*words, *(["search.stopping.rule=none"] if method != "best_of_n" else [])])
+    context = build_context(config, build_engine(config))
+    [(_, result)] = drive([Problem("p", "How many are 3 x 6?", "18")], build_method(config), context)
+    scores = pooled_scores(result.candidates, context.grader, "number")
+    for one, score in zip(result.candidates, scores, strict=True):
+        assert one.reward == pytest.approx((score or 0.0) + one.coherence)
+
+
+def test_stopping_by_the_posterior_of_the_leader():
+    stopping = Stopping(rule="leader", confidence=0.8)
+    seen = candidates(("1", 0.9), ("1", 0.9), ("2", 0.1))
+    leader = FinalAnswer("pooled_vote").leader(seen, [], Grader(), "number")
+    assert leader == pytest.approx(2.3 / 3)
+    assert stopping.reason([[1.0]], leader=leader) is None
+    assert stopping.reason([[1.0]], leader=0.85) == "converged"
