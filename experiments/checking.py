@@ -11,14 +11,14 @@ the same five candidates, sampled at temperature 0.8; validation problems unless
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.demo.solutions import AUTHORS
-from experiments.verifier_accuracy import mean, percent, share
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.tables import Table
@@ -33,6 +33,26 @@ NOTE = """\
 In percent, ± one standard error over problems. "Nothing shown" is the verifier's prompt with an empty list.
 Coverage: the share of problems on which one of the first 5, or of all 25, samples is right. Balanced
 accuracy: the mean of the shares of right candidates called right and of wrong ones called wrong."""
+
+
+def share(values: Iterable[bool]) -> str:
+    """Percent ± its standard error."""
+    values = [bool(v) for v in values]
+    if not values:
+        return "-"
+    p = sum(values) / len(values)
+    error = math.sqrt(p * (1 - p) / max(1, len(values) - 1))
+    return f"{100 * p:.1f} ± {100 * error:.1f}"
+
+
+def mean(values: Iterable[float]) -> float:
+    """Over the values that are known; NaN where none is."""
+    known = [v for v in values if not math.isnan(v)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.1f}"
 
 
 @dataclass(frozen=True)

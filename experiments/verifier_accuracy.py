@@ -4,8 +4,8 @@
     python experiments/verifier_accuracy.py judge FOLDER [--verifier NAME] method=...
     python experiments/verifier_accuracy.py table FOLDER [FOLDER ...]
 
-``record`` draws five rounds of five candidates a problem, which nothing stops, with what the model's certainty
-is computed from. ``judge`` lets verifiers judge them round by round; verifiers that differ in how they weigh
+``record`` draws five rounds of five candidates a problem, which nothing stops, with the model's certainties
+of them. ``judge`` lets verifiers judge them round by round; verifiers that differ in how they weigh
 what was written share it. ``table`` applies rules to the verdicts and replays stopping, which generates
 nothing. Of several folders (seeds) it gives the mean and the standard deviation. All of it can be continued.
 """
@@ -13,11 +13,13 @@ nothing. Of several folders (seeds) it gives the mean and the standard deviation
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
+import random
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,16 @@ from soft_reasoning.configuration.build import build_context, build_dataset, bui
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.methods.base import Rounds
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.coherence import LIKELIEST, coherence, tokens_of
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.learned import fit
 from soft_reasoning.rewards.verifiers import ALTERNATIVES, Verdict, Verifier
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, TopLogprobs
+from soft_reasoning.search.stopping import Stopping
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result
 
 FIVE = ("verifier.samples=5", "verifier.temperature=0.7")
 SURE = ("verifier.confidence=sequence_prob",)
@@ -58,6 +65,8 @@ QUICK = tuple(VERIFIERS)[:6]
 CERTAINTIES = ("mean_prob", "answer_prob", "self_certainty", "lowest_window")
 K = 5
 """Candidates of a round."""
+LIVE = 16
+"""Problems at a time: what is cut off is lost."""
 
 
 class Remembering(QueueEngine):
@@ -92,8 +101,8 @@ class Parts:
     def __init__(self, overrides: Sequence[str]) -> None:
         self.config = compose_config(overrides)
         self.engine, dataset = build_engine(self.config), build_dataset(self.config)
-        self.context = build_context(self.config, self.engine, dataset.exemplars(self.config.seed))
-        self.problems = dataset.problems(self.config.seed)
+        self.context = build_context(self.config, self.engine, dataset.exemplars())
+        self.problems = dataset.problems()
 
 
 def lines(path: Path) -> dict[str, Any]:
@@ -110,8 +119,9 @@ def record(folder: Path, overrides: Sequence[str]) -> None:
     path = folder / "candidates.jsonl"
     todo = [p for p in parts.problems if p.id not in lines(path)]
     engine, tokenizer = Remembering(parts.engine, LIKELIEST), parts.engine.tokenizer
+    method = build_method(parts.config)
     with path.open("a", encoding="utf-8") as file:
-        for problem, result in drive(todo, build_method(parts.config), parts.context, engine=engine):
+        for problem, result in drive(todo, method, parts.context, engine=engine, max_live=LIVE):
             tops = {(c.token_ids, c.logprobs): c for c in engine.known.values()}
             rows = []
             for c in result.candidates:
@@ -171,7 +181,7 @@ def judge(folder: Path, verifiers: Sequence[str], overrides: Sequence[str], roun
         config = compose_config([*overrides, f"verifier={name.partition(',')[0]}", *VERIFIERS[name]])
         method = Judging(build_method(config).verifier, given, rounds)
         with path.open("a", encoding="utf-8") as file:
-            for problem, result in drive(todo, method, parts.context, engine=engine):
+            for problem, result in drive(todo, method, parts.context, engine=engine, max_live=LIVE):
                 rows = [entry["row"] for entry in result.trace]
                 file.write(json.dumps({"id": problem.id, "rounds": rows}) + "\n")
                 file.flush()
@@ -184,18 +194,172 @@ def read(row: Mapping[str, Any]) -> list[Candidate]:
     return [Candidate(**{key: c[key] for key in keys}) for c in row["candidates"]]
 
 
+GRADER = Grader()
+RULES_SHOWN = ("vote", "reward_vote", "pooled_vote", "best_reward", "learned")
+NEVER = Stopping(rounds=99, rule="none")
+BLIND: dict[str, Callable[[random.Random], float]] = {
+    "always yes": lambda rng: 1.0,
+    "always no": lambda rng: 0.0,
+    "at random": lambda rng: float(rng.random() < 0.5),
+}
+STOPS = (("agreement", 0.95), ("settled", 0.85), ("settled", 0.95), ("leader", 0.85), ("leader", 0.95))
+
+
+class Run:
+    """One folder: candidates, and a verifier's verdicts on them (None: no verifier)."""
+
+    def __init__(self, folder: Path, verifier: str | None, kind: str = "mean_prob") -> None:
+        rows, said = lines(folder / "candidates.jsonl"), {}
+        if verifier in BLIND:
+            rng = random.Random(folder.name)
+            said = {
+                key: [[[BLIND[verifier](rng) for _ in range(K)], (), (), (), 0] for _ in range(5)]
+                for key in rows
+            }
+        elif verifier is not None:
+            said = {key: row["rounds"] for key, row in lines(folder / f"{verifier}.jsonl").items()}
+        self.problems = {}
+        for key, row in rows.items():
+            if verifier is None or key in said:
+                problem = Problem(key, row["question"], row["gold"], row["type"])
+                seen = [
+                    replace(c, coherence=one[kind])
+                    for c, one in zip(read(row), row["candidates"], strict=True)
+                ]
+                blank = [[[None] * K, (), (), (), 0]] * (len(seen) // K)
+                self.problems[key] = problem, seen, said.get(key, blank)
+
+    def replay(self, final: FinalAnswer, stopping: Stopping = NEVER) -> list[Row]:
+        """What the methods' own code makes of the verdicts, problem by problem."""
+        rows, reward = [], Reward()
+        for problem, seen, said in self.problems.values():
+            rounds, spent = Rounds(problem, reward, final, GRADER), 0
+            for number, (scores, answers, weights, agreement, tokens) in enumerate(said):
+                verdict = Verdict(tuple(scores), tuple(answers), (), tuple(weights), tuple(agreement))
+                found = seen[K * number : K * (number + 1)]
+                spent += tokens + sum(c.generated_tokens for c in found)
+                judged = [
+                    replace(c, verified=v, agreement=a, reward=reward(v, c.coherence or 0.0))
+                    for c, v, a in zip(found, scores, verdict.agreement, strict=True)
+                ]
+                rounds.add(judged, verdict)
+                if ended(rounds.end(stopping)):
+                    break
+            answer = final.choose(rounds.seen, rounds.verdicts, GRADER, problem.answer_type)
+            rows.append(Row(problem, rounds, answer, spent))
+        return rows
+
+
+def ended(steps) -> bool:
+    try:
+        next(steps)
+        steps.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("expected one effect")
+
+
+class Row:
+    """A problem's outcome."""
+
+    def __init__(self, problem: Problem, rounds: Rounds, answer: str | None, tokens: int) -> None:
+        self.problem, self.rounds, self.tokens = problem, rounds, tokens
+        self.right = bool(GRADER.correct(answer, problem))
+        self.marks = [(c.agreement, bool(GRADER.correct(c.answer, problem))) for c in rounds.seen]
+        self.covered = any(ok for _, ok in self.marks)
+
+
+def approved(rows: Iterable[Row], right: bool) -> float:
+    """Percent of the right (or wrong) candidates that the verifier calls right."""
+    said = [share >= 0.5 for row in rows for share, ok in row.marks if ok == right and share is not None]
+    return 100 * statistics.fmean(said) if said else math.nan
+
+
+def percent(rows: Sequence[Row], what: Callable[[Row], float]) -> float:
+    return 100 * statistics.fmean(what(row) for row in rows) if rows else math.nan
+
+
+def over(values: Sequence[float]) -> str:
+    """Mean ± standard deviation over folders."""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return "-" if any(map(math.isnan, values)) else f"{statistics.fmean(values):.1f}{spread}"
+
+
+def learned(folder: Path | None, verifier: str | None) -> FinalAnswer | None:
+    """The rule that is learned from the verdicts in ``folder``."""
+    if folder is None:
+        return None
+    rows = Run(folder, verifier).replay(FinalAnswer("vote"))
+    rule, _ = fit([(row.problem, row.rounds.seen, row.rounds.verdicts) for row in rows], GRADER, {})
+    path = folder / f"rule of {verifier}.json"
+    path.write_text(json.dumps({"final": asdict(rule)}))
+    return FinalAnswer("learned", prior=str(path))
+
+
+def tables(folders: Sequence[Path], learn: Path | None) -> str:
+    """The tables: verifiers by rules, stopping, and certainty without a verifier."""
+    names = [name for name in VERIFIERS if all((f / f"{name}.jsonl").exists() for f in folders)]
+    rules = {rule: FinalAnswer(rule) for rule in RULES_SHOWN[:-1]}
+    table, stops = [], []
+    for name in (None, *BLIND, *names):
+        runs = [Run(folder, name) for folder in folders]
+        known = learn is not None and (name is None or name in BLIND or (learn / f"{name}.jsonl").exists())
+        own = rules | ({"learned": learned(learn, name)} if known else {})
+        results = {rule: [run.replay(final) for run in runs] for rule, final in own.items()}
+        first = results["vote"]
+        cells = [over([approved(rows, ok) for rows in first]) for ok in (True, False)]
+        spent = [
+            statistics.fmean(sum(r[4] for r in said) for *_, said in run.problems.values()) for run in runs
+        ]
+        scores = [over([percent(rows, lambda row: row.right) for rows in results[r]]) if r in results else "-"
+                  for r in (*rules, "learned")]  # fmt: skip
+        table.append(
+            (name or "none", len(runs[0].problems), *cells, f"{statistics.fmean(spent):.0f}", *scores)
+        )
+        for (rule, final), (stop, sure) in itertools.product(own.items(), STOPS if name in names else ()):
+            ends = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]
+            stops.append((name, rule, f"{stop} {sure}" if stop != "agreement" else stop,
+                          over([percent(rows, lambda row: row.right) for rows in ends]),
+                          over([percent(rows, lambda row: row.covered and not row.right) for rows in ends]),
+                          f"{statistics.fmean(len(r.rounds.seen) for rows in ends for r in rows):.1f}",
+                          f"{statistics.fmean(r.tokens for rows in ends for r in rows):.0f}"))  # fmt: skip
+    sure = []
+    for kind in CERTAINTIES:
+        runs = [Run(folder, None, kind) for folder in folders]
+        rules = [
+            FinalAnswer(),
+            FinalAnswer("vote", keep=0.5),
+            FinalAnswer(keep=0.5),
+            FinalAnswer("best_reward"),
+        ]
+        sure.append(
+            (kind, *(over([percent(run.replay(f), lambda row: row.right) for run in runs]) for f in rules))
+        )
+    covered = [percent(Run(f, None).replay(FinalAnswer("vote")), lambda row: row.covered) for f in folders]
+    heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN)
+    return "\n\n".join([
+        f"Coverage {over(covered)}.", Table(heads, table).markdown(),
+        Table(("verifier", "final", "stops", "accuracy", "lost by choosing", "candidates", "tokens"),
+              stops).markdown(),
+        Table(("certainty", "weight", "filter", "filter and weight", "best"), sure).markdown(),
+    ])  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("record", "judge", "table"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--verifier", action="append", choices=VERIFIERS, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--learn", type=Path, help="table: the folder from which final=learned is learned")
     parser.add_argument("more", nargs="*", help="configuration, as on the command line of a run; or folders")
     args = parser.parse_intermixed_args()
     if args.command == "record":
         record(args.folder, args.more)
     elif args.command == "judge":
         judge(args.folder, args.verifier or QUICK, args.more, args.rounds)
+    else:
+        print(tables([args.folder, *map(Path, args.more)], args.learn))
 
 
 if __name__ == "__main__":

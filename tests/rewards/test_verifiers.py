@@ -10,7 +10,16 @@ from soft_reasoning.engines.fake import FakeTokenizer
 from soft_reasoning.rewards import presentation
 from soft_reasoning.rewards.judgement import NamedChoice, verdict_numbers
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, UserError, seed_for
+from soft_reasoning.types import (
+    Candidate,
+    Completion,
+    Generate,
+    Problem,
+    Prompt,
+    TopLogprobs,
+    UserError,
+    seed_for,
+)
 from tests.rewards.named import (
     Fresh,
     MultiGenerate,
@@ -249,3 +258,104 @@ def test_bad_values_are_one_line():
                 {"max_new_tokens": 0}, {"max_new_tokens": "abc"}):  # fmt: skip
         with pytest.raises(UserError, match="expected"):
             MultiGenerate(**bad)
+
+
+def asked(verifier, *completions, candidates=CANDIDATES[:1], judges=None):
+    """The verdict of ``verifier`` on ``candidates``, and all requests, with ``completions`` in turn."""
+    context = SimpleNamespace(
+        prompts=Prompts(), grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges=judges or {},
+        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
+    )  # fmt: skip
+    steps, requests, effects = verifier.verify(PROBLEM, candidates, context, stage="round-0"), [], []
+    try:
+        effects.append(next(steps))
+        while True:
+            new = effects[-1].requests
+            requests += new
+            effects.append(steps.send(completions[len(requests) - len(new) : len(requests)]))
+    except StopIteration as stop:
+        return stop.value, requests, effects
+
+
+def cut(text):
+    return Completion((1,), (0.0,), text, "length", 3)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "text", "score"),
+    [
+        (MultiGenerate(), "It is 9. No, 3 x 6 = 18", None),  # the last number is no answer yet
+        (MultiGenerate(), "Answer: 18", None),  # 180?
+        (MultiGenerate(), "Answer: 18\n\nThen", 1.0),
+        (MultiJudge(), "Correct: 1", None),  # 1, 2?
+        (SingleJudge(), " 1\n\nQuestion", 1.0),
+        (ReleasedVerifier(), "Answer: 18", 1.0),  # the public code reads what there is
+    ],
+)
+def test_a_text_that_was_cut_before_its_verdict_judges_nothing(verifier, text, score):
+    verdict, _, _ = asked(verifier, cut(text))
+    assert verdict.scores == (score,) and verdict.agreement == (score,)
+    assert all(answer is None for answer in verdict.answers) == (score is None or not verifier.answers_itself)
+
+
+def test_what_was_cut_leaves_the_other_samples():
+    done = Completion((1,), (0.0,), "Answer: 9", "eos", 3)
+    two = MultiGenerate(samples=2, temperature=0.7)
+    verdict, _, _ = asked(two, cut("3 x 6 = 18"), done, candidates=[CANDIDATES[0], CANDIDATES[2]])
+    assert verdict.scores == (0.0, 1.0) and verdict.answers == (None, "9")
+
+
+def verdict_of(text, *alternatives):
+    """A judge's text, whose every token has the ``alternatives`` (text, probability)."""
+    tokenizer = FakeTokenizer()
+    ids = tuple(tokenizer.encode(text, add_special_tokens=False))
+    words = [(tokenizer.encode(word, add_special_tokens=False), math.log(p)) for word, p in alternatives]
+    top = TopLogprobs(tuple(i[0] for i, _ in words), tuple(p for _, p in words))
+    return Completion(ids, (0.0,) * len(ids), text, "eos", 3, top_logprobs=(top,) * len(ids))
+
+
+def test_the_probability_of_a_verdict():
+    verifier = SingleJudge(confidence="verdict_prob")
+    verdict, [request], _ = asked(verifier, verdict_of("1", ("1", 0.6), ("0", 0.1), ("x", 0.3)))
+    assert verdict.scores == pytest.approx((0.6 / 0.7,)) and verdict.agreement == (1.0,)
+    assert request.top_logprobs > 0
+    verdict, _, _ = asked(verifier, verdict_of("0", ("1", 0.2), ("0", 0.6)))
+    assert verdict.scores == pytest.approx((0.25,)) and verdict.agreement == (0.0,)
+    verdict, _, _ = asked(verifier, verdict_of("x", ("x", 0.9)))
+    assert verdict.scores == (0.0,)  # no verdict is likely: as the text says
+
+
+def test_a_check_comes_before_the_verdict_and_equal_candidates_are_asked_once():
+    class Worded(Prompts):
+        def review_wording(self, kind):
+            return SimpleNamespace(ask="{solutions}\nJudge:\n", cue="Correct:")
+
+    three = [CANDIDATES[0], CANDIDATES[2], CANDIDATES[0]]
+    verifier = SingleJudge(check=40)
+    texts = ["6 + 6 + 6 = 18", "Not so", "Correct: 1", "Correct: 0"]
+    prompts = Worded()
+    context = SimpleNamespace(
+        prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges={},
+        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
+    )  # fmt: skip
+    steps = verifier.verify(PROBLEM, three, context, stage="round-0")
+    effect = next(steps)
+    assert [r.max_new_tokens for r in effect.requests] == [40] * 3
+    effect = steps.send([Completion((1,), (0.0,), texts[i], "eos", 3) for i in (0, 1, 0)])
+    assert len(effect.requests) == 2
+    assert FakeTokenizer().decode(list(effect.requests[0].prompt_ids)).endswith("= 18\nJudge:\nCorrect:")
+    with pytest.raises(StopIteration) as stop:
+        steps.send([Completion((1,), (0.0,), text, "eos", 3) for text in texts[2:]])
+    assert stop.value.value.scores == (1.0, 0.0, 1.0) and len(stop.value.value.prompts) == 3
+
+
+def test_another_model_judges_in_its_own_context():
+    other = SimpleNamespace(
+        prompts=Prompts(), engine=SimpleNamespace(context_length=99, tokenizer=FakeTokenizer()),
+        stream=lambda *stage: 7,
+    )  # fmt: skip
+    judge = SingleJudge(model="other", max_new_tokens=10)
+    done = Completion((1,), (0.0,), "Correct: 1", "eos", 3)
+    verdict, [request], [effect] = asked(judge, done, judges={"other": other})
+    assert effect.engine is other.engine and request.seed == 7 and verdict.scores == (1.0,)
+    assert [kind for kind, _ in other.prompts.asked] == ["single_judge"]
