@@ -314,7 +314,7 @@ def tables(folders: Sequence[Path], learn: Path | None) -> str:
         scores = [over([percent(rows, lambda row: row.right) for rows in results[r]]) if r in results else "-"
                   for r in (*rules, "learned")]  # fmt: skip
         table.append(
-            (name or "none", len(runs[0].problems), *cells, f"{statistics.fmean(spent):.0f}", *scores)
+            (name or "none", str(len(runs[0].problems)), *cells, f"{statistics.fmean(spent):.0f}", *scores)
         )
         for (rule, final), (stop, sure) in itertools.product(own.items(), STOPS if name in names else ()):
             ends = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]

@@ -39,6 +39,7 @@ NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
     "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
+    "final=learned": [f"final.prior={Path(__file__).with_name('learned_rule.json')}"],
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 UNFAKED = {"features=hidden_state"}  # the fake engine has no hidden states; tests/methods/test_looking.py
