@@ -190,7 +190,8 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     prior = prior_from(first, points, portfolio, labels, method, made_for, problems)
     if rows:
         rule, right = fit(rows, context.grader, judged)
-        prior = replace(prior, final=asdict(rule))
+        asked = {problem.id: question_mark(problem.question) for problem, *_ in rows}
+        prior = replace(prior, final=asdict(rule), questions={**prior.questions, **asked})
         print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
     prior.save(folder / PORTFOLIO)
     defaults = {SIGMA: own, EMBEDDING: _choice(EMBEDDING)}

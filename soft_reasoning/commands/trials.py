@@ -51,7 +51,9 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
 
     def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
         sampling = Sampling(temperature=temperature)
-        completions = yield Generate(sampled(problem, context, sampling, count, method.max_new_tokens))
+        top = getattr(method.reward, "top_logprobs", 0)
+        requests = sampled(problem, context, sampling, count, method.max_new_tokens, top_logprobs=top)
+        completions = yield Generate(requests)
         return [read_candidate(one, problem, context, reward=method.reward) for one in completions]
 
     return steps

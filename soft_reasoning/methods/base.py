@@ -35,12 +35,11 @@ def read_candidate(
     With a ``reward`` it has its coherence, too.
     """
     coherence = None
-    if reward is not None and reward.coherence == "answer_prob":
-        span = context.grader.locate(completion.text, problem.answer_type)
-        where = tokens_of(span, completion, context.engine.tokenizer) if span else ()
-        coherence = reward.of_coherence(completion, where)
-    elif reward is not None:
-        coherence = reward.of_coherence(completion)
+    if reward is not None:
+        located = getattr(reward, "coherence", "") == "answer_prob"
+        span = context.grader.locate(completion.text, problem.answer_type) if located else None
+        where = (tokens_of(span, completion, context.engine.tokenizer),) if span else ()
+        coherence = reward.of_coherence(completion, *where)
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(context.prompts.split(completion.text)[1], problem.answer_type),

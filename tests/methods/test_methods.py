@@ -159,9 +159,10 @@ def test_bad_decoding_is_refused_when_built(method, bad):
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"), [("decoding=greedy", "use decoding=sampled"), ("final=posterior_vote", "surrogate")]
+    ("bad", "message"),
+    [("decoding=greedy", "use decoding=sampled"), ("final=learned", "final.prior: expected a file")],
 )
-def test_samples_without_points_refuse_what_needs_them(bad, message):
+def test_parts_that_cannot_work_are_refused(bad, message):
     with pytest.raises(UserError) as refused:
         build_method(compose_config(["method=verified_sampling", bad]))
     assert message in str(refused.value)
