@@ -123,6 +123,66 @@ HYBRIDS = {
     },
 }
 """Current families and layers with state; ``test_lengths`` alone runs them."""
+MOE = EXPERTS | {
+    "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "moe_k": 2, "n_group": 1,
+    "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
+}  # fmt: skip
+LATENT = {
+    "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16, "v_head_dim": 16,
+}  # fmt: skip
+INDEXED = MOE | LATENT | {"index_n_heads": 2, "index_head_dim": 16, "index_topk": 512}
+NO_HEADS = dict.fromkeys(HEADS)
+PLAIN = (
+    "apertus arcee aria_text biogpt bitnet cohere cohere2_moe ctrl cwm diffllama doge ernie4_5 exaone4 "
+    "falcon_h1 falcon_mamba flex_olmo flint fuyu gemma gemma4_unified_text glm glm4 gpt-sw3 gpt_bigcode "
+    "gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoeshared hyperclovax internlm3 "
+    "iquestcoder jais2 jetmoe modernbert-decoder mpt nanochat nemotron olmo olmo3 olmo_hybrid olmoe "
+    "openai-gpt persimmon phi phimoe seed_oss stablelm starcoder2 vaultgemma xglm"
+).split()
+OTHERS = dict.fromkeys(PLAIN, {}) | {
+    "axk2": INDEXED,
+    "bailing_hybrid": MOE | LATENT | {"layer_types": LINEAR},
+    "bamba": MAMBA | {"attn_layer_indices": [1]},
+    "codegen": {"n_embd": 64, "n_head": 4, "n_layer": 2, "rotary_dim": 8},
+    "deepseek_v2": MOE | LATENT,
+    "deepseek_v32": INDEXED,
+    "deepseek_v4": INDEXED,
+    "dots1": MOE,
+    "dots3_note_text": MOE | LATENT,
+    "ernie4_5_moe": MOE | {"moe_layer_start_index": 1},
+    "exaone_moe": MOE,
+    "glm4_moe": MOE,
+    "glm4_moe_lite": MOE | LATENT,
+    "glm_moe_dsa": INDEXED,
+    "gpt_neo": NO_HEADS | {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 4,
+                           "window_size": 16, "num_hidden_layers": None},
+    "helium": {"head_dim": 16},
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": MOE,
+    "hy_v3": MOE,
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "num_experts": 4,
+              "mamba_d_state": 8, "mamba_dt_rank": 8, "use_mamba_kernels": False},
+    "kimi_linear": MOE | LATENT | DELTA,
+    "kolibri1": MOE,
+    "laguna": MOE,
+    "lfm2_moe": MOE | {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "lfm3": {"layer_types": ["conv", "full_attention"]},
+    "mamba2": NO_HEADS | {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 8},
+    "mellum": MOE,
+    "mimo_v2_flash": MOE | {"layer_types": SLIDING, "sliding_window": 16, "v_head_dim": 16,
+                            "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 16,
+                            "swa_v_head_dim": 16},
+    "minicpm3": LATENT,
+    "minimax_m2": MOE,
+    "minimax_m3_vl_text": MOE,
+    "ministral": {"head_dim": 16},
+    "qwen3_5_moe_text": MOE | DELTA,
+    "qwen3_moe": MOE,
+    "solar_open": MOE,
+    "youtu": LATENT,
+}  # fmt: skip
+"""The rest of what transformers has; the slow matrix of ``test_lengths`` alone runs them."""
 SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 """Families that attend over the block table; the others run with the model's own cache."""
 
@@ -130,7 +190,7 @@ SHARING = set(FAMILIES) - {"llama4_text", "falcon", "bloom", "gptj", "mamba"}
 def tiny(family: str, **others):
     """A random float32 model of ``family`` whose greedy completions vary."""
     torch.manual_seed(0)
-    options = BASE | (FAMILIES | HYBRIDS).get(family, {}) | others
+    options = BASE | (FAMILIES | HYBRIDS | OTHERS).get(family, {}) | others
     options = {key: value for key, value in options.items() if value is not None}
     config = AutoConfig.for_model(family, **options)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()

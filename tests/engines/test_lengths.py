@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from itertools import permutations
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import Request
-from tests.engines.models import FAMILIES, HYBRIDS, VOCABULARY, tiny
+from tests.engines.models import FAMILIES, HYBRIDS, OTHERS, VOCABULARY, tiny
 
 LONGEST, STEPS = 33, 3
 """One position more than a block of keys; tokens that are fed after each prompt."""
@@ -40,19 +41,27 @@ class Texts:
 
 
 @torch.inference_mode()
-def worst_error(runner, texts: Texts, lengths: list[int]) -> float:
-    """Serve a batch of prompts of ``lengths``; after each step the first, a middle or the last row ends."""
+def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] | None = None) -> float:
+    """Serve a batch of prompts of ``lengths``, of which rows leave after each step.
+
+    Args:
+        ends: In which order rows leave, by their index in ``lengths``; without it the first, a middle
+            and the last row leave, then all.
+    """
     waiting = deque(texts.sequence(i, length) for i, length in enumerate(lengths))
+    rows = list(waiting)
     worst, running = 0.0, list[Sequence]()
     while waiting or running:
         if started := runner.admit(waiting, len(running)):
             worst = max(worst, texts.worst(started, runner.prefill(started)))
             running += started
-        for end in (0, len(running) // 2, -1):
+        for end in (0, len(running) // 2, -1) if ends is None else ends:
             for row in running:
                 row.output.ids.append(int(texts.ids[row.ticket, row.position + 1]))
             worst = max(worst, texts.worst(running, runner.decode(running)))
-            runner.release(running.pop(end if len(running) > end else -1))
+            leaves = running[end if len(running) > end else -1] if ends is None else rows[end]
+            running.remove(leaves)
+            runner.release(leaves)
             if not running:
                 break
         while running and not waiting:
@@ -60,21 +69,22 @@ def worst_error(runner, texts: Texts, lengths: list[int]) -> float:
     return worst
 
 
-@pytest.fixture(params=sorted(FAMILIES | HYBRIDS))
-def model(request):
-    model = tiny(request.param)
+def served(family: str, padding: int):
+    """The model and its runner; a pass has a multiple of ``padding`` rows: 8 as on the CPU, 1 as on a GPU."""
+    model = tiny(family)
     for layer in model.modules():
         if hasattr(layer, "time_step_limit"):  # transformers applies it in a pass without a cache alone
             layer.time_step_limit = (0.0, math.inf)
-    return model
-
-
-@pytest.mark.parametrize("padding", [8, 1])
-def test_lengths_on_both_sides_of_a_padding_boundary(model, padding):
-    """As on the CPU, and as on a GPU, where no row is added to a pass."""
     runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
     if runner.max_rows != 1:
         runner.calls.padding = padding
+    return model, runner
+
+
+@pytest.mark.parametrize("padding", [8, 1])
+@pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS))
+def test_lengths_on_both_sides_of_a_padding_boundary(family, padding):
+    model, runner = served(family, padding)
     texts = Texts(model)
     for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
         assert worst_error(runner, texts, lengths) < 1e-3, lengths
@@ -82,13 +92,16 @@ def test_lengths_on_both_sides_of_a_padding_boundary(model, padding):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("padding", [8, 1])
-def test_all_lengths_and_all_batches(model, padding):
-    runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
-    if runner.max_rows != 1:
-        runner.calls.padding = padding
+@pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS | OTHERS))
+def test_all_lengths_all_batches_and_all_orders(family, padding):
+    model, runner = served(family, padding)
     texts = Texts(model)
     alone = [[length] for length in range(1, LONGEST + 1)]
     equal = [[5 + rows] * rows for rows in range(1, 18)]
     mixed = [[1 + (7 * row + rows) % LONGEST for row in range(rows)] for rows in range(2, 18)]
     for lengths in alone + equal + mixed:
         assert worst_error(runner, texts, lengths) < 1e-3, lengths
+    if runner.max_rows == 1:  # rows never share a batch
+        return
+    for order in [*permutations(range(3))]:
+        assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, order

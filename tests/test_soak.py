@@ -1,0 +1,199 @@
+"""Everything at once for as long as SOAK_SECONDS says (60 by default), with figures at the end.
+
+One process serves clients and callers in Python together, while runs in processes of their own are killed and
+continued. Nothing may be lost, nothing mixed up, and memory must stay flat.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+openai = pytest.importorskip("openai")
+
+from soft_reasoning import SoftReasoner  # noqa: E402
+from tests.integrations.serving import chat, questions, served, wait_until  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory in /proc"),
+]
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
+CLIENTS, CALLERS = 12, 3
+METHODS = {"cot": {}, "self_consistency": {"k": 3}, "soft_reasoning": {"k": 2, "rounds": 1}}
+RUN_PROBLEMS = 200
+MOST_GROWTH = 60e6
+"""Bytes that the process may grow after its first third."""
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Soak:
+    """What all parts share: the right answers, the time left, the counts and the first failure."""
+
+    def __init__(self, reasoner):
+        self.reasoner, self.asked = reasoner, questions(40)
+        self.right = {
+            method: [one.text for one in reasoner.solve(self.asked, method=method, **more)]
+            for method, more in METHODS.items()
+        }
+        self.counts, self.memory, self.failures = Counter(), list[int](), list[str]()
+        self.begin = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        return bool(self.failures) or time.monotonic() - self.begin > SECONDS
+
+    def check(self, what: str, method: str, numbers: list[int], texts: list[str]) -> None:
+        self.counts[what] += len(numbers)
+        if texts != [self.right[method][number] for number in numbers]:
+            self.failures.append(f"{what}: {method} answered {numbers} with {texts}")
+
+    async def client(self, running, seed: int) -> None:
+        """Requests over HTTP: plain, streamed, streamed and left in the middle, given up by time."""
+        draw = random.Random(seed)
+        async with running.client(kind=openai.AsyncOpenAI, timeout=600) as client:
+            while not self.over:
+                method, number = draw.choice([*METHODS]), draw.randrange(len(self.asked))
+                sent = {"model": f"{method}-demo", "messages": chat(self.asked[number]),
+                        "extra_body": {"soft_reasoning": METHODS[method]}}  # fmt: skip
+                create, way = client.chat.completions.create, draw.randrange(4)
+                try:
+                    if way == 0:
+                        got = await create(**sent, timeout=draw.uniform(0.01, 1))
+                        self.check(
+                            "server, patient enough", method, [number], [got.choices[0].message.content]
+                        )
+                    elif way == 1:
+                        got = await create(**sent)
+                        self.check("server, plain", method, [number], [got.choices[0].message.content])
+                    else:
+                        stream, text = await create(**sent, stream=True), ""
+                        leaves = draw.randrange(20) if way == 2 else None
+                        async for count, piece in _counted(stream):
+                            if count == leaves:
+                                break
+                            text += piece.choices[0].delta.content or ""
+                        else:
+                            self.check("server, streamed", method, [number], [text])
+                            continue
+                        await stream.close()
+                        self.counts["disconnected"] += 1
+                except openai.APITimeoutError:
+                    self.counts["given up"] += 1
+
+    def caller(self, seed: int) -> None:
+        """Calls from Python: lists, tasks of which some are cancelled."""
+        draw = random.Random(seed)
+        while not self.over:
+            method = draw.choice([*METHODS])
+            numbers = draw.sample(range(len(self.asked)), draw.randint(1, 8))
+            some = [self.asked[number] for number in numbers]
+            if draw.random() < 0.5:
+                found = self.reasoner.solve(some, method=method, **METHODS[method])
+                self.check("python, lists", method, numbers, [one.text for one in found])
+            else:
+                asyncio.run(self.tasks(draw, method, numbers, some))
+
+    async def tasks(self, draw: random.Random, method: str, numbers: list[int], some: list[str]) -> None:
+        tasks = [
+            asyncio.ensure_future(self.reasoner.asolve(one, method=method, **METHODS[method])) for one in some
+        ]
+        await asyncio.sleep(draw.uniform(0, 0.5))
+        for task in tasks:
+            if draw.random() < 0.5:
+                task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for number, one in zip(numbers, ended, strict=True):
+            if isinstance(one, asyncio.CancelledError):
+                self.counts["cancelled"] += 1
+            elif isinstance(one, BaseException):
+                self.failures.append(f"a task ended with {one!r}")
+            else:
+                self.check("python, tasks", method, [number], [one.text])
+
+    def runs(self, folder: Path) -> None:
+        """Runs that are killed again and again and continued, each compared with one that was not."""
+        whole = self.run(folder / "whole", None)
+        draw = random.Random(0)
+        for number in itertools.count():
+            while not self.over and (found := self.run(folder / str(number), draw)) != whole:
+                if found is not None:
+                    self.failures.append(f"run {number} was continued to other records")
+            if self.over:
+                return
+            self.counts["runs continued to the end"] += 1
+
+    def run(self, folder: Path, draw: random.Random | None) -> list | None:
+        """The records of a run that was left alone, or None where it was killed."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "soft_reasoning.run", "engine=fake", f"limit={RUN_PROBLEMS}", "method=cot",
+             "max_live=4", "progress=false", f"hydra.run.dir={folder}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder.parent,
+        )  # fmt: skip
+        try:
+            _, errors = process.communicate(timeout=None if draw is None else draw.uniform(2, 25))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            self.counts["runs killed"] += 1
+            return None
+        if process.returncode:
+            self.failures.append(f"a run ended with {errors.decode()[-2000:]}")
+        records = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+        kept = ("doc_id", "answer", "exact_match", "resps", "candidates")
+        return sorted(([record[key] for key in kept] for record in records), key=lambda one: one[0])
+
+    def watch(self) -> None:
+        while not self.over:
+            self.memory.append(resident())
+            time.sleep(SECONDS / 60)
+
+
+async def _counted(stream):
+    count = 0
+    async for piece in stream:
+        yield count, piece
+        count += 1
+
+
+def test_soak(tmp_path):
+    with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=60"]) as reasoner:
+        soak = Soak(reasoner)
+        with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 3) as pool:
+
+            async def clients():
+                await asyncio.gather(*(soak.client(running, seed) for seed in range(CLIENTS)))
+
+            parts = [
+                pool.submit(asyncio.run, clients()),
+                pool.submit(soak.runs, tmp_path),
+                pool.submit(soak.watch),
+            ]
+            parts += [pool.submit(soak.caller, seed) for seed in range(CALLERS)]
+            for part in parts:
+                part.result()
+            wait_until(lambda: running.service.in_work == 0)
+        alive = [one.name for one in threading.enumerate()]
+    third = len(soak.memory) // 3
+    first, last = max(soak.memory[third : 2 * third]), max(soak.memory[2 * third :])
+    figures = {**soak.counts, "MB": [round(one / 1e6) for one in soak.memory[:: max(1, third // 2)]]}
+    print(f"\n{time.monotonic() - soak.begin:.0f} s: {json.dumps(figures)}, threads {len(alive)}")
+    assert not soak.failures, soak.failures[:3]
+    assert last - first < MOST_GROWTH
+    assert min(soak.counts[one] for one in ("server, plain", "python, lists", "runs killed")) > 0
