@@ -17,10 +17,13 @@ WINDOW = 2000
 """The most characters that are looked at beyond any place, so that reading takes linear time."""
 
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)} | {0x3000: " ", 0x3002: ".", 0x202F: "\u00a0"}
-_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|scratchpad)>|final<\|message\|>", re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"[<\[◁](?P<open>/?)(?:think|thinking|thought|reasoning|scratchpad)[>\]▷]|final<\|message\|>",
+    re.IGNORECASE,
+)
 _STRUCK = re.compile(
     r"~~(?=\S)[^~\n]{1,200}~~|<(?P<tag>del|s|strike)>[^<\n]{1,200}</(?P=tag)>"
-    r"|\\(?:[bx]?cancel|sout|st)\{[^{}\n]{1,200}\}"
+    r"|\\(?:[bx]?cancel|sout|st)\{[^{}\n]{1,200}\}|\$?\\(?:blacksquare|square|qed)\b\$?"
 )
 _NOTE_MARK = re.compile(r"\[\^\w{1,20}\](?!:)")
 _FOOTNOTE = re.compile(r"(?:(?<=\n)|^)[ \t]{0,3}(?:\[\^\w{1,20}\]:|(\[\d{1,2}\]:?|[¹²³⁴⁵⁶⁷⁸⁹])[ \t])[^\n]*")
@@ -40,6 +43,7 @@ _REMARK = re.compile(
     r"|(?:(?<=\n)|(?<=[\n.][ *_]))(?:Let['’]?s|Let\s(?:me|us)|We\scan)\s(?:\w+\s)?"
     + _TESTING
     + r"(?=[,:.]|\s(?:this|that|the\sanswer))"
+    r"|(?<=\n\n)[(\[](?!Edit|[^\n]*answer)[^\n\]]*[)\]](?=\s*$)|(?<=\n)(?:\*\*)?(?:References|Sources|P\.?S\.?|Key\s\w+)(?=[\s:*])"
     r"|(?<=\n)(?:[*_>#-]{0,4}[ \t]?)(?:[Kk]ey\s)?(?:[Tt]akeaways?|N(?:ote|B|OTE)|Tip|Remark|Fun\sfact"
     r"|P\.?S\.?|[Cc]onfidence"
     r"|Disclaimer|Sources?|Assumptions?|Units?|Why|Difficulty|Certainty|Steps|Method"
@@ -108,8 +112,8 @@ def prepared(text: str) -> str:
         text = text.translate(_FULL_WIDTH)
         text = re.sub(r"(?<!\d)\u00a0|\u00a0(?!\d)", " ", text)
     if thoughts := [*_THOUGHT.finditer(text)]:
-        end = thoughts[-1].end()
-        if _WORD.search(text, end):
+        end = thoughts[-1].end() if thoughts[-1]["open"] != "" else len(text)  # cut while it thinks
+        if _WORD.search(text, end) or end == len(text) and thoughts[-1]["open"] == "":
             text = " " * end + text[end:]
     if "~~" in text or "</" in text or "\\" in text:
         text = _STRUCK.sub(_blank, text)

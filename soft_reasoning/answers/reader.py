@@ -12,7 +12,7 @@ from soft_reasoning.answers.rewriting import Rewriter
 REFUSAL = re.compile(
     r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s{1,3}(?:be\s{1,3})?"
     r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
-    r"|\b(?:do not|don['’]t) know\b"
+    r"|\b(?:do not|don['’]t) know\b|\b(?:does|do|did)(?: not|n['’]t) (?:say|state|mention|specify|tell|give)\b"
     r"|(?:\bnot enough|n['’]t enough|\binsufficient) (?:information|data|context)\b"
     r"|\b(?:I|we)(?:['’]d| would)?(?: also)? need (?:to know|more|the|some|additional|further)\b[^.\n]{0,60}"
     r"\bto (?:solve|answer|determine|calculate|find|say|tell)\b"

@@ -41,13 +41,13 @@ _CONCLUDES = re.compile(
     rf"\b{any_of(f'{_SO}, overall, conclusion, conclude, finally, final, answer, wait, actually')}\b", re.I
 )
 _BEFORE = re.compile(
-    rf"(?:(?:^|[.!?,;:\n])\s{{0,3}}|\b{any_of(f'{_SO}, is, be, was, say, says, but, ist, est, es, это')}\s+"
-    r"(?:(?:indeed|therefore|in\sfact|(?!only|hardly|barely|rarely)\w{2,12}ly)\s+)?|['’]s\s+"
-    r"|\bmakes\s[\w\s]{1,30}\s)[\"'“*(]{0,3}$",
+    rf"(?:(?:^|[.!?,;:\n])\s{{0,3}}|(?:\b{any_of(f'{_SO}, is, be, was, say, says, but, ist, est, es, это')}\s"
+    r"|(?:\breturn|[=|])\s)\s*(?:(?:indeed|therefore|in\sfact|(?!only|hardly|barely|rarely)\w{2,12}ly)\s+)?"
+    r"|['’]s\s+|\bmakes\s[\w\s]{1,30}\s)[\"'“*(]{0,3}$",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"[\"'”*)]{0,3}(?:\s{0,9}(?:[.,!;:\n]|$)|\s(?:that|to\ssay|[-–—]|(?:on|to|for)\s(?:this|that))\s"
+    r"[\"'”*)]{0,3}(?:\s{0,9}(?:[.,!;:|\n]|$)|\s(?:that|to\ssay|[-–—]|(?:on|to|for)\s(?:this|that))\s"
     r"|\s+(?:because|since|as)\b[^.!?\n]*)",
     re.IGNORECASE,
 )
@@ -78,6 +78,8 @@ _UNSURE = re.compile(
 _LONGEST_SHORT = 80
 _PLAIN = Rewriter(
     (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"),
+    (r"(?:(?<=[:|])|^)[*\s]{0,4}[✅✔✓☑]\ufe0f?(?=\s{0,3}(?:\||$))", " yes"),
+    (r"(?:(?<=[:|])|^)[*\s]{0,4}[❌✗]\ufe0f?(?=\s{0,3}(?:\||$))", " no"),
     (r"[*$`\\{}\[\]✅❌✔✓✗☑\ufe0f]", ""),
     (IDIOMS, " "),
 )

@@ -29,7 +29,7 @@ _OUT = re.compile(
     rf"|(?:\b[Bb]oth\s)?(?<![A-Za-z'’]){_LETTERS}\s(?:is|are)\s(?:all\s|both\s|also\s)?"
     r"(?:not\b|wrong|false|incorrect|impossible|eliminated|excluded|ruled\sout|too\s)"
     rf"|n['’]t\s(?:be\s)?{_LETTERS}(?![A-Za-z'’])|\bso\s(?:is|are)\s{_LETTERS}(?=\W)"
-    r"|(?<![A-Za-z'’])\(?[A-Z]\)?\s?[:.-]\s?(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b"
+    r"|(?<![A-Za-z'’])\(?[A-Z][\s).:|–-]{1,5}(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b|\b[A-Z]\s?[✗❌]"
 )
 _SEVERAL = re.compile(
     r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
@@ -75,9 +75,8 @@ _CHOICE = re.compile(
 )
 _CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answer\sis)\b")
 _CHOOSING = any_of(
-    "choose, pick, select, go with, choice, option, letter, solution, must be, has to be, leaves, so, "
-    "therefore, thus, "
-    "hence, only"
+    "choose, pick, select, go with, going with, obviously, clearly, choice, option, "
+    "letter, solution, must be, has to be, leaves, so, therefore, thus, hence, only"
 )
 _CHOSEN = re.compile(
     r"(?<!\w)\(([A-Za-z])\)"
@@ -86,12 +85,13 @@ _CHOSEN = re.compile(
     r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n|\s(?:because|since|as)\b))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]|\bmakes?\s([A-Z])\s(?:correct|right|the)\b"
     r"|\b(?i:answer)\s([A-Z])(?![\w'’])|\b(?i:option|choice|letter):?\s([A-Z]|[a-z](?=\W{0,3}$))(?![\w'’])"
-    r"|(?<![A-Za-z'’])([A-Z])\)?\s?[:.-]\s?(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b"
+    r"|(?<![A-Za-z'’])([A-Z])[\s).:|–-]{1,5}(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b|\b([A-Z])\s?[✓✔✅]"
     r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
 )
 _ALONE = re.compile(r"(?<![\w'’])([B-H]|A(?=\W{0,2}$|[.,:;)]))(?![\w'’])")
 _FIRST = re.compile(r"\W*(?:([A-Z])[).:]|([a-h])[).])\s")
+_FIRST_LINE = re.compile(r"\W*([A-H])\W*(?=\n)")
 _PLAIN = Rewriter(
     (r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"),
     (r"[*$`_\"“”{}\\]", ""),
@@ -128,7 +128,7 @@ class ChoiceReader:
     def close(self, text: str) -> Found | None:
         offset = max(0, len(text) - 2000)
         plain = _PLAIN(text[offset:])
-        last = last_match(_CHOSEN, plain)
+        last = (None if offset else _FIRST_LINE.match(plain)) or last_match(_CHOSEN, plain)
         if last is None and len(plain.split()) == 1:
             last = _letter(plain)
         last = last or _only_letter(plain)

@@ -26,7 +26,8 @@ CLOCK = "\ue001"
 UNSURE = "\ue000"
 """Stands for a mark between digits that may mean several things: a number that holds it has no value."""
 
-_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+           "lakh": 10**5, "crore": 10**7}  # fmt: skip
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _PLAIN = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)|\d+)(?:\.\d+)?|(?<![.\d])\.\d+"
@@ -55,7 +56,7 @@ _NUMBER = re.compile(
       | (?:\s|\s?(?:and|&)\s|-(?=\d+/\d+(?![\d/]|\s?[-+*x×÷=])))(?P<top>\d+)\s?/\s?(?P<bottom>\d+)
       | \s?/\s?(?P<dsign>-)?(?P<divisor>{_PLAIN})
     )?
-    (?:\s?(?P<scale>{"|".join(_SCALES)})\b|(?P<letter>[kK](?![\w'’])|(?-i:M|B|bn)\b))?
+    (?:\s?(?P<scale>{"|".join(_SCALES)})\b|(?P<letter>[kK](?![\w'’])|(?-i:M|B|bn)\b)(?P<money>(?=\s(?:dollars|euros|pounds)\b))?)?
     (?P<irrational>\s?(?:\\sqrt|√|\\pi\b|π|{_UNREAD})|[{UNSURE}{CLOCK}]\d+|(?-i:[xyzn])(?![\w'’]|\s?\d)
       |(?-i:[a-z])(?=\s?[-+]\s?\d+(?!\s?\w|\.\d)))?
   | {_UNREAD}""",
@@ -138,7 +139,7 @@ def _compatible(found: re.Match[str]) -> str:
 _LATEX = having("\\")
 clean: Rewriter = Rewriter(
     (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
-    (r"<<[^<>]{0,200}>>", "", having("<<")),
+    (r"<<[^<>=]{0,200}=[^<>]{0,200}>>", "", having("<<")),
     (_CLOCK, rf"\1{CLOCK}", having(":")),
     (r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))", ",", beyond_ascii),
     (r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: "^" + found.group().translate(_SUPERSCRIPTS), beyond_ascii),
@@ -245,8 +246,10 @@ def _value(found: re.Match[str]) -> tuple[Fraction | None, int]:
             return None, end
         value **= int(power)
     if letter := found["letter"]:
-        if letter not in "kK" and not found["currency"]:  # "5 M" may be anything
-            return value, found.start("letter")
+        if letter not in "kK" and not (
+            found["currency"] or found["money"] is not None
+        ):  # "5 M" may be anything
+            return None, end
         return value * _LETTERS[letter.lower()], end
     return value * _SCALES.get((found["scale"] or "").lower(), 1), end
 

@@ -57,7 +57,7 @@ _ABANDONED = re.compile(
     rf"[^;!?]{{1,80}}?\b{any_of('but, however, though, although')}\b"
 )
 _RESTATEMENT = re.compile(
-    r"\b(?:i\.e\.,?|that\sis,?|in\sother\swords,?|rounds?\s(?:(?:up|down)\s)?to)\s(?=\W{0,3}\d)"
+    r"(?<!\()\b(?:i\.e\.,?|that\sis,?|in\sother\swords,?|rounds?\s(?:(?:up|down)\s)?to)\s(?=\W{0,3}\d)"
     r"|,\s(?:so|or)\s(?=\W{0,3}\d[\d,.]*\s(?:\w+\s)?(?:in\s(?:all|total)|altogether)\b)",
     re.I,
 )
@@ -67,7 +67,7 @@ _CONCLUSION = re.compile(
     rf"|\band\sk(?:ept|eeps)\b|\b(?:left"
     rf"|ends?\sup)\swith\b|,\sand\s(?:then|now|finally)\b"
     r"|which\sis(?=\s[$€£]?\d[\d,.]*(?:\s\w+)?[.!]?$)|(?<=;\s)(?:it|that)(?:\sis|['’]s)\b"
-    r"|for\sa\s(?:grand\s)?total\sof\b|of\swhich\b|i\.e\.|that\sis,|should\sbe\b|I\smeant\b)"
+    r"|for\sa\s(?:grand\s)?total\sof\b|(?<!all\s)of\swhich\b|i\.e\.|that\sis,|(?:should|must|has\sto)\sbe\b|I\smeant\b)"
     r"|:(?=\s[$€£]?\d[\d,.]*[^\d]*$)",
     re.I,
 )
@@ -133,11 +133,13 @@ _SUM_ASIDE = re.compile(
     r"|which\sis\s(?:more|less|enough)|more\sthan|less\sthan)\b[^()]{0,60})?\)"
 )
 """A computation in brackets. What stands before may be its result or one of its numbers."""
-_OR = re.compile(r",?\s(?:or|oder|ou|o|или)\s(?:(?:maybe|perhaps|possibly)\s)?[$€£]?")
+_OR = re.compile(r",?\s(?:or|oder|ou|o|или)\s(?:[a-z]\s?=\s?)?(?:(?:maybe|perhaps|possibly)\s)?[$€£]?")
 _BETWEEN = re.compile(r"\bbetween\s(?:[^\s.;]+\s(?:and|to)\s)?[$€£]?$", re.IGNORECASE)
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[a-z]\s?[-+*/]\s?$")
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
+_CALL = re.compile(r"[)!|\]]\s?$")
+"""The end of "C(5, 2)", "7!" or "|-13|"."""
 _COMPUTING = re.compile(
     r"(?:\W*[A-Z][a-z]+ing|.{0,40}\b(?:add|subtract|multiply|divide|take))\s[^.;]{1,80}?"
     rf"\s{any_of('gives, yields, equals, is, makes, leaves, brings, means, to get, to obtain')}"
@@ -280,7 +282,11 @@ def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Numb
     """``number``, without a value if the sentence offers several ("8 or 9"), or it is part of "x + 5"."""
     for left, right in pairwise(numbers):
         if number in (left, right) and _OR.fullmatch(sentence, left.end, right.start):
-            same = left.value is None or right.value is None or left.value in (right.value, right.value * 100)
+            same = (
+                left.value is None
+                or right.value is None
+                or right.value in (left.value, left.value / 100, left.value * 100)
+            )
             number = number if same else replace(number, value=None)
     within = _BETWEEN.search(sentence, max(0, number.start - 40), number.start)
     if within or _VARIABLE.search(sentence, max(0, number.digits - 6), number.digits):
@@ -304,7 +310,10 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
         behind = next((n for n in numbers if n.start >= equals.start()), None)
         if behind is not None and behind.start - equals.end() <= _NEAR:
             plain = not _OPERATOR.match(sentence, behind.end)
-            return behind if plain and _OPERATOR.search(sentence, begin, equals.start()) else None
+            computed = _OPERATOR.search(sentence, begin, equals.start()) or _CALL.search(
+                sentence, begin, equals.start()
+            )
+            return behind if plain and computed else None
     return None
 
 

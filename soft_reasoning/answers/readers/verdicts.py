@@ -18,7 +18,7 @@ _YES = any_of(
 _NO = any_of(
     """
     nope, nah, no, false, incorrect, wrong, untrue, inaccurate, invalid, impossible, implausible,
-    improbable, unlikely, unfounded, a myth, a misconception, non, nein, нет
+    improbable, unlikely, unfounded, a myth, a misconception, a common misconception, mistaken, non, nein, нет
     """
 )
 _TRUE_ELSEWHERE = any_of(
@@ -48,18 +48,19 @@ _NOT = (
 _MODAL = any_of("could, would, can, did, does, will, should")
 _SO = any_of("think so, believe so, say so, guess so, suppose so")
 _HOLDS = rf"(?:holds?|stands?|checks?\sout)(?:\s(?:up|true|water))?{_ENDS}"
-_CLAIM = any_of("statement, claim, assertion, premise, this, that")
+_CLAIM = any_of("statement, claim, assertion, premise, this, that, it")
 VERDICT: re.Pattern[str] = re.compile(
     rf"(?P<false>{_NOT}(?:(?:really|actually|a|at\sall)[ \t])?(?:be[ \t])?(?:{_TRUE})(?![\w-])"
     rf"|(?:\bnot|n['’]t)\s{_SO}|\bdoubt\s(?:it|that|so)\b|\b{_CLAIM}\s(?:does\snot|doesn['’]t|cannot"
     rf"|can['’]t)\s{_HOLDS}"
+    r"|\bI\sdisagree\b|\bcontradicts\sthe\b|\bfail(?:s|ed)?\sto\sbe\s(?:true|correct|right)\b"
     rf"|\b(?:a\s(?:\w{{1,12}}\s)?(?P<a_no>no)|on\sthe\scontrary)(?![\w-])"
     rf"|(?<![\w-]){_FALSE_ELSEWHERE}(?![\w-]))"
     rf"|(?P<true>(?:\b(?:be|is|was)\s)?\b(?:wrong|false|incorrect)\sto\s(?:say|claim|think"
     rf"|believe)\s(?:that\s)?"
     rf"(?:(?:it|this)\sis\s)?{_FALSE}(?![\w-])|{_NOT}(?:(?:really|actually|a"
     rf"|at\sall)[ \t])?(?:be[ \t])?{_FALSE}(?![\w-])"
-    rf"|\b{_SO}|\b{_CLAIM}\s{_HOLDS}|\ba\s(?:\w{{1,12}}\s)?(?P<a_yes>yes)(?![\w-])|\blean\syes\b"
+    rf"|\b{_SO}|\b{_CLAIM}\s{_HOLDS}|\ba\s(?:\w{{1,12}}\s)?(?P<a_yes>yes)(?![\w-])|\blean\syes\b|\bI\sagree\b"
     rf"|(?<![\w-]){_TRUE_ELSEWHERE}(?![\w-]))"
     rf"|(?P<open>{_NOT}(?!so\b)\w+[ \t](?:be[ \t])?(?:{_TRUE}|{_FALSE})(?![\w-]))"
     rf"|(?<![\w-])(?P<outright>(?:{_SURELY}\s)?not(?:\sat\sall|\sreally|\slikely|\seven\sclose)?{_ENDS}"
