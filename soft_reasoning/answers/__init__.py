@@ -2,7 +2,7 @@ r"""Extracting answers from free text, comparing them, voting and grading.
 
 An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
 ``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
-``open`` (any text), ``json`` and ``code`` are read from the whole text (``readers.open``), others as follows.
+``open`` (any text), ``json`` and ``code`` are read from the whole text (``text``), others as follows.
 
 How a text is read (``extraction=flexible``), in this order:
 
@@ -13,8 +13,8 @@ How a text is read (``extraction=flexible``), in this order:
    ("Wait, ..."). "The answer is" and ``####`` must be followed by an answer; otherwise they come last.
 3. Without a statement, a text that declines to answer has none; any other is read from its end.
 
-What may mean two things has no answer. ``readers`` has a file for each answer type; ``extraction=strict``
-reads the rest of the line after the first "Answer:" alone. ``external`` holds graders that read as
+What may mean two things has no answer. ``extraction=strict`` reads
+the rest of the line after the first "Answer:" alone. ``external`` holds graders that read as
 lm-evaluation-harness and Math-Verify do, to the letter.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
@@ -34,7 +34,7 @@ from soft_reasoning.answers.grading import (
     locate,
     vote,
 )
-from soft_reasoning.answers.readers.open import FREE
+from soft_reasoning.answers.text import FREE
 
 __all__ = [
     "ANSWER_TYPES",

@@ -11,11 +11,10 @@ Math-Verify reads numbers and formulas, in the worker process of ``algebra``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import algebra
-from soft_reasoning.answers.grading import vote_by
+from soft_reasoning.answers.grading import Votes
 from soft_reasoning.answers.reader import last_match
 from soft_reasoning.checks import choice
 from soft_reasoning.types import Problem, UserError
@@ -27,7 +26,7 @@ NAMES = {"strict-match": "lm_eval_strict", "flexible-extract": "lm_eval_flexible
 
 
 @dataclass(frozen=True)
-class LmEvalGrader:
+class LmEvalGrader(Votes):
     """Reads and compares numbers as lm-evaluation-harness does for GSM8K.
 
     Args:
@@ -68,15 +67,6 @@ class LmEvalGrader:
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         return a is not None and b is not None and normalised(a) == normalised(b)
 
-    def vote(
-        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
-    ) -> str | None:
-        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
-
-    def correct(self, answer: str | None, problem: Problem) -> bool | None:
-        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
-        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
-
 
 def normalised(text: str) -> str:
     """Return what ``exact_match`` compares: lower case, without the task's ``regexes_to_ignore``."""
@@ -89,7 +79,7 @@ TYPES = ("number", "latex")
 
 
 @dataclass(frozen=True)
-class MathVerifyGrader:
+class MathVerifyGrader(Votes):
     """Grades as ``math_verify.verify(parse(gold), parse(text))`` does, with the library's defaults.
 
     An answer is text that Math-Verify parses to what it found in the model's text.
@@ -125,11 +115,6 @@ class MathVerifyGrader:
         if a is None or b is None:
             return False
         return a == b or algebra.verified(a, b) or algebra.verified(b, a)
-
-    def vote(
-        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
-    ) -> str | None:
-        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
 
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
         """Whether Math-Verify verifies ``answer`` by the problem's; None without a gold answer."""

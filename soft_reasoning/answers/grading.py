@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from soft_reasoning.answers.own_text import WINDOW, prepared
+from soft_reasoning.answers import numerals
+from soft_reasoning.answers.boolean import BooleanReader
+from soft_reasoning.answers.choice import ChoiceReader
+from soft_reasoning.answers.number import NumberReader
 from soft_reasoning.answers.reader import REFUSAL, Found, Reader
-from soft_reasoning.answers.readers import numerals
-from soft_reasoning.answers.readers.boolean import BooleanReader
-from soft_reasoning.answers.readers.choice import ChoiceReader
-from soft_reasoning.answers.readers.number import NumberReader
-from soft_reasoning.answers.readers.open import CodeReader, JsonReader, OpenReader
-from soft_reasoning.answers.readers.text import LatexReader, TextReader
-from soft_reasoning.answers.statements import last_box, statements
+from soft_reasoning.answers.statements import WINDOW, last_box, prepared, statements
+from soft_reasoning.answers.text import CodeReader, JsonReader, LatexReader, OpenReader, TextReader
 from soft_reasoning.checks import OptionError, choice, real
 from soft_reasoning.types import Problem
 
@@ -140,29 +138,37 @@ def vote(
     Raises:
         ValueError: If ``weights`` and ``answers`` differ in length.
     """
-    return vote_by(
-        lambda a, b: equal(a, b, answer_type, absolute=absolute, relative=relative), answers, weights
-    )
+    return Grader(absolute=absolute, relative=relative).vote(answers, answer_type, weights)
 
 
-def vote_by(
-    same: Callable[[str, str], bool], answers: Sequence[str | None], weights: Sequence[float] | None
-) -> str | None:
-    """Do what :func:`vote` does with ``same`` in place of :func:`equal`."""
-    weights = [1.0] * len(answers) if weights is None else weights
-    if len(weights) != len(answers):
-        raise ValueError(f"expected {len(answers)} weights, one per answer, got {len(weights)}")
-    totals: dict[str, float] = {}
-    for answer, weight in zip(answers, weights, strict=True):
-        if answer is None:
-            continue
-        group = next((known for known in totals if same(known, answer)), answer)
-        totals[group] = totals.get(group, 0.0) + weight
-    return max(totals, key=totals.__getitem__) if totals else None
+class Votes:
+    """Votes and grades by ``equal``; what all graders share."""
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        raise NotImplementedError
+
+    def vote(
+        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
+    ) -> str | None:
+        """Return the answer of the largest total weight, as :func:`vote` does."""
+        weights = [1.0] * len(answers) if weights is None else weights
+        if len(weights) != len(answers):
+            raise ValueError(f"expected {len(answers)} weights, one per answer, got {len(weights)}")
+        totals: dict[str, float] = {}
+        for answer, weight in zip(answers, weights, strict=True):
+            if answer is None:
+                continue
+            group = next((known for known in totals if self.equal(known, answer, answer_type)), answer)
+            totals[group] = totals.get(group, 0.0) + weight
+        return max(totals, key=totals.__getitem__) if totals else None
+
+    def correct(self, answer: str | None, problem: Problem) -> bool | None:
+        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
+        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
 
 
 @dataclass(frozen=True)
-class Grader:
+class Grader(Votes):
     """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
 
     The public code's tolerances are ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two
@@ -204,15 +210,6 @@ class Grader:
         if callable(self.same):
             return a is not None and b is not None and (a == b or bool(self.same(a, b)))
         return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
-
-    def vote(
-        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
-    ) -> str | None:
-        return vote_by(lambda a, b: self.equal(a, b, answer_type), answers, weights)
-
-    def correct(self, answer: str | None, problem: Problem) -> bool | None:
-        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
-        return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
 
 
 def _reader(answer_type: str) -> Reader:

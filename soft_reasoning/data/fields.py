@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from soft_reasoning.answers.readers import numerals
+from soft_reasoning.answers import numerals
 from soft_reasoning.types import UserError
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader
 from soft_reasoning.answers.grading import _flexibly
-from soft_reasoning.answers.own_text import WINDOW
-from soft_reasoning.answers.statements import MOST, statements
+from soft_reasoning.answers.statements import MOST, WINDOW, statements
 from soft_reasoning.types import Problem
 
 GRADERS = [Grader(extraction=mode) for mode in MODES] + [

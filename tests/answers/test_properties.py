@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, equal, extract, locate, vote
-from soft_reasoning.answers.readers.numerals import canonical, whole_value
+from soft_reasoning.answers.numerals import canonical, whole_value
 
 patient = settings(deadline=None)  # machines under load take their time
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soft_reasoning.answers.readers.numerals import clean, find
-from soft_reasoning.answers.rewriting import Rewriter
+from soft_reasoning.answers.numerals import clean, find
+from soft_reasoning.answers.reader import Rewriter
 
 SHORTEN = Rewriter((r"\*", ""), (r"(\d) thousand", r"\g<1>000"), ("ab", "xyz"))
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from soft_reasoning.answers.own_text import WINDOW
+from soft_reasoning.answers.numerals import CLOCK, Number, find
 from soft_reasoning.answers.reader import any_of, last_match
-from soft_reasoning.answers.readers.numerals import CLOCK, Number, find
+from soft_reasoning.answers.statements import WINDOW
 
 Span = tuple[int, int]
 

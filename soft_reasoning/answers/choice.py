@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.reader import Found, any_of, first_line, last_match
-from soft_reasoning.answers.rewriting import Rewriter
+from soft_reasoning.answers.reader import Found, Rewriter, any_of, first_line, last_match
 
 _LETTERS = r"\(?[A-Z]\)?(?:(?:,\s\(?[A-Z]\)?){0,9},?\s(?:and|or|nor|&)\s\(?[A-Z]\)?)?"
 _ALL_BUT = re.compile(

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-from soft_reasoning.answers.own_text import WINDOW
+from soft_reasoning.answers import numerals, prose
+from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
 from soft_reasoning.answers.reader import REFUSAL, Found
-from soft_reasoning.answers.readers import number_words, prose
-from soft_reasoning.answers.readers.numerals import Number, canonical, clean, find, whole_value
+from soft_reasoning.answers.statements import WINDOW
 
 _WORD = re.compile(r"\w")
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
@@ -52,7 +52,7 @@ class NumberReader:
         number = next(find(line[begin:]), None)
         if number is not None:
             return prose.opens(line[begin:], [number])
-        words = number_words.find(line)
+        words = numerals.find_words(line)
         return words is not None and not _WORD.search(line, 0, words[1])
 
     def close(self, text: str) -> Found | None:
@@ -115,7 +115,7 @@ def _stated(text: str) -> Choice | None:
         refusal = REFUSAL.search(sentence)
         if refusal:
             end = begin + refusal.start()
-        words = number_words.find(sentence) if _LETTER_FIRST.match(sentence) else None
+        words = numerals.find_words(sentence) if _LETTER_FIRST.match(sentence) else None
         opening = words is not None and not _WORD.search(sentence, 0, words[1])
         if words and opening and (not words[0] or _ALONE.match(sentence, words[2])):
             return words[0], begin + words[1], begin + words[2]
@@ -162,7 +162,7 @@ def _meant(text: str, begin: int, end: int) -> Choice | None:
     if number is None:
         return None
     concluded = label + prose.last_conclusion(sentence[label:])
-    if numbers[-1].start < concluded - label and (words := number_words.find(sentence, concluded)):
+    if numbers[-1].start < concluded - label and (words := numerals.find_words(sentence, concluded)):
         return words[0], begin + words[1], begin + words[2]
     return number.value, begin + label + number.digits, begin + label + number.end
 
@@ -170,6 +170,6 @@ def _meant(text: str, begin: int, end: int) -> Choice | None:
 def _in_words(text: str) -> Choice | None:
     """The number in words of the last sentence that holds one."""
     for begin, end in reversed([*prose.sentences(text)]):
-        if words := number_words.find(text[begin:end]):
+        if words := numerals.find_words(text[begin:end]):
             return words[0], begin + words[1], begin + words[2]
     return None

@@ -1,0 +1,217 @@
+r"""Reading answers that stand in the text as they are: words, formulas, any text, JSON, code.
+
+Words: the first sentence of a statement without emphasis, quotes and full stop. Formulas: what is between the
+first ``$``, ``\(`` or ``\[`` of a statement and the closing mark, or else its first sentence; a text without
+a statement gives its last formula. Formulas are compared by value, by text, or symbolically. The others see
+the whole text, without statements such as "Answer:". Nothing is run to compare code.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+import textwrap
+import warnings
+from functools import lru_cache
+from typing import Any, TypeGuard
+
+from soft_reasoning.answers import algebra
+from soft_reasoning.answers.number import close_enough
+from soft_reasoning.answers.numerals import whole_value
+from soft_reasoning.answers.reader import REFUSAL, Found, Rewriter, first_line, last_match
+from soft_reasoning.answers.statements import WINDOW
+
+_END = re.compile(  # after "Vitamin C. It is", not in "St. Louis" or "J. K. Rowling"
+    r"\.(?=[\"'”*]*(?:\s+(?:The|This|That|It|He|She|They|We|In|So|Because)\b|\s*$))"
+    r"|(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Lt))(?<!\b(?:Mrs|Gen|Col|Sgt|Rev|Gov|Sen))(?<!\b(?:Prof|Capt))"
+    r"\.(?=[\"'”*]*\s+[A-Z])"
+)
+_SIGNS = re.compile(r"((?<!\w)-(?=\.?\d)|(?<=\d)\.(?=\d)|(?<=[^\W\d_])[+#]+(?!\w))|[^\w\s]")
+_PLAIN = Rewriter((r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"\s+", " "))
+_AROUND = "*`\"'“” "
+_MATHS = re.compile(r"\$\$?([^$\n]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]")
+_SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
+_LAST_MATHS = re.compile(r"\$\$?([^$]+)\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
+_AS_IT_IS = Rewriter()
+_ESCAPED = Rewriter((r"\\\\(?=[A-Za-z{}])", r"\\"))
+"""JSON doubles each backslash."""
+
+
+class TextReader:
+    """Reads answers in words; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        start, stop = first_line(statement)
+        line = _PLAIN(statement[start:stop])
+        begin = len(line) - len(line.lstrip(_AROUND))
+        sentence_end = _END.search(line, begin)
+        answer = line[begin : sentence_end.start() if sentence_end else len(line)].rstrip(_AROUND)
+        if not answer:
+            return None
+        if REFUSAL.search(answer):
+            return Found(None)
+        return Found(answer, begin, begin + len(answer), _PLAIN, start, stop)
+
+    def opens(self, statement: str) -> bool:
+        return False
+
+    def close(self, text: str) -> Found | None:
+        return None
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        return _plain_words(a) == _plain_words(b)
+
+
+def _plain_words(text: str) -> str:
+    """Text for comparison: case, articles and punctuation apart, but for "-5", "1.5" and "C++"."""
+    words = _SIGNS.sub(lambda found: found[1] or " ", text.casefold().replace("−", "-")).split()
+    return " ".join(word for word in words if word not in ("a", "an", "the")) or text.strip().casefold()
+
+
+class LatexReader:
+    """Reads formulas; a :class:`~soft_reasoning.answers.reader.Reader`."""
+
+    def read(self, statement: str) -> Found | None:
+        start, stop = first_line(statement)
+        piece = statement[start:stop]
+        line = piece if "\\begin" in piece else _ESCAPED(piece)
+        if maths := _MATHS.search(line):
+            group = next(i for i, text in enumerate(maths.groups(), start=1) if text)
+            begin, end = maths.span(group)
+        else:
+            sentence_end = _SENTENCE_END.search(line)
+            begin, end = 0, sentence_end.start() if sentence_end else len(line)
+        return _bare(line, begin, end, start, stop, _AS_IT_IS if line == piece else _ESCAPED)
+
+    def opens(self, statement: str) -> bool:
+        return False
+
+    def close(self, text: str) -> Found | None:
+        offset = max(0, len(text) - WINDOW)
+        last = last_match(_LAST_MATHS, text[offset:])
+        if last is None:
+            return None
+        begin, end = last.span(last.lastindex or 0)
+        return _bare(text, offset + begin, offset + end, 0, len(text))
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        x, y = whole_value(a), whole_value(b)
+        if x is not None and y is not None:
+            return close_enough(x, y, absolute, relative)
+        return algebra.equivalent(a, b)
+
+
+def _bare(
+    line: str, begin: int, end: int, start: int, stop: int, rewrites: Rewriter = _AS_IT_IS
+) -> Found | None:
+    """``line[begin:end]`` without dollars and spaces around it."""
+    piece = line[begin:end]
+    begin += len(piece) - len(piece.lstrip(" \t\n$"))
+    answer = piece.strip(" \t\n$")
+    if not answer:
+        return None
+    if REFUSAL.search(answer):
+        return Found(None)
+    return Found(answer, begin, begin + len(answer), rewrites, start, stop)
+
+
+FREE = ("open",)
+"""Types whose answers differ even where they agree, so that a verifier has to choose among them."""
+
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"[\[{]")
+_TRIES = 64
+"""Most brackets that begin no JSON value; more are no answer."""
+
+
+class OpenReader:
+    """Reads the text itself; answers are the same if they differ in white space alone."""
+
+    def read(self, statement: str) -> Found | None:
+        answer = statement.strip()
+        start = len(statement) - len(statement.lstrip())
+        return Found(answer, start, start + len(answer), stop=len(statement)) if answer else None
+
+    def opens(self, statement: str) -> bool:
+        return False
+
+    def close(self, text: str) -> Found | None:
+        return self.read(text)
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        return a.split() == b.split()
+
+
+class CodeReader(OpenReader):
+    """Reads the last fenced block, else the text; compares Python by its syntax tree, other code by lines."""
+
+    def read(self, statement: str) -> Found | None:
+        blocks = [block for block in _FENCE.finditer(statement) if block[1].strip()]
+        if not blocks:
+            return super().read(statement)
+        start, end = blocks[-1].span(1)
+        return Found(textwrap.dedent(statement[start:end]).strip(), start, end, stop=len(statement))
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        return _tree(a) == _tree(b)
+
+
+class JsonReader(OpenReader):
+    """Reads the last JSON object or array; values are the same with their keys in any order."""
+
+    def read(self, statement: str) -> Found | None:
+        decoder, last, place = json.JSONDecoder(parse_constant=_no_constant), None, 0
+        for _ in range(_TRIES):
+            begin = _OPENING.search(statement, place)
+            if begin is None:
+                break
+            while begin is not None:  # values that follow each other are no failed tries
+                try:
+                    value, place = decoder.raw_decode(statement, begin.start())
+                except (ValueError, RecursionError):
+                    place = begin.end()
+                    break
+                last = Found(_dumped(value), begin.start(), place, stop=len(statement))
+                begin = _OPENING.search(statement, place)
+        return last
+
+    def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
+        try:
+            return _same(json.loads(a), json.loads(b), absolute, relative)
+        except (ValueError, RecursionError, OverflowError):  # no JSON, or numbers beyond floats
+            return a.split() == b.split()
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _same(a: Any, b: Any, absolute: float, relative: float) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key], absolute, relative) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        pairs = zip(a, b, strict=False)
+        return len(a) == len(b) and all(_same(x, y, absolute, relative) for x, y in pairs)
+    if _is_number(a) and _is_number(b):
+        return a == b or math.isclose(a, b, rel_tol=relative, abs_tol=absolute)
+    return type(a) is type(b) and a == b
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@lru_cache(maxsize=1024)
+def _tree(code: str) -> str:
+    """What is compared of ``code``: its syntax tree if it is Python, else its lines, indentation apart."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.dump(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "\n".join(" ".join(line.split()) for line in code.splitlines() if line.strip())
