@@ -39,6 +39,11 @@ MOST_GROWTH = 60e6
 """Bytes that the process may grow after its first third."""
 
 
+def written(folder: Path) -> int:
+    file = folder / "samples.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -132,12 +137,13 @@ class Soak:
         whole = self.run(folder / "whole", None)
         draw = random.Random(0)
         for number in itertools.count():
-            while not self.over and (found := self.run(folder / str(number), draw)) != whole:
-                if found is not None:
-                    self.failures.append(f"run {number} was continued to other records")
+            while not self.over and (found := self.run(folder / str(number), draw)) is None:
+                pass
             if self.over:
                 return
             self.counts["runs continued to the end"] += 1
+            if found != whole:
+                self.failures.append(f"run {number} was continued to other records")
 
     def run(self, folder: Path, draw: random.Random | None) -> list | None:
         """The records of a run that was left alone, or None where it was killed."""
@@ -146,13 +152,16 @@ class Soak:
              "max_live=4", "progress=false", f"hydra.run.dir={folder}"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder.parent,
         )  # fmt: skip
-        try:
-            _, errors = process.communicate(timeout=None if draw is None else draw.uniform(2, 25))
-        except subprocess.TimeoutExpired:
+        lives = draw.randint(1, 150) if draw else RUN_PROBLEMS  # records that it may still write
+        before = written(folder)
+        while process.poll() is None and written(folder) < before + lives:
+            time.sleep(0.05)
+        if process.poll() is None and draw:
             process.send_signal(signal.SIGKILL)
             process.communicate()
             self.counts["runs killed"] += 1
             return None
+        _, errors = process.communicate()
         if process.returncode:
             self.failures.append(f"a run ended with {errors.decode()[-2000:]}")
         records = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]

@@ -119,15 +119,6 @@ BOTH = re.compile(
     re.I,
 )
 """A verdict for one case and its opposite for another."""
-CONCEDED = re.compile(
-    rf"\W*(?:(?:while|although|though|even\sthough|despite)\b[^,;.\n]{{0,120}}[,;]"
-    rf"|(?:(?:you|one)(?:['’]d|\s(?:might|may|would|could))\s(?:think|say)|initially|intuitively|my\sfirst"
-    rf"|(?:some|many|most)(?:\speople)?\s(?:say|think|believe|argue)|at\sfirst(?:\s(?:glance|sight))?"
-    rf"|it\s(?:may|might|would)\sseem)\b[^;.\n]{{0,120}}?"
-    rf"(?:[,;.]\s{any_of('but, however, yet, on reflection, in fact, actually')}\b|\bbut\b))",
-    re.IGNORECASE,
-)
-"""What a text grants before it says the opposite: "You'd think yes, but"."""
 SHORT = re.compile(
     r"\W*(?:(?:yes|indeed|sure|well|so)\W{1,3})?(?:[\w'’]+\s){1,3}"
     r"(?:(?:certainly|definitely|really|indeed|probably|surely)\s)?"
@@ -156,12 +147,7 @@ def truth(verdict: re.Match[str]) -> str | None:
 _WORD = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W\d_]")
 _LETTER = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*", re.IGNORECASE)
-_CONCLUSION = re.compile(r"[,;:.]\s{0,3}(?:and\s)?(?:so|therefore|thus|hence)\b(?!\sthat\b)", re.IGNORECASE)
 _THUS = "so, therefore, thus, hence"
-_CONCLUDES = re.compile(
-    rf"\b{any_of(f'{_THUS}, overall, conclusion, conclude, finally, final, answer, wait, actually')}\b",
-    re.I,
-)
 _BEFORE = re.compile(
     rf"(?:(?:^|[.!?,;:\n])\s{{0,3}}|(?:"
     rf"\b{any_of(f'{_THUS}, is, be, was, say, says, but, ist, est, es, это')}\s"
@@ -175,12 +161,6 @@ _AFTER = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(r"\W*(?:(?:so|well|in\sshort),?\s)?", re.IGNORECASE)
-_PLAIN_VERDICT = re.compile(
-    rf"{any_of('yes, yep, yeah, yup, true, correct, oui, ja, sí, да, non, nein, нет, no, nope, nah, false')}"
-    r"|incorrect|wrong|(?:absolutely\s|definitely\s)?not(?:\sat\sall)?|no\sway",
-    re.IGNORECASE,
-)
-"""Verdicts that open a text. Others may open a reply instead: "Sure! Let us see"."""
 _VERDICT_ENDS = re.compile(r"[\"'”)]{0,3}\s{0,3}(?:[,.!;:\n–—-]|$)")
 _SENTENCE = re.compile(r"(?:(?<=[.!?])[ \t]+(?=[A-Z\"'“])|\n)\s*")
 _CONCLUDING = re.compile(
@@ -222,10 +202,9 @@ class BooleanReader:
             return _in_chinese(line, CHINESE.search(line), start, stop)
         if BOTH.search(line):
             return Found(None)
-        begin = conceded.end() if (conceded := CONCEDED.match(line)) else 0
-        verdict = VERDICT.search(line, begin)
-        opens = verdict is not None and not _WORD.search(line, begin, verdict.start())
-        hedge = HEDGE.search(line, begin)
+        verdict = VERDICT.search(line)
+        opens = verdict is not None and not _WORD.search(line, 0, verdict.start())
+        hedge = HEDGE.search(line)
         if hedge and not (
             opens and verdict and verdict.end() <= hedge.start() and _VERDICT_ENDS.match(line, verdict.end())
         ):
@@ -236,8 +215,6 @@ class BooleanReader:
             return _found(verdict, start, stop)
         if (refusal := REFUSAL.search(line)) and not VERDICT.search(line, refusal.end()):
             return Found(None)
-        for conclusion in _CONCLUSION.finditer(line):
-            verdict = VERDICT.search(line, conclusion.end()) or verdict
         if verdict:
             return _found(verdict, start, stop)
         return _short(statement) or _restated(statement, max(0, len(statement) - WINDOW))
@@ -264,12 +241,10 @@ class BooleanReader:
         if BOTH.search(plain, begin) or (hedge and not COMMITS.search(plain, hedge.end())):
             return None
         opening, closing = _opening(text), _closing(plain)
-        if closing and (not opening or _CONCLUDES.search(plain, max(0, closing.start() - 80), closing.end())):
-            return _found(closing, from_end, len(text))
+        if opening or closing:
+            return opening or _found(closing, from_end, len(text))
         letter = _LETTER.fullmatch(text)
-        return (
-            opening or (letter and _found(letter, 0, len(text))) or _short(text) or _restated(text, from_end)
-        )
+        return (letter and _found(letter, 0, len(text))) or _short(text) or _restated(text, from_end)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         return _canonical(a) == _canonical(b)
@@ -305,10 +280,9 @@ def _opening(text: str) -> Found | None:
     verdict = VERDICT.search(head)
     if verdict is None or _OPENING.fullmatch(head, 0, verdict.start()) is None:
         return None
-    alone = _SENTENCE.search(text.strip()) is None
-    if _VERDICT_ENDS.match(head, verdict.end()) and (alone or _PLAIN_VERDICT.fullmatch(verdict.group())):
-        return _found(verdict, 0, stop)
-    return None
+    alone = _SENTENCE.search(text.strip()) is None  # "Sure! Let us see" opens a reply
+    ends = _VERDICT_ENDS.match(head, verdict.end()) and (alone or not verdict["sure"])
+    return _found(verdict, 0, stop) if ends else None
 
 
 def _restated(text: str, begin: int) -> Found | None:

@@ -30,10 +30,6 @@ _OUT = re.compile(
     rf"|n['’]t\s(?:be\s)?{_LETTERS}(?![A-Za-z'’])|\bso\s(?:is|are)\s{_LETTERS}(?=\W)"
     r"|(?<![A-Za-z'’])\(?[A-Z][\s).:|–-]{1,5}(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b|\b[A-Z]\s?[✗❌]"
 )
-_SEVERAL = re.compile(
-    r"\W*(?:(?:[Bb]oth|[Ee]ither|[Oo]ptions|[Cc]hoices)\s+)?"
-    r"[A-Z](?:,\s*[A-Z])*,?\s+(?:and|or|&)\s+[A-Z](?![\w'’])"
-)
 _RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice, option, likely, plausible")
 _UNSETTLED = rf"(?:{any_of('maybe, perhaps, possibly, could be, might be, may be, can be')}\s)"
 _JOINED = re.compile(
@@ -72,7 +68,6 @@ _CHOICE = re.compile(
     rf"|(?<![A-Za-z'’])(?P<bare>[B-HJ-Z](?![A-Za-z'’])|[AI]{_RIGHT})",
     re.IGNORECASE,
 )
-_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|but|leaves|must\sbe|answer\sis)\b")
 _CHOOSING = any_of(
     "choose, pick, select, go with, going with, obviously, clearly, choice, option, "
     "letter, solution, must be, has to be, leaves, so, therefore, thus, hence, only"
@@ -107,14 +102,8 @@ class ChoiceReader:
     def read(self, statement: str) -> Found | None:
         start, stop = first_line(statement)
         line = _PLAIN(statement[start:stop])
-        several = _SEVERAL.match(line) is not None
-        found = None if several else _letter(line)
-        if several or (found and re.search(r"\w", line[: found.start()])):
-            for conclusion in _CONCLUSION.finditer(line):
-                found = _letter(line, conclusion.end()) or found
-        if found is None:
-            return Found(None) if several else None
-        return _found(found, start, stop)
+        found = _letter(line)
+        return None if found is None else _found(found, start, stop)
 
     def opens(self, statement: str) -> bool:
         start, stop = first_line(statement)

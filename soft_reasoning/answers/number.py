@@ -23,13 +23,6 @@ _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
 _ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
 _DIGIT = re.compile(r"\d")
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
-_EXPLANATION = re.compile(
-    r"[\W_]*(?:Explanation|Because|(?:This|That)(?:\sis|['’]s)\s(?:because|since|why)|To\ssee|Note"
-    r"|Reason|The\sreason"
-    r"|Check|Proof|Verif|Here|Why|I\shope|Let\sme|We\s(?:get\sthis|can\scheck|know\sthis)|Recall|Remember)",
-)
-_DERIVATION = re.compile(r"[\W_]*(?:First|Let\b|Let['’]s|To\s|Step|We\s|Start|Given|Here)")
-_SO = re.compile(r"[\W_]*(?:So|Thus|Therefore|Hence|In\stotal|Altogether|Finally|Now)\b")
 
 
 class NumberReader:
@@ -63,9 +56,6 @@ class NumberReader:
         start += prose.item_mark(text, start)
         line_end = text.find("\n", last.end())
         stop = min(stop, line_end if line_end >= 0 else len(text))
-        tail = clean(text[stop:][:WINDOW])
-        if _SO.match(tail.lstrip()) and (words := _in_words(tail)):
-            return _placed(words, text, stop)
         piece = clean(text[start:stop])
         chosen: Choice | None = None
         for begin, end in prose.sentences(piece):
@@ -128,17 +118,16 @@ def _stated(text: str) -> Choice | None:
 
 def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[prose.Span]) -> Choice:
     """What a statement gives whose first sentence with a number, ``text[begin:end]``, gives ``chosen``."""
-    derivation = _DERIVATION.match(text[begin:end]) is not None
     head = text[begin + prose.unlabelled(text[begin:end]) : end]
     numbers = list(find(head))
     expression = prose.is_expression(head, numbers)
-    if prose.opens(head, numbers) and not expression and not derivation:
+    if prose.opens(head, numbers) and not expression:
         return chosen
     later: list[prose.Span] = []
-    concludes = derivation or expression or "=" in head
+    concludes = expression or "=" in head
     for start, stop in rest:
         sentence = text[start:stop]
-        if _EXPLANATION.match(sentence) or (not derivation and "\n\n" in text[end:start]):
+        if "\n\n" in text[end:start]:
             break
         if expression and "\n" not in text[end:start]:
             if chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0])):

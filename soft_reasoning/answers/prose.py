@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from soft_reasoning.answers.numerals import CLOCK, Number, find
+from soft_reasoning.answers.numerals import CLOCK, Number
 from soft_reasoning.answers.reader import any_of, last_match
 from soft_reasoning.answers.statements import WINDOW
 
@@ -40,11 +40,9 @@ _SENTENCE_END = re.compile(
 )
 _DENIED = re.compile(
     rf"(?:(?<![\w-])not|n['’]t|\b{any_of('rather than, instead of')})\s"
-    rf"(?:{any_of('have, be, just, exactly, quite, the')}\s)?$",
+    r"(?:(?!more|less|until|for)[^\W\d]+\s)?[$€£]?$",
     re.I,
 )
-_NOT = re.compile(r"(?:(?<![\w-])not|n['’]t)\s(?:[^\W\d]+\s){1,4}[$€£]?$")
-_BUT = re.compile(r"(?:\s[^\W\d]+){0,2},?\s(?:but|rather)\s(?=\W{0,3}\d)")
 _RESULT_WORDS = any_of("therefore, thus, hence, then")
 _LEAVES = any_of("makes, means, gives, leaves, equals, brings, totals")
 _LEAVING = any_of("meaning, making, leaving, giving, bringing")
@@ -101,9 +99,6 @@ _SCENE = re.compile(
     rf"(?:\s{any_of('first, last, next, other, remaining, same, entire, whole, initial, original')})?\s$",
     re.I,
 )
-_ASIDE = re.compile(rf",\s{any_of('when, while, if, since, because, although')}\s[^,;]{{0,80}},\s")
-_UNITS = any_of("year, day, hour, minute, month, week, point, mile, inch, foot, page, kg, cm")
-_MEASURED = re.compile(rf"-{_UNITS}s?\b")
 _IT_IS = rf"(?:{any_of('it, that, this, he, she, they, we, you, I, answer, total, result')}|[a-z])"
 _ABOUT = any_of(
     "about, approximately, around, roughly, exactly, only, just, nearly, almost, at least, at most, "
@@ -127,12 +122,6 @@ _CONCLUDES = re.compile(
     r"|[Tt]his\s(?:gives|means|leaves|makes))\b"
 )
 _REASON = re.compile(r",?\s(?:since|because)\s")
-_SUM_ASIDE = re.compile(
-    r"\((?P<why>(?:since|because|as|check"
-    r"|verify)\b)?(?P<sum>[^()=]{1,60})=(?P<result>[^()]{1,40}?)(?P<said>,?\s(?:enough"
-    r"|which\sis\s(?:more|less|enough)|more\sthan|less\sthan)\b[^()]{0,60})?\)"
-)
-"""A computation in brackets. What stands before may be its result or one of its numbers."""
 _OR = re.compile(r",?\s(?:or|oder|ou|o|или)\s(?:[a-z]\s?=\s?)?(?:(?:maybe|perhaps|possibly)\s)?[$€£]?")
 _BETWEEN = re.compile(r"\bbetween\s(?:[^\s.;]+\s(?:and|to)\s)?[$€£]?$", re.IGNORECASE)
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[a-z]\s?[-+*/]\s?$")
@@ -152,14 +141,10 @@ _SUBJECT = re.compile(
     r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore"
     r"|hence)\s[^\d;=]{0,30}$"
 )
-_TIMES = re.compile(
-    rf"[^.;=\d]{{0,40}}\b{any_of('times, plus, minus, multiplied by, divided by, added to')}\s[$€£]?"
-)
 _PARTS = (
     "half, third, thirds, quarter, quarters, fifth, tenth, percent, square, cube, root, factorial, double"
 )
 _PART_OF = re.compile(rf"(?:\b{any_of(_PARTS)}\sof|[%\d]\sof|\b(?:twice|double|triple))\s$", re.I)
-_OF = re.compile(rf"\s?(?:%|percent)?\sof\s(?:{_DETERMINERS}\s)?$", re.I)
 _IS = re.compile(r"\s(?:is|are|equals|makes)\s$")
 
 
@@ -236,9 +221,7 @@ def affirmed(sentence: str, numbers: Sequence[Number]) -> list[Number]:
     rest = [
         n
         for n in numbers
-        if not _DENIED.search(sentence, max(0, n.start - 30), n.start)
-        and not (_NOT.search(sentence, max(0, n.start - 40), n.start) and _BUT.match(sentence, n.end))
-        and not _inside(n, abandoned)
+        if not _DENIED.search(sentence, max(0, n.start - 30), n.start) and not _inside(n, abandoned)
     ]
     return [n for n in rest if not _inside(n, dates)] or rest
 
@@ -259,15 +242,6 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
         if reason := _REASON.search(sentence, numbers[0].end):
             stated = [n for n in numbers if n.end <= reason.start()]
             numbers = stated if any(not _is_scene(sentence, n) for n in stated) else numbers
-        if aside := _SUM_ASIDE.search(sentence, begin):
-            before = [n for n in numbers if n.start < aside.start() and not _is_scene(sentence, n)]
-            if before and (aside["said"] or aside["why"]):
-                return _committed(sentence, before[-1], numbers)
-            used = [n for n in before if _is_used(n, aside["sum"])]
-            if used and not any(
-                n.value == used[-1].value for n in numbers if n.start > aside.start("result")
-            ):
-                return replace(used[-1], value=None)
         for conclusion in _CONCLUSION.finditer(sentence, begin):
             behind = [n for n in numbers if n.start >= conclusion.end()]
             if behind:
@@ -294,10 +268,6 @@ def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Numb
     return number
 
 
-def _is_used(number: Number, computation: str) -> bool:
-    return number.value is not None and any(n.value == number.value for n in find(computation))
-
-
 def last_conclusion(sentence: str) -> int:
     """Return where the last conclusion of a sentence begins ("so he has a dozen"), or its end."""
     last = last_match(_CONCLUSION, sentence)
@@ -313,6 +283,10 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
             computed = _OPERATOR.search(sentence, begin, equals.start()) or _CALL.search(
                 sentence, begin, equals.start()
             )
+            aside = sentence.rfind("(", begin, equals.start())
+            if aside > sentence.rfind(")", begin, equals.start()):  # "9 birds (5 - 2 = 3)": 9 or 3?
+                before = [n for n in numbers if n.end <= aside and n.value != behind.value]
+                behind = replace(behind, value=None) if before else behind
             return behind if plain and computed else None
     return None
 
@@ -326,14 +300,7 @@ def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequenc
         comma = _MAIN_CLAUSE.search(sentence, opener.end())
         rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
     rest = rest[_in_subject(sentence, rest) :]
-    asides = [aside.span() for aside in _ASIDE.finditer(sentence, begin)]
-    front = [
-        i
-        for i, n in enumerate(rest)
-        if not _is_scene(sentence, n)
-        and not _MEASURED.match(sentence, n.end)
-        and not any(start < n.start < end for start, end in asides)
-    ]
+    front = [i for i, n in enumerate(rest) if not _is_scene(sentence, n)]
     return rest[front[0] :] if front else rest
 
 
@@ -343,16 +310,11 @@ def _is_scene(sentence: str, number: Number) -> bool:
 
 def _in_subject(sentence: str, numbers: Sequence[Number]) -> int:
     """How many of the first ``numbers`` belong to the subject: "6 tickets cost $60", "25% of 80 is 20"."""
-    for i, (number, following) in enumerate(pairwise(numbers)):
-        if _SUBJECT.fullmatch(sentence, number.end, following.start):
-            return i + 1
-        part = _PART_OF.search(sentence, max(0, number.start - 20), number.start)
-        if part and _IS.fullmatch(sentence, number.end, following.start):
-            return i + 1
-        between = (sentence, number.end, following.start)
-        if not (_OF.fullmatch(*between) or _TIMES.fullmatch(*between)):
-            break
-    return 0
+    if len(numbers) < 2:
+        return 0
+    between = (sentence, numbers[0].end, numbers[1].start)
+    part = _PART_OF.search(sentence, max(0, numbers[0].start - 20), numbers[0].start)
+    return int(bool(_SUBJECT.fullmatch(*between) or (part and _IS.fullmatch(*between))))
 
 
 def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:

@@ -61,11 +61,6 @@ _RESUMES = re.compile(
     r"\n[ \t]*\n|\b(?:[Aa]nswer|ANSWER|[Ww]ait|[Aa]ctually|[Oo]ops|[Ss]orry)\b|box|####"
     r"|(?:(?<=\n)|(?<=[.!?✓✔✅]\s))(?:So|Thus|Therefore|Hence|Finally|However|But|In\sconclusion)\b"
 )
-_CONFIRMING = re.compile(
-    r"(?<=[;(])(?:[^;().\n]|\.(?=\d)){0,80}=[^;()\n]{0,60}\b"
-    + any_of("confirms, confirming, as required, as expected, as given, checks out, matches")
-    + r"\b[^;().\n]{0,60}"
-)
 _WORD = re.compile(r"\w")
 
 _QUESTION = any_of(
@@ -125,7 +120,6 @@ def prepared(text: str) -> str:
         text = _STRUCK.sub(_blank, text)
     if "[" in text or not text.isascii():
         text = _without_footnotes(text)
-    text = _CONFIRMING.sub(_blank, text) if "=" in text else text
     return _without_remarks(text)
 
 
@@ -229,8 +223,6 @@ _COLON = re.compile(
     _OF_WHAT + r"[ \t]{0,3}[*_]{0,3}[ \t]{0,3}\n?[ \t]{0,3}(?::|[ \t][-–—][ \t]|=)"
     r"[ \t]{0,3}[*_]{0,3}(?![*_])[ \t]{0,9}"
 )
-_ANSWER_HEADING = re.compile(r"[ \t]{0,3}[*_]{0,3}[ \t]{0,3}\n")
-_HEADING_BEFORE = re.compile(r"(?:^|\n)[ \t#*_]*(?:Final |The )?$")
 _PHRASE = re.compile(
     _OF_WHAT + rf"(?:\s{{1,3}}(?:{any_of('is, IS, equals, would be, must be, should be, will be')}\b"
     rf"|{any_of('ist, lautet, est, es, sera')}\b|=|(?=isn['’]t))|[是为选])"
@@ -360,8 +352,6 @@ def _marked(text: str, begin: int, word: str) -> Statement | None:
         return Statement("marker", begin, colon.end(), end)
     if (phrase := _PHRASE.match(text, end)) and not _WHETHER.search(before):
         return Statement("phrase", begin, phrase.end(), end)
-    if word != "answer" and (heading := _ANSWER_HEADING.match(text, end)) and _HEADING_BEFORE.search(before):
-        return Statement("marker", begin, heading.end(), end)
     return None
 
 

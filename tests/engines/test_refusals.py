@@ -35,8 +35,9 @@ def test_embeddings_of_every_layer_by_token_id_are_refused(family):
     assert "\n" not in str(caught.value)
 
 
-def test_a_vision_language_model_is_refused_with_the_reason(tmp_path, monkeypatch):
-    AutoConfig.for_model("llava").save_pretrained(tmp_path)
+@pytest.mark.parametrize("family", ["llava", "mistral3"])  # mistral3: Mistral Small from 3.1
+def test_a_vision_language_model_is_refused_with_the_reason(family, tmp_path, monkeypatch):
+    AutoConfig.for_model(family).save_pretrained(tmp_path)
     monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
     with pytest.raises(UserError) as caught:
         loading.load(
