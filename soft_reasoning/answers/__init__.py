@@ -7,7 +7,7 @@ An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.
 How a text is read (``extraction=flexible``), in this order:
 
 1. What is not the answer is blanked (reasoning in ``<think>``, struck-out text, footnotes, checks of the
-   result), and the text ends where the model goes on to another question (``own_text``).
+   result), and the text ends where the model goes on to another question.
 2. The last statement that can be read is the answer (``statements``). A statement follows "Answer:", ``####``
    or "the answer is", stands in ``\boxed{}``, ``<answer>`` or a key of JSON, or corrects an earlier one
    ("Wait, ..."). "The answer is" and ``####`` must be followed by an answer; otherwise they come last.

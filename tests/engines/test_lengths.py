@@ -69,39 +69,35 @@ def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] 
     return worst
 
 
-def served(family: str, padding: int):
-    """The model and its runner; a pass has a multiple of ``padding`` rows: 8 as on the CPU, 1 as on a GPU."""
+def runners(family: str):
+    """The model and its runner, whose passes have a multiple of 8 rows as on the CPU, then any as on a GPU."""
     model = tiny(family)
     for layer in model.modules():
         if hasattr(layer, "time_step_limit"):  # transformers applies it in a pass without a cache alone
             layer.time_step_limit = (0.0, math.inf)
     runner = HuggingFaceEngine.from_loaded(model, FakeTokenizer())._runner
-    if runner.max_rows != 1:
-        runner.calls.padding = padding
-    return model, runner
-
-
-@pytest.mark.parametrize("padding", [8, 1])
-@pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS))
-def test_lengths_on_both_sides_of_a_padding_boundary(family, padding):
-    model, runner = served(family, padding)
     texts = Texts(model)
-    for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
-        assert worst_error(runner, texts, lengths) < 1e-3, lengths
+    yield runner, texts
+    if runner.max_rows != 1:  # rows alone are never padded
+        runner.calls.padding = 1
+        yield runner, texts
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS))
+def test_lengths_on_both_sides_of_a_padding_boundary(family):
+    for runner, texts in runners(family):
+        for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
+            assert worst_error(runner, texts, lengths) < 1e-3, (runner.calls.padding, lengths)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("padding", [8, 1])
 @pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS | OTHERS))
-def test_all_lengths_all_batches_and_all_orders(family, padding):
-    model, runner = served(family, padding)
-    texts = Texts(model)
+def test_all_lengths_all_batches_and_all_orders(family):
     alone = [[length] for length in range(1, LONGEST + 1)]
     equal = [[5 + rows] * rows for rows in range(1, 18)]
     mixed = [[1 + (7 * row + rows) % LONGEST for row in range(rows)] for rows in range(2, 18)]
-    for lengths in alone + equal + mixed:
-        assert worst_error(runner, texts, lengths) < 1e-3, lengths
-    if runner.max_rows == 1:  # rows never share a batch
-        return
-    for order in [*permutations(range(3))]:
-        assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, order
+    for runner, texts in runners(family):
+        for lengths in alone + equal + mixed:
+            assert worst_error(runner, texts, lengths) < 1e-3, (runner.calls.padding, lengths)
+        for order in permutations(range(3)) if runner.max_rows != 1 else ():
+            assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, (runner.calls.padding, order)
