@@ -29,10 +29,6 @@ class NumberReader:
     """Reads numbers; a :class:`~soft_reasoning.answers.reader.Reader`."""
 
     def read(self, statement: str) -> Found | None:
-        line_end = statement.find("\n", len(statement) - len(statement.lstrip()))
-        if line_end >= 0 and not prose.begins_list(statement.lstrip()):
-            if found := self._opening(statement, line_end):
-                return found
         text = clean(statement)
         if (chosen := _stated(text)) or not _DIGIT.search(text):
             return _placed(chosen, statement)
@@ -53,13 +49,12 @@ class NumberReader:
         if last is None:
             return _placed(_in_words(clean(text[-WINDOW:])), text, max(0, len(text) - WINDOW))
         start, stop = max(text.rfind("\n", 0, last.end()) + 1, last.end() - WINDOW), last.end() + WINDOW
-        start += prose.item_mark(text, start)
         line_end = text.find("\n", last.end())
         stop = min(stop, line_end if line_end >= 0 else len(text))
         piece = clean(text[start:stop])
         chosen: Choice | None = None
         for begin, end in prose.sentences(piece):
-            chosen = _meant(piece, begin, end) or chosen
+            chosen = _meant(piece, begin, end) or _worded(piece, begin, end) or chosen
         return _placed(chosen, text, start, stop)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
@@ -67,15 +62,6 @@ class NumberReader:
         if x is None or y is None:
             return a.strip() == b.strip()
         return close_enough(x, y, absolute, relative)
-
-    def _opening(self, statement: str, line_end: int) -> Found | None:
-        """Read the first line if it begins with a plain number, so that later lines do not matter."""
-        line = clean(statement[:line_end])
-        begin = prose.unlabelled(line)
-        numbers = list(find(line[begin:]))
-        if not prose.opens(line[begin:], numbers) or prose.is_expression(line[begin:], numbers):
-            return None
-        return _placed(_stated(line), statement, 0, line_end)
 
 
 Choice = tuple[Fraction | None, int, int]
@@ -154,6 +140,14 @@ def _meant(text: str, begin: int, end: int) -> Choice | None:
     if numbers[-1].start < concluded - label and (words := numerals.find_words(sentence, concluded)):
         return words[0], begin + words[1], begin + words[2]
     return number.value, begin + label + number.digits, begin + label + number.end
+
+
+def _worded(text: str, begin: int, end: int) -> Choice | None:
+    """The number in words that a sentence begins with: "Three pupils sit on each bench"."""
+    words = numerals.find_words(text[begin:end])
+    if words is None or words[0] <= 1 or _WORD.search(text[begin:end], 0, words[1]):
+        return None
+    return words[0], begin + words[1], begin + words[2]
 
 
 def _in_words(text: str) -> Choice | None:

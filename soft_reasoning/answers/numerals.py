@@ -319,7 +319,7 @@ _PHRASE = re.compile(
     rf"(?P<half>half)(?:\sof)?\sa\s(?P<scale>{'|'.join(_WORD_SCALES)})"
     rf"|(?P<count>(?:(?:{_WORD})\b|{_A})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b){{0,9}})"
     rf"(?:(?P<and>\sand)?(?:\s(?:a|one))?[\s-](?P<part>{_PART})\b)?"
-    rf"|(?P<alone>half|{_NOTHING}|none))(?!\w)",
+    rf"|(?P<alone>half|{_NOTHING}|none(?!\sof\b)))(?!\w)",
     re.IGNORECASE,
 )
 _BEFORE_ONE = re.compile(r"\W*(?:(?:just|only|exactly|about)\W+)?", re.IGNORECASE)

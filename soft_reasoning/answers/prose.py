@@ -21,7 +21,6 @@ from itertools import pairwise
 
 from soft_reasoning.answers.numerals import CLOCK, Number
 from soft_reasoning.answers.reader import any_of, last_match
-from soft_reasoning.answers.statements import WINDOW
 
 Span = tuple[int, int]
 
@@ -129,23 +128,20 @@ _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
 _CALL = re.compile(r"[)!|\]]\s?$")
 """The end of "C(5, 2)", "7!" or "|-13|"."""
-_COMPUTING = re.compile(
-    r"(?:\W*[A-Z][a-z]+ing|.{0,40}\b(?:add|subtract|multiply|divide|take))\s[^.;]{1,80}?"
-    rf"\s{any_of('gives, yields, equals, is, makes, leaves, brings, means, to get, to obtain')}"
-    r"\s(?=.{0,40}\d)"
-)
-"""What comes before the result of "Dividing 64 by 8 gives 8" or "we divide 64 by 8 to get 8"."""
 _SUBJECT = re.compile(
     r"\s?(?:[^\W\d]+\s){1,3}?(?:(?:cost|weigh|make|need|take|equal|give|hold|get)s?|build|is"
     r"|are)\s(?:\w+\s)?$"
     r"|\s?(?:[^\W\d]+\s){1,3}?(?:is|are|was|were)\s[^\d;=]{1,60}?,?\s(?:so|thus|therefore"
     r"|hence)\s[^\d;=]{0,30}$"
 )
-_PARTS = (
-    "half, third, thirds, quarter, quarters, fifth, tenth, percent, square, cube, root, factorial, double"
+_IS_LAST = re.compile(
+    rf"(?<!which\s)\b{any_of('is, are, was, equals, makes, gives, leaves, yields, to get, or')}\s"
+    r"(?:(?:us|her|him|them|you)\s)?[$€£]?$"
 )
-_PART_OF = re.compile(rf"(?:\b{any_of(_PARTS)}\sof|[%\d]\sof|\b(?:twice|double|triple))\s$", re.I)
-_IS = re.compile(r"\s(?:is|are|equals|makes)\s$")
+_ENDS = re.compile(
+    r"(?!\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per)\b)(?:\s?[^\W\d]+|%){0,4}[\s.!*_)$\\]*"
+)
+"""What stands around the result of "The sum of 3 and 4 is 7 apples.\""""
 
 
 def sentences(text: str, *, at_line_start: bool = True) -> Iterator[Span]:
@@ -172,15 +168,6 @@ def begins_list(text: str, begin: int = 0) -> bool:
     """Whether ``begin`` has "1." and a later line "2."."""
     item = _ITEM.match(text, begin)
     return item is not None and item[1] == "1" and _LIST_FOLLOWS.search(text, begin) is not None
-
-
-def item_mark(text: str, begin: int) -> int:
-    """Length of the list mark at ``begin``, where a line starts: "3. ", if an earlier line has "2. "."""
-    item = _ITEM.match(text, begin)
-    if item is None or item[1] is None or int(item[1]) < 2:
-        return 0
-    before = re.compile(rf"(?:^|\n)[ \t]*\(?{int(item[1]) - 1}[.)]\s")
-    return item.end() - begin if before.search(text, max(0, begin - WINDOW), begin) else 0
 
 
 def unlabelled(sentence: str) -> int:
@@ -248,6 +235,9 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
                 begin, numbers = conclusion.end(), behind
         if result := _result(sentence, begin, numbers):
             return result
+        if len(numbers) > 1 and ";" not in sentence and _IS_LAST.search(sentence, begin, numbers[-1].start):
+            if _ENDS.fullmatch(sentence, numbers[-1].end):
+                return _committed(sentence, numbers[-1], numbers)
         numbers = _foreground(sentence, begin, numbers)
     return _committed(sentence, _end_of_chain(sentence, numbers), numbers)
 
@@ -294,8 +284,6 @@ def _result(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | No
 def _foreground(sentence: str, begin: int, numbers: Sequence[Number]) -> Sequence[Number]:
     """The numbers from the first one that is not background."""
     rest = list(numbers)
-    if computing := _COMPUTING.match(sentence, begin):
-        rest = [n for n in rest if n.start >= computing.end()] or rest
     if opener := _OPENER.match(sentence, begin):
         comma = _MAIN_CLAUSE.search(sentence, opener.end())
         rest = [n for n in rest if comma and n.start > comma.start()] or rest[1:] or rest
@@ -312,9 +300,7 @@ def _in_subject(sentence: str, numbers: Sequence[Number]) -> int:
     """How many of the first ``numbers`` belong to the subject: "6 tickets cost $60", "25% of 80 is 20"."""
     if len(numbers) < 2:
         return 0
-    between = (sentence, numbers[0].end, numbers[1].start)
-    part = _PART_OF.search(sentence, max(0, numbers[0].start - 20), numbers[0].start)
-    return int(bool(_SUBJECT.fullmatch(*between) or (part and _IS.fullmatch(*between))))
+    return int(bool(_SUBJECT.fullmatch(sentence, numbers[0].end, numbers[1].start)))
 
 
 def _end_of_chain(sentence: str, numbers: Sequence[Number]) -> Number:

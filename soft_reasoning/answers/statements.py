@@ -49,7 +49,7 @@ _REMARK = re.compile(
     r"|(?:(?<=\n)|(?<=[\n.][ *_]))(?:Let['’]?s|Let\s(?:me|us)|We\scan)\s(?:\w+\s)?"
     + _TESTING
     + r"(?=[,:.]|\s(?:this|that|the\sanswer))"
-    r"|(?<=\n\n)[(\[](?!Edit|[^\n]*answer)[^\n\]]*[)\]](?=\s*$)|(?<=\n)(?:\*\*)?(?:References|Sources|P\.?S\.?|Key\s\w+)(?=[\s:*])"
+    r"|(?<=\n\n)[(\[](?!Edit|[^\n]*answer)[^\n\]]*[)\]](?=\s*$)|(?<=\n)(?:\*\*)?(?:References|Sources|P\.?S\.?|(?:Key|Common)\s\w+)(?=[\s:*])"
     r"|(?<=\n)(?:[*_>#-]{0,4}[ \t]?)(?:[Kk]ey\s)?(?:[Tt]akeaways?|N(?:ote|B|OTE)|Tip|Remark|Fun\sfact"
     r"|P\.?S\.?|[Cc]onfidence"
     r"|Disclaimer|Sources?|Assumptions?|Units?|Why|Difficulty|Certainty|Steps|Method"
@@ -76,7 +76,7 @@ _HEADING = re.compile(
     rf"(?P<further>[A-Z][\w-]+\s(?:question|problem|exercise|task|example"
     rf"|puzzle)\s?\d{{0,3}}[*_]{{0,3}}\s?:|{_FURTHER}(?:\s(?i:{_QUESTION}"
     rf"|one))?[ \t]{{0,2}}\d{{0,3}}[*_]{{0,3}}\s?:"
-    r"|(?:Now|You\scan|Your\sturn)[,:]?\s(?:try|it['’]s\syour\sturn)\b|Try\s(?:this|another)\b"
+    r"|(?:Now|You\scan|Your\sturn)[,:]?\s(?:try|it['’]s\syour\sturn)\b|Try\s(?:this|another)\b|What\sif\b"
     rf"|(?:Another|Next|A\ssimilar|Follow-?up)\s(?i:{_QUESTION}|one)\b)"
     rf"|(?P<line>{_QUESTION}|Q(?=[ \t]?\d{{0,3}}[:.)])|User:|Human:|问题|题目|例)"
     r"[ \t#]{0,3}(?P<number>\d{0,3})[*_]{0,3}[ \t]?[:.)\n*])"

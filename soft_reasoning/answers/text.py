@@ -34,6 +34,7 @@ _AROUND = "*`\"'“” "
 _MATHS = re.compile(r"\$\$?([^$\n]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]")
 _SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
 _LAST_MATHS = re.compile(r"\$\$?([^$]+)\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
+_REASON = re.compile(r",?\s(?:since|because|as\srequired)\b[^.\n]*\.?\s*$")
 _AS_IT_IS = Rewriter()
 _ESCAPED = Rewriter((r"\\\\(?=[A-Za-z{}])", r"\\"))
 """JSON doubles each backslash."""
@@ -90,7 +91,9 @@ class LatexReader:
 
     def close(self, text: str) -> Found | None:
         offset = max(0, len(text) - WINDOW)
-        last = last_match(_LAST_MATHS, text[offset:])
+        reason = last_match(_REASON, text[offset:])
+        last = last_match(_LAST_MATHS, text[offset : offset + reason.start() if reason else None])
+        last = last or last_match(_LAST_MATHS, text[offset:])
         if last is None:
             return None
         begin, end = last.span(last.lastindex or 0)

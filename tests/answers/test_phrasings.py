@@ -16,7 +16,7 @@ from soft_reasoning.answers import equal, extract
 
 FILE = Path(__file__).with_name("phrasings.tsv")
 ROWS = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
-GROUPS = ("rules", "development", "held_out", "fresh", "styles_1", "styles_2", "styles_3", "styles_4")
+GROUPS = ("rules", "development", "held_out", "fresh", *(f"styles_{i}" for i in range(1, 6)))
 LEAST_RIGHT = {"number": 95, "choice": 95, "boolean": 92, "latex": 97, "text": 100}
 MOST_WRONG = {"number": 2, "choice": 2, "boolean": 3, "latex": 2, "text": 0}
 

@@ -70,7 +70,7 @@ def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] 
 
 
 def runners(family: str):
-    """The model and its runner, whose passes have a multiple of 8 rows as on the CPU, then any as on a GPU."""
+    """The runner, whose passes have a multiple of 8 rows as on the CPU, then any as on a GPU, and texts."""
     model = tiny(family)
     for layer in model.modules():
         if hasattr(layer, "time_step_limit"):  # transformers applies it in a pass without a cache alone
