@@ -5,8 +5,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
 from tests.engines.models import BASE, FAMILIES, HYBRIDS, random_ids
 

@@ -13,9 +13,10 @@ from transformers import (
     T5Config,
 )
 
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.loading import eos_ids

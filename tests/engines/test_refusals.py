@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, loading
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import UserError
 from tests.engines.models import BASE
 
