@@ -30,7 +30,9 @@ _OUT = re.compile(
     rf"|n['’]t\s(?:be\s)?{_LETTERS}(?![A-Za-z'’])|\bso\s(?:is|are)\s{_LETTERS}(?=\W)"
     r"|(?<![A-Za-z'’])\(?[A-Z][\s).:|–-]{1,5}(?:[Nn]o|[Ww]rong|[Ff]alse|[Ii]ncorrect)\b|\b[A-Z]\s?[✗❌]"
 )
-_RIGHT_WORDS = any_of("correct, right, best, better, true, one, answer, choice, option, likely, plausible")
+_RIGHT_WORDS = any_of(
+    "correct, right, best, better, true, one, answer, choice, option, likely, plausible, accurate"
+)
 _UNSETTLED = rf"(?:{any_of('maybe, perhaps, possibly, could be, might be, may be, can be')}\s)"
 _JOINED = re.compile(
     rf"(?<![\w'’(])(?:(?i:both|either)\s|(?i:{_UNSETTLED}))?\(?[A-Z]\)?(?:,\s?\(?[A-Z]\)?){{0,9}}"
@@ -79,7 +81,7 @@ _CHOSEN = re.compile(
     r"\(?([B-HJ-Z]|[AI](?=\W{0,2}$|[.,:;)]|\n|\s(?:because|since|as)\b))(?![A-Za-z'’])"
     r"|\b[Oo]nly\s([A-Z])\s[a-z]|\bmakes?\s([A-Z])\s(?:correct|right|the)\b"
     r"|\b(?i:answer)\s([A-Z])(?![\w'’])|\b(?i:option|choice|letter):?\s([A-Z]|[a-z](?=\W{0,3}$))(?![\w'’])"
-    r"|(?<![A-Za-z'’])([A-Z])[\s).:|–-]{1,5}(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b|\b([A-Z])\s?[✓✔✅]"
+    r"|(?<![A-Za-z'’])([A-Z])[\s).:|–-]{1,5}(?:just\s)?(?:[Yy]es|[Rr]ight|[Tt]rue|[Cc]orrect)\b|\b([A-Z])\s?[✓✔✅]"
     r"|\bis:?\s\(?([A-Z])\)?(?=\W{0,3}$)"
     r"|^\W*(?:[Oo]ption|[Cc]hoice)\s([A-Z])\b"
 )

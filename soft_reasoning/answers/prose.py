@@ -4,7 +4,8 @@
 2. A denied number ("not 9 but 8") is ignored, and so is an abandoned one ("I first thought 80, but").
 3. After a conclusion ("so", "therefore", "which makes") only the conclusion counts, unless the sentence
    begins with its number.
-4. The result of a sentence's last equation ("36 - 27 = 9") counts, in any clause.
+4. The result of a sentence's last equation ("36 - 27 = 9") counts, in any clause, and the number that ends
+   a sentence after "is" and the like ("The sum of 3 and 4 is 7").
 5. Background numbers come last: those of a leading clause ("In 5 years she will be 27"), and those after
    a preposition or a determiner ("The 3 dogs need 12 bowls").
 6. In a chain of equalities, the last plain number up to the end of the clause counts

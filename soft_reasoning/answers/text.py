@@ -33,7 +33,9 @@ _PLAIN = Rewriter((r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r
 _AROUND = "*`\"'“” "
 _MATHS = re.compile(r"\$\$?([^$\n]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]")
 _SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
-_LAST_MATHS = re.compile(r"\$\$?([^$]+)\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL)
+_LAST_MATHS = re.compile(
+    r"\$\$?([^$]+)\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]|=\s*([^=&$]{1,200}?)\s*\\end\{align", re.DOTALL
+)
 _REASON = re.compile(r",?\s(?:since|because|as\srequired)\b[^.\n]*\.?\s*$")
 _AS_IT_IS = Rewriter()
 _ESCAPED = Rewriter((r"\\\\(?=[A-Za-z{}])", r"\\"))
