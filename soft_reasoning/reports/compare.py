@@ -97,7 +97,7 @@ def compare(
     return tables
 
 
-def _grades(cell: Cell) -> pd.DataFrame:
+def _grades(cell: Cell) -> Any:
     """For each graded problem: the share of its seeds that are ``right``, their number, its difficulty."""
     runs = [pd.DataFrame.from_dict(read_grades(folder), orient="index") for folder in cell.folders]
     graded = pd.concat(runs).dropna(subset="correct")
@@ -120,7 +120,7 @@ def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
 
 
 def _statistics(
-    cells: Sequence[Cell], base: Cell, grades: Mapping[int, pd.DataFrame], seed: int
+    cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any], seed: int
 ) -> list[dict[str, Any]]:
     """The content of comparison.json: one row per setting, unrounded."""
     rows, tested = [], []
@@ -160,9 +160,7 @@ def _statistics(
     return rows
 
 
-def _by_level(
-    cells: Sequence[Cell], base: Cell, grades: Mapping[int, pd.DataFrame], seed: int
-) -> list[Table]:
+def _by_level(cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any], seed: int) -> list[Table]:
     """Accuracy by difficulty, and its difference to ``base`` with its interval; none without difficulties."""
     levels = sorted({level for frame in grades.values() for level in frame["difficulty"].dropna()}, key=ease)
     rows = []
@@ -180,7 +178,7 @@ def _by_level(
     return [Table(("method", *(f"{level}, accuracy %" for level in levels)), rows)] if levels else []
 
 
-def _paired(one: pd.DataFrame, other: pd.DataFrame) -> tuple[list[float], list[float]]:
+def _paired(one: Any, other: Any) -> tuple[list[float], list[float]]:
     """Mean correctness of both on each shared problem, weighted by the seeds that have it in both.
 
     With the same problems in every seed all weights are 1. If each seed draws its own problems, the means

@@ -157,7 +157,7 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
     return Table([*head, *datasets], rows, labels=len(head), rules=rules)
 
 
-def _ended(cell: Cell) -> pd.DataFrame:
+def _ended(cell: Cell) -> Any:
     """The share of problems that ended after n rounds of proposals: a row per run, a column for each n."""
     ended = pd.DataFrame([run["rounds"]["share_ended_after"] for run in cell.results]).fillna(0.0)
     return ended.rename(columns=lambda rounds: int(rounds) - 1)
@@ -278,7 +278,7 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
         ratios = own.loc[common] / others.loc[common]
         if len(common) > 1:
             ratios.loc[ALL] = own.loc[common].sum(skipna=False) / others.loc[common].sum(skipna=False)
-        shares.append(pd.concat({place: ratios}, names=index[:3]))
+        shares.append(pd.concat({place: ratios}, names=cast(Any, index[:3])))
     relative = pd.concat(shares) if shares else costs.iloc[:0]
     relative = relative.replace([math.inf, -math.inf], math.nan).dropna(axis="columns", how="all")
     rows = [

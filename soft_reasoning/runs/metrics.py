@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,10 @@ from soft_reasoning.types import Usage, UserError
 WHY = ("uncovered", "rejected", "outvoted")
 """Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
 another answer was chosen."""
+
+Frame: TypeAlias = Any
+Series: TypeAlias = Any
+"""Of pandas, in whose annotations a column may be anything."""
 
 PROBLEM = ("correct", "covered", "covered_first", "parsed", "answers", "rounds", "difficulty", "wrong")
 CANDIDATE = (
@@ -45,7 +49,7 @@ def measure(
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
     rows, costs = sorted(graded, key=lambda row: row.doc_id), costs or Costs()
-    problems = _frame(map(_problem, rows), PROBLEM, text=("difficulty", "wrong"))
+    problems: Frame = _frame(map(_problem, rows), PROBLEM, text=("difficulty", "wrong"))
     candidates = _frame(
         (
             (i, row.correct is not None, *(getattr(c, name) for name in CANDIDATE[2:]))
@@ -110,18 +114,18 @@ def measure(
     }
 
 
-def share(name: str, values: pd.Series) -> dict[str, float | None]:
+def share(name: str, values: Series) -> dict[str, float | None]:
     """Mean and standard error of the known ``values``, as in lm-evaluation-harness."""
     return {name: _mean(values), f"{name}_stderr": _known(values.astype(float).sem())}
 
 
-def _frame(rows: Iterable[Sequence[Any]], columns: Sequence[str], text: Sequence[str] = ()) -> pd.DataFrame:
+def _frame(rows: Iterable[Sequence[Any]], columns: Sequence[str], text: Sequence[str] = ()) -> Frame:
     """A table of floats, NaN for None, but for the columns ``text``."""
     frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
     return frame.astype({name: float for name in columns if name not in text})
 
 
-def _mean(values: pd.Series) -> float | None:
+def _mean(values: Series) -> float | None:
     return _known(values.mean())
 
 
@@ -167,7 +171,7 @@ def _by_extraction(rows: Sequence[Graded]) -> dict[str, dict[str, float | None]]
     return out
 
 
-def _pass(judged: pd.DataFrame, problems: int) -> dict[str, float | None]:
+def _pass(judged: Frame, problems: int) -> dict[str, float | None]:
     """pass@m for m = 1, 2, 4, ..., ``FIRST`` and the largest number of samples that every problem has.
 
     Only the first round counts: whether others follow depends on it, which would bias the estimate.
@@ -181,7 +185,7 @@ def _pass(judged: pd.DataFrame, problems: int) -> dict[str, float | None]:
     return out
 
 
-def _by_round(problems: pd.DataFrame, candidates: pd.DataFrame) -> list[dict[str, Any]]:
+def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
     """For each round: accuracy and rewards of its candidates, and coverage of all rounds up to it.
 
     Accuracy, rewards and lengths |u| are over the problems still searching in that round. Coverage is
@@ -195,7 +199,9 @@ def _by_round(problems: pd.DataFrame, candidates: pd.DataFrame) -> list[dict[str
     first = candidates[candidates["correct"] == 1].groupby("problem")["round"].min()
     out = []
     for number in range(int(problems["rounds"].max() if len(problems) else 0)):
-        here = means.loc[number] if number in means.index else pd.Series(math.nan, index=means.columns)
+        here: Series = (
+            means.loc[number] if number in means.index else pd.Series(math.nan, index=means.columns)
+        )
         out.append(
             {
                 "round": number,
@@ -210,7 +216,7 @@ def _by_round(problems: pd.DataFrame, candidates: pd.DataFrame) -> list[dict[str
     return out
 
 
-def _auc(judged: pd.DataFrame) -> dict[str, float | None]:
+def _auc(judged: Frame) -> dict[str, float | None]:
     """How often the surrogate expected more of a right candidate than of a wrong one of its round.
 
     A tie counts half. ``new`` leaves out candidates with a text that one before them had.
@@ -222,7 +228,7 @@ def _auc(judged: pd.DataFrame) -> dict[str, float | None]:
     return {"all": _mean(higher), "new": _mean(higher[pairs["new"] * pairs["new_wrong"] == 1])}
 
 
-def _verifier(judged: pd.DataFrame) -> dict[str, float | None] | None:
+def _verifier(judged: Frame) -> dict[str, float | None] | None:
     """Compare the verifier with gold over the first round's candidates, which every problem has.
 
     ``approved_where_none_is_right`` is over all rounds: how often the verifier calls a candidate right
@@ -232,15 +238,14 @@ def _verifier(judged: pd.DataFrame) -> dict[str, float | None] | None:
     if first.empty:
         return None
     right = first["correct"] == 1
-    sensitivity, specificity = _mean(first["approved"][right]), _mean(1 - first["approved"][~right])
+    sensitivity, specificity = first["approved"][right].mean(), 1 - first["approved"][~right].mean()
     rounds = judged.groupby(["problem", "round"])[["approved", "correct"]].max()
-    both_known = sensitivity is not None and specificity is not None
     return {
         "accuracy": _mean(first["approved"] == first["correct"]),
         "base_rate": _mean(right),
-        "sensitivity": sensitivity,
-        "specificity": specificity,
-        "balanced_accuracy": (sensitivity + specificity) / 2 if both_known else None,
+        "sensitivity": _known(sensitivity),
+        "specificity": _known(specificity),
+        "balanced_accuracy": _known((sensitivity + specificity) / 2),
         "approved_where_none_is_right": _mean(rounds["approved"][rounds["correct"] == 0]),
     }
 

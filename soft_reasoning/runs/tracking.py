@@ -217,7 +217,8 @@ class MLflow:
             tags={"group": run.group, "folder": str(run.folder)},
         )  # fmt: skip
         try:
-            mlflow.set_tracking_uri(self._uri)
+            if self._uri is not None:
+                mlflow.set_tracking_uri(self._uri)
             begun.start()
             if run.id is None:
                 begun.store_init_configuration(result_keys(run.config))
