@@ -32,13 +32,6 @@ def test_the_large_model_on_competition_problems():
     assert (config.dataset.shots, config.max_new_tokens) == (0, 300)
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_another_benchmark_keeps_the_setting(name):
-    config = compose_config(["+experiment=llama_few", f"dataset={name}"])
-    assert (config.dataset.name, config.dataset.limit, config.dataset.shots) == (name, 200, 8)
-    assert len(build_dataset(config).exemplars()) == 8
-
-
 @pytest.mark.parametrize("shots", [0, 1, 2, 4, 8])
 def test_so_many_exemplars_stand_in_the_prompt(shots):
     for name in BENCHMARKS:
