@@ -241,8 +241,10 @@ class BooleanReader:
         if BOTH.search(plain, begin) or (hedge and not COMMITS.search(plain, hedge.end())):
             return None
         opening, closing = _opening(text), _closing(plain)
-        if opening or closing:
-            return opening or _found(closing, from_end, len(text))
+        if opening:
+            return opening
+        if closing:
+            return _found(closing, from_end, len(text))
         letter = _LETTER.fullmatch(text)
         return (letter and _found(letter, 0, len(text))) or _short(text) or _restated(text, from_end)
 
