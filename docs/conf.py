@@ -42,6 +42,7 @@ exclude_patterns = [
 
 html_theme = "furo"
 html_title = f"soft_reasoning {version}"
+html_extra_path = ["llms.txt"]  # for language models, at the site's root
 html_additional_pages = {"index": "redirect.html"}  # the site's own address leads to docs/index.html
 templates_path = ["_templates"]
 

@@ -215,6 +215,11 @@ class Prompts:
         if layout == "chat" and not wording.cue:
             self._cue, self.thinks = self._thinking()
 
+    @property
+    def neutral(self) -> bool:
+        """Whether the question stands alone and no thoughts come first: a solution is free text."""
+        return self.wording.ask == "{question}" and not (self._head or self._cue or self.thinks)
+
     def stopping_at(self, stop: Sequence[str]) -> Prompts:
         """Return these prompts with more texts that end a solution; reviews end as before."""
         other = copy(self)

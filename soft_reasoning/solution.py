@@ -85,6 +85,19 @@ class Solution(Result):
         having = [one for one in self.candidates if one.answer == self.answer] or self.candidates
         return max(having, key=lambda one: -math.inf if one.reward is None else one.reward, default=None)
 
+    def opening(self, candidate: Candidate) -> str:
+        """Return the token nearest to a candidate's soft token, if its text goes on after that; else "".
+
+        It is in the trace. Free text that lacks it would begin in mid-sentence.
+        """
+        entry = next((one for one in self.trace if one.get("round") == candidate.round), {})
+        here = [one for one in self.candidates if one.round == candidate.round]
+        place = next((i for i, one in enumerate(here) if one is candidate), len(here))
+        soft = entry.get("tokens") or []
+        if place >= len(soft) or len(self.prompt) < 2 or self.prompt[-1]:
+            return ""
+        return "".join(str(row["nearest"][0][0]) for row in soft[place] if row.get("nearest"))
+
     @property
     def rounds(self) -> list[list[Candidate]]:
         """The candidates of each round."""
@@ -118,7 +131,7 @@ class Solution(Result):
         lines = [f"Question: {_line(self.question)}", f"Answer: {_said(self.answer)} ({self._counts()})", ""]
         lines += self._vote_lines()
         for number, found in enumerate(self.rounds):
-            lines += [f"Round {number}:", *(f"  {_candidate(one)}" for one in found)]
+            lines += [f"Round {number + 1}:", *(f"  {_candidate(one)}" for one in found)]
             lines += [f"  verifier: {_line(text)}" for text in self._verifier_texts(number)]
         if self.ended is not None:
             lines.append(f"Ended: {ENDS.get(self.ended, self.ended)}")
@@ -168,7 +181,7 @@ class Solution(Result):
             said = [_candidate(one, math.inf) for one in found]
             said += [f"verifier: {' '.join(text.split())}" for text in self._verifier_texts(number)]
             items = "".join(f"<li>{html.escape(one)}</li>" for one in said)
-            rounds += f"<details><summary>Round {number}</summary><ul>{items}</ul></details>"
+            rounds += f"<details><summary>Round {number + 1}</summary><ul>{items}</ul></details>"
         return (
             f"<p><b>{html.escape(_said(self.answer))}</b> <small>{html.escape(self._counts())}</small></p>"
             f"<blockquote>{html.escape(self.text)}</blockquote><table>{head}{votes}</table>{rounds}"

@@ -148,9 +148,16 @@ def test_a_haiku_through_the_server():
 
     with SoftReasoner.from_pretrained("demo", prompt="any", k=2, rounds=0) as reasoner:
         with served(reasoner) as running, running.client() as client:
-            response = client.chat.completions.create(model="cot-demo", messages=chat(HAIKU))
+            create = client.chat.completions.create
+            response = create(model="cot-demo", messages=chat(HAIKU))
+            searched = create(model="demo", messages=chat(HAIKU), max_tokens=8).choices[0]
         engine = reasoner.context.engine
         ids = tuple(engine.tokenizer.encode(HAIKU))
+        found = reasoner.solve(HAIKU, max_new_tokens=8)
+        opening = found.opening(found.chosen)  # the token nearest to the soft one, by the trace
+        assert opening == found.trace[0]["tokens"][found.candidates.index(found.chosen)][0]["nearest"][0][0]
+        assert searched.soft_reasoning["opening"] == opening
+        assert searched.message.content == (opening + found.chosen.text).lstrip()
         solution = reasoner.solve(HAIKU, method="cot")
         assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
         [candidate] = solution.candidates

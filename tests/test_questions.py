@@ -206,7 +206,7 @@ def test_a_solution_explains_itself(reasoner):
     assert sum(vote.weight for vote in found.votes) > 0
     assert len(repr(found)) < 150 and str(found.answer) in repr(found)
     said = found.explain()
-    for part in (QUESTIONS[0], f"Answer: {found.answer}", "Votes (reward_vote):", "Round 0:", "verifier:"):
+    for part in (QUESTIONS[0], f"Answer: {found.answer}", "Votes (reward_vote):", "Round 1:", "verifier:"):
         assert part in said
     greedy = reasoner.solve(QUESTIONS[0], method="cot")
     assert found.greedy().text == greedy.text == greedy.text and f"Greedy decoding: {greedy.answer}" in said

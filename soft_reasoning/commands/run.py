@@ -52,7 +52,6 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bo
         fresh=config.fresh, progress=config.progress, tracker=tracker,
         report=lambda finished: write_report(finished, solver.grader),
     )  # fmt: skip
-    print(f"{summary(result.folder)}\n\n{result.folder / REPORT}")
     return result
 
 
@@ -122,7 +121,8 @@ def run_command(config: DictConfig, folder: Path) -> None:
     with closing(build_launcher(config)) as launcher:
         if config.methods is None:
             config.command = _command(HydraConfig.get().overrides.task)
-            run_one(config, folder, launcher)
+            done = run_one(config, folder, launcher)
+            print(f"{summary(done.folder)}\n\n{done.folder / REPORT}")
         else:
             run_comparison(config, folder, launcher)
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import Cell, cells_of
-from soft_reasoning.reports.statistics import holm, paired_bootstrap, paired_permutation
+from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
+from soft_reasoning.reports.stopped import mean_curve, read_stopped
 from soft_reasoning.reports.tables import Table, best, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
@@ -89,11 +90,11 @@ def compare(
         written = [*tables, *levels]
         if show:
             print("\n\n".join([*(table.text() for table in written), *notes]))
-        _write(Path(folder), written, rows, notes)
+        drawn = _write(Path(folder), written, rows, notes)
         columns = [Column(cell.label, cell.folders) for cell in cells]
         parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
         parts += [shown(table, "Accuracy by difficulty") for table in levels]
-        write_overview(Path(folder), "Comparison", parts, [Group("", columns)])
+        write_overview(Path(folder), "Comparison", parts, [Group("", columns)], drawn)
     return tables
 
 
@@ -133,6 +134,8 @@ def _statistics(
             "runs": len(cell.results),
             "accuracy": accuracies.mean(),
             "error": accuracies.std() if several else first.get("exact_match_stderr"),
+            "interval": half_width(accuracies.std(), len(accuracies), first.get("exact_match_stderr")),
+            "curve": mean_curve([read_stopped(one) for one in cell.folders]),
             **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
             "prompt": cell.per_problem("tokens", "total", "prompt"),
@@ -235,7 +238,9 @@ def _cost(row: Mapping[str, Any]) -> list[str]:
 
 def _write(
     folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]], notes: Sequence[str]
-) -> None:
+) -> dict[str, str]:
+    """Write the files, and return those of the pictures by title."""
+    drawn = {"Accuracy against tokens": "accuracy_against_tokens.png"} if plots.available() else {}
     parts = ["# Comparison", *(table.markdown() for table in tables), *notes]
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -250,3 +255,4 @@ def _write(
         save(table, folder, name)
     write_json(folder / "comparison.json", list(rows))
     write_text(folder / COMPARISON, "\n\n".join(parts) + "\n")
+    return drawn

@@ -86,41 +86,34 @@ def percent_axis(axes: Any, name: str) -> None:
     getattr(axes, f"set_{name}lim")(low, high)
 
 
-def _points(rows: Sequence[Mapping[str, Any]], key: str, scale: float = 1.0) -> tuple[list[int], list[float]]:
-    known = [(row["round"], scale * row[key]) for row in rows if row[key] is not None]
-    return [x for x, _ in known], [y for _, y in known]
+def after_each_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
+    """Plot, for each run, accuracy if stopped after a round and the best reward so far, over all problems.
 
-
-def _rounds_axis(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rounds as ticks, with the number of problems still searching in each."""
-    names = [f"{row['round']}\nn = {row['problems']}" for row in rows]
-    axes.set_xticks([row["round"] for row in rows], names)
-    axes.set_xlabel("round (n problems still searching)")
-    axes.margins(x=0.08)
-
-
-def accuracy_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Plot the candidates' accuracy in each round, and coverage of all rounds so far, in percent."""
-    with figure(path) as axes:
-        axes.plot(*_points(rows, "coverage", 100), "o-", color=ORANGE, label="all problems, coverage so far")
-        axes.plot(*_points(rows, "accuracy", 100), "o-", color=BLUE, label="the round's candidates, accuracy")
-        axes.set_ylim(0, 100)
-        axes.set_ylabel("%")
-        axes.set_title("Accuracy and coverage by round")
-        _rounds_axis(axes, rows)
-        axes.figure.legend(loc="outside upper center", ncols=2)
-
-
-def reward_by_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Plot the mean and best reward of each round."""
-    with figure(path) as axes:
-        axes.plot(*_points(rows, "best_reward"), "o-", color=GREEN, label="best of the round")
-        axes.plot(*_points(rows, "reward"), "o-", color=BLUE, label="mean of the round")
-        axes.set_ylabel("reward")
-        axes.set_title("Reward by round")
-        axes.margins(y=0.15)
-        _rounds_axis(axes, rows)
-        axes.figure.legend(loc="outside upper center", ncols=2)
+    ``curves`` holds rows of ``stopped.if_stopped`` by label. Bars are 95 % intervals.
+    """
+    with panels(path, 1, 2, width=9.0) as axes:
+        left, right = axes[0]
+        for i, (label, rows) in enumerate(curves.items()):
+            color, marker = style_of(i)
+            known = [row for row in rows if row["accuracy"] is not None]
+            if known:
+                left.errorbar(
+                    [row["round"] for row in known], [100 * row["accuracy"] for row in known],
+                    [196 * (row["stderr"] or 0.0) for row in known], color=color, marker=marker, elinewidth=1,
+                )  # fmt: skip
+            known = [row for row in rows if row["best_reward"] is not None]
+            right.plot(
+                [row["round"] for row in known], [row["best_reward"] for row in known],
+                color=color, marker=marker, label=label,
+            )  # fmt: skip
+        most = max(len(rows) for rows in curves.values())
+        for one, title in ((left, "Accuracy if stopped after a round (%)"), (right, "Best reward so far")):
+            one.set_title(title)
+            one.set_xticks(range(1, most + 1))
+            one.set_xlabel("round (all problems)")
+            one.margins(0.08, 0.15)
+        percent_axis(left, "y")
+        left.figure.legend(loc="outside lower center", ncols=2)
 
 
 def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) -> None:
@@ -146,19 +139,25 @@ def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) 
 
 
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Plot the accuracy (percent, with its error) of each row against generated tokens per problem."""
+    """Plot the accuracy (percent, with its 95 % interval) of each row against generated tokens per problem.
+
+    A line shows where a row with a ``curve`` would have been after each of its rounds.
+    """
     columns = 2 if max(len(row["label"]) for row in rows) < 36 else 1
     legend = 0.22 * math.ceil(len(rows) / columns)
     with figure(path, 6.8, 3.7 + legend) as axes:
         for i, row in enumerate(rows):
-            error = None if row["error"] is None else 100 * row["error"]
+            error = None if row["interval"] is None else 100 * row["interval"]
             color, marker = style_of(i)
+            if curve := row.get("curve"):
+                axes.plot([x for x, _ in curve], [100 * y for _, y in curve], "-", color=color, alpha=0.4)
             axes.errorbar(row["tokens"], 100 * row["accuracy"], error, elinewidth=1, color=color, alpha=0.6)
             axes.plot(
                 row["tokens"], 100 * row["accuracy"], marker, markersize=8,
                 markeredgecolor="white", color=color, label=row["label"],
             )  # fmt: skip
-        low, high = min(row["tokens"] for row in rows), max(row["tokens"] for row in rows)
+        spent = [x for row in rows for x in (row["tokens"], *(x for x, _ in row.get("curve") or ()))]
+        low, high = min(spent), max(spent)
         if low > 0:
             log_axis(axes, low, high)
         axes.set_xlabel("generated tokens per problem, verifier included")

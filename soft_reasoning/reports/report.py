@@ -8,9 +8,10 @@ from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
+from soft_reasoning.reports.stopped import STOPPED, if_stopped, read_stopped
 from soft_reasoning.reports.tables import Table, count, duration, number, percent, save, share
 from soft_reasoning.reports.viewer.files import shown
-from soft_reasoning.reports.viewer.run import write_run
+from soft_reasoning.reports.viewer.run import beside, final_of, write_run
 from soft_reasoning.runs.files import (
     PREDICTIONS,
     REPORT,
@@ -18,6 +19,7 @@ from soft_reasoning.runs.files import (
     read_manifest,
     read_records,
     read_results,
+    write_json,
     write_text,
     writing,
 )
@@ -33,6 +35,9 @@ DECIDED = "proposals that the acquisition function decided %"
 
 SHOWN = 20
 """Answers that a terminal shows; the file holds all."""
+
+RANDOM = "random_embedding"
+"""The control of a search: as many points, drawn at random."""
 
 TABLES = "tables"
 """Inside a run's folder: every table of its report as CSV and LaTeX."""
@@ -57,7 +62,10 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     """
     metrics, manifest, grades = read_results(folder), read_manifest(folder), read_grades(folder)
     with writing(folder):
-        drawn = _draw(folder, metrics) if plots.available() else {}
+        final = final_of(manifest["config"])
+        records = (record for record in read_records(folder) if record["doc_id"] in grades)
+        write_json(folder / STOPPED, if_stopped(records, grader, final))
+        drawn = _draw(folder, metrics, manifest["config"]) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
     config = manifest["config"]
     settings = metrics.get("grader") or config.get("grader") or {}
@@ -67,7 +75,8 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     parts += [f"![{title}]({file})" for title, file in drawn.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
     tables = [shown(table, *SECTIONS[name]) for name, table in tables_of(metrics).items()]
-    write_run(folder, _title(config), tables, grades.keys(), grader)
+    seconds = metrics["seconds"].get("total")
+    write_run(folder, _title(config), tables, grades.keys(), grader, drawn, seconds)
     if _ungraded(grades):
         rows = [(name, question, answer or "") for name, question, answer in _predictions(folder, grades)]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), rows, labels=3).csv())
@@ -112,16 +121,19 @@ def _predictions(folder: Path, ids: Collection[str]) -> Iterator[tuple[str, str,
             yield record["doc_id"], record["question"], record["answer"]
 
 
-def _draw(folder: Path, metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Draw the plots that apply; return file names by title."""
+def _draw(folder: Path, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    """Draw the plots that apply; rounds beside those of random points, if a run of them lies beside this one.
+
+    Returns:
+        File names by title.
+    """
     drawn: dict[str, str] = {}
-    rounds = metrics["by_round"]
-    if len(rounds) > 1 and any(row["accuracy"] is not None for row in rounds):
-        drawn["Accuracy and coverage by round"] = "accuracy_by_round.png"
-        plots.accuracy_by_round(rounds, folder / "accuracy_by_round.png")
-    if len(rounds) > 1 and any(row["reward"] is not None for row in rounds):
-        drawn["Reward by round"] = "reward_by_round.png"
-        plots.reward_by_round(rounds, folder / "reward_by_round.png")
+    curves = {_name(config, "method"): read_stopped(folder)}
+    if (control := beside(folder, config, RANDOM)) is not None and _name(config, "method") != RANDOM:
+        curves[f"{RANDOM} (random points)"] = read_stopped(control)
+    if len(read_stopped(folder)) > 1:
+        drawn["After each round"] = "after_each_round.png"
+        plots.after_each_round(curves, folder / "after_each_round.png")
     if len(metrics["tokens"]) > 1:
         drawn["Tokens by role"] = "tokens.png"
         plots.tokens(metrics["tokens"], metrics["problems"], folder / "tokens.png")

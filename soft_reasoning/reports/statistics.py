@@ -7,6 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binomtest
+from scipy.stats import t as student
+
+
+def half_width(std: float, runs: int, stderr: float | None) -> float | None:
+    """Half of a 95 % interval of a mean: Student's over several runs, else the normal one of a single run."""
+    if runs > 1:
+        return float(student.ppf(0.975, runs - 1) * std / np.sqrt(runs))
+    return None if stderr is None else 1.96 * stderr
 
 
 @dataclass(frozen=True)

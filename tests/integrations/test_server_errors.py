@@ -1,7 +1,10 @@
 """What the server refuses, its limits, and how requests and the server end."""
 
 import json
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -165,6 +168,23 @@ def test_too_many_connections(reasoner):
             with running.client() as other, pytest.raises(openai.InternalServerError) as error:
                 ask(other)
             assert error.value.status_code == 503 and held.result(timeout=300).choices
+
+
+def test_slow_headers_are_not_waited_for(reasoner):
+    with served(reasoner, header_seconds=0.3) as running:
+        place = urlsplit(running.url)
+        with socket.create_connection((place.hostname, place.port), timeout=30) as slow:
+            slow.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0")
+            assert slow.recv(100) == b""  # closed
+        with socket.create_connection((place.hostname, place.port), timeout=30) as quick:
+            for _ in range(2):  # the connection stays open between requests
+                quick.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                said = b""
+                while b"in_work" not in said:  # the body may come apart from its headers
+                    assert (more := quick.recv(4096)), said
+                    said += more
+                assert b"200 OK" in said
+                time.sleep(0.4)
 
 
 def test_a_request_that_takes_too_long(reasoner):

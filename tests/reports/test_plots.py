@@ -11,8 +11,8 @@ from tests.reports.sweeps import finished
 matplotlib = pytest.importorskip("matplotlib")
 
 ROUNDS = [
-    {"round": 0, "problems": 100, "accuracy": 0.48, "coverage": 0.7, "reward": 0.9, "best_reward": 1.3},
-    {"round": 1, "problems": 60, "accuracy": None, "coverage": None, "reward": 1.1, "best_reward": 1.4},
+    {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},
+    {"round": 2, "accuracy": None, "stderr": None, "best_reward": 1.4},
 ]
 TOKENS = {
     "candidate": {"prompt": 5000, "cached": 3000, "generated": 900, "sequences": 50},
@@ -20,16 +20,21 @@ TOKENS = {
     "total": {"prompt": 12000, "cached": 3000, "generated": 1000, "sequences": 60},
 }
 METHODS = [
-    {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "error": None},
-    {"label": "soft_reasoning", "tokens": 400.0, "accuracy": 0.7, "error": 0.05},
+    {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None},
+    {
+        "label": "soft_reasoning",
+        "tokens": 400.0,
+        "accuracy": 0.7,
+        "interval": 0.05,
+        "curve": [(200.0, 0.5), (400.0, 0.7)],
+    },
 ]
 
 
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda path: plots.accuracy_by_round(ROUNDS, path),
-        lambda path: plots.reward_by_round(ROUNDS, path),
+        lambda path: plots.after_each_round({"ours": ROUNDS, "random points": ROUNDS[:1]}, path),
         lambda path: plots.tokens(TOKENS, 10, path),
         lambda path: plots.accuracy_against_tokens(METHODS, path),
         lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),

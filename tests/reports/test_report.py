@@ -57,7 +57,7 @@ def test_the_report_shows_tables_and_its_plots(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# soft_reasoning on made_up")
     assert re.search(r"\| accuracy % +\| +60.0 ± 11.2 \|", text) and text.count("|:--") == 1
-    for name in ("accuracy_by_round.png", "reward_by_round.png", "tokens.png"):
+    for name in ("after_each_round.png", "tokens.png"):
         assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
         assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
     assert not (tmp_path / "tables").exists()

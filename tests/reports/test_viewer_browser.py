@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from soft_reasoning.types import Problem
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver")
+PIXEL = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 pytestmark = [
     pytest.mark.browser,
@@ -274,3 +278,24 @@ def test_an_unknown_problem_is_told(page, runs):
     page.open(runs / "search" / "report.html", "#problem=nowhere")
     assert "no problem nowhere" in page.text(".failed")
     assert problem(1).id == "p1"
+
+
+def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):
+    text = r"So $x=\frac{1}{2}^2$, \boxed{\sqrt{3}}, \(\sum_{i=1}^n i\), $5 or $10, but \(\nonsense{x}\)."
+    result = searched("3", ["3", "3"], verifier="3", texts=[text, f"{text} Again."])
+    page = Page(chromium).open(write(tmp_path, {problem(1): result}) / "report.html", "#problem=p1")
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert page.js(count, "#candidate-0 math") == 3
+    assert page.js(count, "#candidate-0 mfrac, #candidate-0 .boxed msqrt") == 2
+    shown = page.text("#candidate-0 .text")
+    assert "$5 or $10" in shown and r"\(\nonsense{x}\)" in shown and "frac" not in shown
+
+
+def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
+    folder = write(tmp_path, {problem(1): searched("3", ["3", "3"], verifier="3")}, command="the command k=2")
+    (folder / "a.png").write_bytes(PIXEL)
+    write_run(folder, "one", [], ["p1"], GRADER, {"After each round": "a.png"}, seconds=5.0)
+    page = Page(chromium, width=390).open(folder / "report.html")
+    assert page.text(".command") == "the command k=2" and "5.00 s" in page.text("body")
+    picture = "const one = document.querySelector('.pictures img'); return one.complete && one.naturalWidth"
+    assert page.wait(picture) == 1

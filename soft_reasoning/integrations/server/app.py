@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
 from soft_reasoning.integrations.server.responses import Reply, ResponsesReply, TextReply, event, models_of
@@ -212,6 +213,29 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
+def _timed(seconds: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a bound of the time until a connection's first headers have arrived.
+
+    uvicorn has none: a client that never ends its headers would keep its connection, of which there are few.
+    """
+
+    class Timed(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
+            super().connection_made(transport)
+            self._late = self.loop.call_later(seconds, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None:
+                self._late.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._late.cancel()
+            super().connection_lost(exc)
+
+    return Timed
+
+
 class Server(uvicorn.Server):
     """Serves ``service`` on a socket by ``run(sockets=[listening])``; uvicorn sees to signals and limits.
 
@@ -224,7 +248,8 @@ class Server(uvicorn.Server):
         settings = service.settings
         super().__init__(
             uvicorn.Config(
-                create_app(service), log_config=None, limit_concurrency=settings.max_connections,
+                create_app(service), log_config=None, http=_timed(settings.header_seconds),
+                limit_concurrency=settings.max_connections,
                 timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
             )
         )  # fmt: skip

@@ -28,7 +28,8 @@ class Choice:
         finish_reason: ``stop`` or ``length``.
         tokens: The generated tokens that it is made of; 0 for a text of the verifier's.
         candidate: The candidate that it is, or None.
-        logprobs: Tokens of ``text`` with their log-probabilities, if asked for.
+        logprobs: Tokens of ``text`` with their log-probabilities, if asked for; not those of ``opening``.
+        opening: What free text begins with: the token nearest to the soft token, which it goes on after.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Choice:
     tokens: int
     candidate: Candidate | None
     logprobs: list[tuple[str, float]] | None
+    opening: str = ""
 
     def story(self) -> dict[str, Any]:
         """Return what OpenAI's fields have no name for."""
@@ -44,7 +46,8 @@ class Choice:
         if candidate is None:
             return {"source": "verifier", "answer": None, "reward": None, "round": None}
         reward = candidate.reward if math.isfinite(_reward(candidate)) else None
-        return {"source": "candidate", "answer": candidate.answer, "reward": reward, "round": candidate.round}
+        return {"source": "candidate", "answer": candidate.answer, "reward": reward, "round": candidate.round,
+                "opening": self.opening}  # fmt: skip
 
 
 def choices_of(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
@@ -67,8 +70,12 @@ def choices_of(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]
         start = len(candidate.text) - len(whole)
         logprobs = _logprobs(prompts.tokenizer, candidate, start, start + len(text))
         reason = "length" if candidate.finish_reason in ("length", "budget") else "stop"
-        return Choice(text, thought, reason, candidate.generated_tokens, candidate,
-                      logprobs if body.wants_logprobs else None)  # fmt: skip
+        opening = "" if thought or not prompts.neutral else solution.opening(candidate)
+        if opening in prompts.tokenizer.all_special_tokens:
+            opening = ""
+        shown = (opening + text).lstrip() if opening else text
+        return Choice(shown, thought, reason, candidate.generated_tokens, candidate,
+                      logprobs if body.wants_logprobs else None, opening)  # fmt: skip
 
     others = sorted((one for one in candidates if one is not chosen), key=_reward, reverse=True)
     return [choice(chosen), *map(choice, others[: (body.n or 1) - 1])]

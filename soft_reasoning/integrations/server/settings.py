@@ -36,6 +36,7 @@ class Settings:
         max_k: Most candidates of a round that a request may ask for.
         max_rounds: Most rounds that a request may ask for.
         max_connections: Most open connections.
+        header_seconds: Most seconds until a connection's first headers have arrived.
         drain_seconds: Time for work to be finished after a signal.
         keep_alive_seconds: Time between comments in a stream that waits.
 
@@ -57,6 +58,7 @@ class Settings:
     max_k: int = 64
     max_rounds: int = 64
     max_connections: int = 512
+    header_seconds: float = 10.0
     drain_seconds: float = 30.0
     keep_alive_seconds: float = 15.0
 
@@ -67,7 +69,7 @@ class Settings:
         whole("max_rounds", self.max_rounds, least=0)
         if self.max_tokens is not None:
             whole("max_tokens", self.max_tokens, least=1)
-        for key in ("max_seconds", "keep_alive_seconds"):
+        for key in ("max_seconds", "keep_alive_seconds", "header_seconds"):
             real(key, getattr(self, key), above=0.0)
         real("drain_seconds", self.drain_seconds, least=0.0)
         choice("unknown_fields", self.unknown_fields, ("refuse", "ignore"))

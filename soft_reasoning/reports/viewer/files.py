@@ -31,6 +31,7 @@ SOURCES = Path(__file__).parent / "page"
 SCRIPTS = (
     "dom.js",
     "data.js",
+    "math.js",
     "text.js",
     "plot.js",
     "list.js",
@@ -81,7 +82,7 @@ def _page(title: str, data: Mapping[str, str]) -> str:
     script = f'"use strict";\n{script}'
     parts = {
         "title": html.escape(title),
-        "policy": f"default-src 'none'; style-src '{_digest(style)}'; "
+        "policy": f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}' 'self' file:; base-uri 'none'; form-action 'none'",
         "style": style,
         "data": "\n".join(
@@ -93,6 +94,12 @@ def _page(title: str, data: Mapping[str, str]) -> str:
     for name, text in parts.items():
         page = page.replace("{{" + name + "}}", text, 1)
     return page
+
+
+def pictures_of(folder: Path, files: Mapping[str, str]) -> list[list[str]]:
+    """[title, the picture as an address that holds it] of PNG files in ``folder``, by title."""
+    read = ((title, (folder / name).read_bytes()) for title, name in files.items())
+    return [[title, f"data:image/png;base64,{b64encode(data).decode('ascii')}"] for title, data in read]
 
 
 def _digest(text: str) -> str:

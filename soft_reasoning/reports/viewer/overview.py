@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from soft_reasoning.reports.viewer.files import Entry, write_page
+from soft_reasoning.reports.viewer.files import Entry, pictures_of, write_page
 from soft_reasoning.reports.viewer.run import anchor_of
 from soft_reasoning.runs.files import GRADES, PAGE, read_json, read_records
 
@@ -31,13 +31,18 @@ class Group:
 
 
 def write_overview(
-    folder: Path, title: str, tables: Sequence[Mapping[str, Any]], groups: Sequence[Group]
+    folder: Path,
+    title: str,
+    tables: Sequence[Mapping[str, Any]],
+    groups: Sequence[Group],
+    pictures: Mapping[str, str] | None = None,
 ) -> None:
-    """Write ``report.html`` into ``folder``: its ``tables``, and the problems of every group."""
+    """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems."""
     head = {
         "kind": "overview",
         "title": title,
         "tables": list(tables),
+        "pictures": pictures_of(folder, pictures or {}),
         "groups": [
             {
                 "name": group.name,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.reports.viewer.files import Entry, short, write_page
+from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
 from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
@@ -28,17 +28,29 @@ PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": 
 
 
 def write_run(
-    folder: Path, title: str, tables: Sequence[Mapping[str, Any]], ids: Collection[str], grader: AnswerGrader
+    folder: Path,
+    title: str,
+    tables: Sequence[Mapping[str, Any]],
+    ids: Collection[str],
+    grader: AnswerGrader,
+    pictures: Mapping[str, str] | None = None,
+    seconds: float | None = None,
 ) -> None:
-    """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``."""
+    """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``.
+
+    ``pictures`` are files of the folder by title; ``seconds`` is what the run took.
+    """
     config = read_manifest(folder)["config"]
-    source, greedy = greedy_beside(folder, config)
+    greedy_run = beside(folder, config, GREEDY)
+    source = greedy_run and greedy_run.name
+    greedy = {one["doc_id"]: one for one in read_records(greedy_run)} if greedy_run else {}
     final = final_of(config)
     model = (config.get("model") or {}).get("path", "unknown")
     about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
     head = {
         "kind": "run", "title": title, "about": about, "tables": list(tables), "greedy": source,
-        "rule": final and final.rule,
+        "rule": final and final.rule, "command": config.get("command"), "seconds": seconds,
+        "pictures": pictures_of(folder, pictures or {}),
     }  # fmt: skip
     records = (record for record in read_records(folder) if record["doc_id"] in ids)
     write_page(folder, title, head, _entries(records, grader, final, greedy))
@@ -202,28 +214,21 @@ def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
         return None
 
 
-def greedy_beside(folder: Path, config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return the name and the records by id of a greedy run beside ``folder``, or (None, {}).
-
-    It must have asked the same model the same.
-    """
+def beside(folder: Path, config: Mapping[str, Any], method: str) -> Path | None:
+    """Return the run of ``method`` beside ``folder`` that asked the same model the same; None without one."""
     for manifest in sorted(folder.resolve().parent.glob(f"*/{MANIFEST}")):
         other = manifest.parent
         try:
             settings = read_manifest(other)["config"]
-            if other == folder.resolve() or not _asks_the_same(settings, config):
-                continue
-            return other.name, {record["doc_id"]: record for record in read_records(other)}
-        except UserError:  # no run, or one that is damaged: it is not ours to report
+            named = isinstance(settings.get("method"), Mapping) and settings["method"].get("name") == method
+            if other != folder.resolve() and named and _asked(settings) == _asked(config):
+                next(iter(read_records(other)))
+                return other
+        except (UserError, StopIteration):  # no run, or one that is damaged: it is not ours to report
             continue
-    return None, {}
+    return None
 
 
-def _asks_the_same(greedy: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    def asked(one: Mapping[str, Any]) -> list[Any]:
-        parts = [one.get(key) for key in SAME]
-        return [{k: v for k, v in p.items() if k != "limit"} if isinstance(p, Mapping) else p for p in parts]
-
-    method = greedy.get("method")
-    named = isinstance(method, Mapping) and method.get("name") == GREEDY
-    return named and asked(greedy) == asked(config)
+def _asked(config: Mapping[str, Any]) -> list[Any]:
+    parts = [config.get(key) for key in SAME]
+    return [{k: v for k, v in p.items() if k != "limit"} if isinstance(p, Mapping) else p for p in parts]

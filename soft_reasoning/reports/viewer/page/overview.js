@@ -77,7 +77,7 @@ function comparedOf(index, row, texts, columns, place, back) {
   const greedy = base >= 0 ? texts[base].find((one) => one !== null)?.text : undefined;
   const runs = columns.flatMap((column, c) => cells[c].map((run, i) => ({ column, run, c, i })).filter((one) => one.run !== null));
   return el("article", { class: "problem" }, barOf(name, place, back),
-    el("p", { class: "question" }, asked),
+    el("p", { class: "question" }, mathsOf(asked)),
     el("dl", { class: "outcome" }, fact("reference", gold ?? "unknown")),
     greedy === undefined ? null : el("p", { class: "note" }, "Marked: the first divergence from the greedy completion."),
     el("div", { class: "compared" }, runs.map(({ column, run, c, i }) => {

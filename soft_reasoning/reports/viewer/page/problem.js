@@ -81,7 +81,7 @@ class ProblemPage {
       barOf(id, this.place, this.back, pill(kindOf(correct, right > 0, answer !== null))),
       el("section", { class: "top" },
         el("div", {},
-          el("p", { class: "question" }, question),
+          el("p", { class: "question" }, mathsOf(question)),
           el("dl", { class: "outcome" },
             fact("final answer", answerOf(answer, correct)), fact("reference", target ?? "unknown"),
             greedy ? fact("greedy", answerOf(greedy.answer, greedy.right)) : null,

@@ -20,6 +20,7 @@ function runList(index) {
       { key: "spoilt", label: "wrong, greedy right", of: (row) => row[CORRECT] === false && row[GREEDY] === true },
     ] : []),
   ];
+  const spent = rows.reduce((sum, row) => sum + row[TOKENS], 0);
   const ranks = Object.keys(KINDS);
   const columns = [
     { key: "id", title: "problem", value: (row) => row[ID], cell: (row) => row[ID] },
@@ -34,6 +35,8 @@ function runList(index) {
     ] : []),
     { key: "rounds", title: "rounds", num: true, value: (row) => row[ROUNDS], cell: (row) => String(row[ROUNDS]) },
     { key: "tokens", title: "tokens", num: true, value: (row) => row[TOKENS], cell: (row) => row[TOKENS].toLocaleString("en") },
+    ...(index.seconds && spent ? [{ key: "time", title: "time", num: true, value: (row) => row[TOKENS],
+      cell: (row) => el("span", { title: "its part of the run's time, by generated tokens: problems share batches" }, `${number((index.seconds * row[TOKENS]) / spent)} s`) }] : []),
   ];
   return new List({ rows, columns, filters, words: (row) => [row[ID], row[QUESTION], row[ANSWER] ?? "", row[TARGET] ?? ""], idOf: (row) => row[ID] });
 }
@@ -53,7 +56,9 @@ function headOf(index) {
   return el("header", { class: "head" },
     el("h1", {}, index.title),
     index.about ? el("p", { class: "about" }, [count(index.rows.length, "problem"), ...index.about].join(" · ")) : null,
+    index.command ? el("p", { class: "command" }, el("code", {}, index.command)) : null,
     index.kind === "run" ? outcomesOf(index) : null,
+    index.pictures?.length ? el("div", { class: "pictures" }, index.pictures.map(([title, src]) => el("img", { src, alt: title, title }))) : null,
     rest.length ? el("details", { class: "tables", open: index.kind !== "run" },
       el("summary", {}, index.kind === "run" ? "Figures of the run" : "Figures"), el("div", { class: "grid" }, rest.map(tableOf))) : null);
 }

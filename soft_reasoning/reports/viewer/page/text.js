@@ -23,12 +23,12 @@ function textOf(text, base) {
   const shown = text.replace(/\s+$/, "");
   if (!shown) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
   const at = base === null || base === undefined ? -2 : divergence(shown, base);
-  if (at === -2) return el("pre", { class: "text" }, shown);
-  if (at === -1) return el("pre", { class: "text same" }, shown);
+  if (at === -2) return el("pre", { class: "text" }, mathsOf(shown));
+  if (at === -1) return el("pre", { class: "text same" }, mathsOf(shown));
   const rest = shown.slice(at);
   const word = /^\s*\S+/.exec(rest)?.[0] ?? "";
   return el("pre", { class: "text" },
-    el("span", { class: "shared" }, shown.slice(0, at)),
+    el("span", { class: "shared" }, mathsOf(shown.slice(0, at))),
     el("mark", { class: "parts", title: "the first divergence" }, word || "⏹"),
-    rest.slice(word.length));
+    mathsOf(rest.slice(word.length)));
 }

@@ -1,0 +1,65 @@
+"""What a new user does, with a stopwatch: a table of commands and times (python experiments/user_tasks.py).
+
+It runs in an empty folder and needs the extras serve, lm-eval and test.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ASKED = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+TEST = f"{sys.executable} -m pytest -q -p no:cacheprovider {ROOT}/tests"
+RUN = "soft-reasoning run progress=false"
+TASKS = {
+    "the first run": f"{RUN} limit=20",
+    "the same, greedy": f"{RUN} limit=20 method=cot",
+    "methods compared": "soft-reasoning compare cot 'verified_sampling k=5' limit=10 progress=false",
+    "short options": f"{RUN} limit=5 k=3 rounds=1 temperature=0.7",
+    "own CSV": f"{RUN} dataset=custom dataset.path=own.csv",
+    "a model in a folder": f"{RUN} limit=2 model={ROOT}/soft_reasoning/demo/model",
+    "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit=20 demo-test-0",
+    "exports": "soft-reasoning report runs/demo-soft_reasoning-limit=20 --export",
+    "a mistyped option": f"{RUN} limt=3; test $? = 2",
+    **{
+        name: f"{TEST}/{tests}"
+        for name, tests in {
+            "own verifier, reward, rule": "test_own_parts.py",
+            "a haiku through the server": "test_open_answers.py -k haiku",
+            "free text, JSON, code": "test_open_answers.py -k 'free_text or reading or agreement'",
+            "a model that thinks": "test_open_answers.py -k 'think or thoughts'",
+            "openai client, harmless fields": "integrations/test_server_answers.py -k 'fields or chat'",
+            "lm-evaluation-harness": "integrations/test_harness.py -k command",
+            "lm-eval against the server": "integrations/test_server_command.py",
+            "CUDA, MPS or CPU (mocked)": "engines/test_devices.py -k device",
+            "8 billion parameters on 24 GB (arithmetic)": "engines/test_devices.py -k card",
+            "model.generate of transformers": "integrations/test_custom_generate.py -k 'not slow'",
+        }.items()
+    },
+    "an answer from Python": f'{sys.executable} -c "from soft_reasoning import SoftReasoner; '
+    f"print(SoftReasoner.from_pretrained('demo').solve('{ASKED}').answer)\"",
+}
+
+
+def main() -> None:
+    print("| task | command | seconds | |\n| --- | --- | ---: | --- |")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "own.csv").write_text(f"question,answer\n{ASKED},13\n")
+        for task, command in TASKS.items():
+            began = time.perf_counter()
+            done = subprocess.run(
+                command, shell=True, cwd=folder, capture_output=True, env={**os.environ, "PATH": path}
+            )
+            spent, shown = time.perf_counter() - began, command.replace(str(ROOT), ".").replace("|", "\\|")
+            print(
+                f"| {task} | `{shown}` | {spent:.1f} | {'' if done.returncode == 0 else 'failed'} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What a run had after each round, over all problems."""
+
+import pytest
+
+from soft_reasoning.answers import Grader
+from soft_reasoning.reports.stopped import if_stopped, mean_curve
+from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.runs.records import record_of
+from soft_reasoning.types import Candidate, Problem, Result, Usage
+
+VOTE = FinalAnswer("vote", verifier_weight=1.0)
+
+
+def record(name, final, *rounds, verifier=()):
+    """A problem with the right answer 3: the candidates' answers of each round, with growing rewards."""
+    candidates = tuple(
+        Candidate("", answer, number, reward=number + 0.5, generated_tokens=10)
+        for number, answers in enumerate(rounds)
+        for answer in answers
+    )
+    said = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
+    trace = [{"round": i, "verifier": one} for i, one in enumerate(said)]
+    usage = {"candidate": Usage(5, 0, 10 * len(candidates), 1), "verifier": Usage(5, 0, 6 * len(rounds), 1)}
+    return record_of(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
+
+
+def test_a_problem_that_ended_keeps_what_it_had():
+    solved = record("a", "3", "33")
+    later = record("b", "3", "44", "333")
+    spoilt = record("c", "4", "34", "4", verifier=["3", "4"])
+    rows = if_stopped([solved, later, spoilt], Grader(), VOTE)
+    assert [row["round"] for row in rows] == [1, 2]
+    assert [row["accuracy"] for row in rows] == [pytest.approx(2 / 3)] * 2
+    assert [row["best_reward"] for row in rows] == [0.5, pytest.approx(3.5 / 3)]  # it never falls
+    assert [row["tokens"] for row in rows] == [26.0, pytest.approx((26 + 62 + 42) / 3)]
+
+
+def test_the_rule_is_applied_to_what_was_there():
+    rows = if_stopped([record("c", "4", "344", "4", verifier=["3", "4"])], Grader(), FinalAnswer("verifier"))
+    assert [row["accuracy"] for row in rows] == [1.0, 0.0]
+
+
+def test_without_a_known_rule_only_the_end_is_known():
+    rows = if_stopped([record("b", "3", "44", "33")], Grader(), FinalAnswer("pooled_vote"))
+    assert [row["accuracy"] for row in rows] == [None, 1.0]
+    assert mean_curve([rows]) == [] and if_stopped([], Grader(), None) == []
+
+
+def test_curves_of_several_runs_are_averaged():
+    rows = if_stopped([record("a", "3", "33"), record("b", "4", "44")], Grader(), VOTE)
+    assert mean_curve([rows, rows]) == [(26.0, 0.5)]
