@@ -146,7 +146,7 @@ def tables_of(metrics: Mapping[str, Any]) -> dict[str, Table]:
     tables = {
         "headline": _headline(metrics),
         "extraction": _listed(metrics["extraction"], "extraction", EXTRACTIONS),
-        "rounds": _listed({str(row["round"]): row for row in metrics["by_round"]}, "round", ROUNDS),
+        "rounds": _listed({str(row["round"] + 1): row for row in metrics["by_round"]}, "round", ROUNDS),
         "difficulty": _listed(metrics["by_difficulty"], "difficulty", DIFFICULTIES),
         "verifier": _listed(verified, "", PERCENT),
         "wrong": _listed(
