@@ -35,7 +35,7 @@ def finished(folder: Path, hub=None, gold: str | None = "3") -> Path:
             record = record_of(Problem(f"p{i}", "q", gold), Result(candidate.answer, (candidate,)), Grader())
             store.append(record)
             rows.append(grade(record, Grader()))
-    write_results(folder, summarise(rows), {row.doc_id: row.outcome for row in rows})
+    write_results(folder, summarise(rows), rows)
     return folder
 
 
