@@ -4,7 +4,7 @@ import pytest
 
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.types import Completion, UserError
+from soft_reasoning.types import Completion, TopLogprobs, UserError
 
 
 def completion(*logprobs):
@@ -41,3 +41,19 @@ def test_weights_leave_parts_out():
     assert Reward(verifier_weight=0.0)(1.0, 0.3) == 0.3
     assert Reward(coherence_weight=0.0)(1.0, 0.3) == 1.0
     assert Reward()(None, 0.3) == 0.3
+
+
+def test_certainties_by_hand(monkeypatch):
+    """One token of two likeliest at 0.9 and 0.1, then two at 0.5 each: divergences 0.511, 0 and 0."""
+    sure = TopLogprobs((0, 1), (math.log(0.9), math.log(0.1)))
+    even = TopLogprobs((0, 1), (math.log(0.5), math.log(0.5)))
+    logprobs = (math.log(0.9), math.log(0.5), math.log(0.5))
+    c = Completion((0, 1, 1), logprobs, "abc", "eos", 1, top_logprobs=(sure, even, even))
+    divergence = -math.log(2) - (math.log(0.9) + math.log(0.1)) / 2
+    assert coherence(c, "self_certainty") == pytest.approx(divergence / 3 / (1 + divergence / 3))
+    monkeypatch.setattr("soft_reasoning.rewards.coherence.WINDOW", 2)
+    assert coherence(c, "lowest_window") == 0.0
+    shorter = Completion((0, 1), logprobs[:2], "ab", "eos", 1, top_logprobs=(sure, even))
+    assert coherence(shorter, "lowest_window") == pytest.approx(divergence / 2 / (1 + divergence / 2))
+    assert coherence(c, "answer_prob", range(0, 2)) == pytest.approx(0.7)
+    assert coherence(c, "answer_prob") == 0.0
