@@ -78,6 +78,12 @@ def compare(
     for name in ("shots", "dataset", "model"):
         if len({getattr(cell, name) for cell in cells}) > 1:
             cells = [replace(cell, setting={name: getattr(cell, name), **cell.setting}) for cell in cells]
+    cells = [
+        cell
+        if {"label", "method.name"} & set(cell.setting)
+        else replace(cell, setting={"method.name": cell.method, **cell.setting})
+        for cell in cells
+    ]
     grades = {id(cell): _grades(cell) for cell in cells}
     base = _reference(cells, reference)
     rows = _statistics(cells, base, grades, seed)
