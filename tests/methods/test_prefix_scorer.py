@@ -11,6 +11,7 @@ from experiments.demo.prompts import review_prompt
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
 from soft_reasoning.types import Completion, Generate, Problem, Prompt, TopLogprobs, seed_for
@@ -140,8 +141,8 @@ def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_valu
     assert sure.candidates[0].text == " So"
 
 
-def test_the_bundled_models_wording_is_that_of_its_training(engine):
-    prompts = build_context(compose_config(["prompt=demo"]), engine).prompts
+def test_the_bundled_models_wording_is_that_of_its_training():
+    prompts = build_context(compose_config(["prompt=demo"]), FakeEngine()).prompts
     prompt = prompts.task("prefix_right", PROBLEM, partial="First, 1) 2 + 2 = 4.")
     expected = review_prompt(PROBLEM.question, ["First, 1) 2 + 2 = 4."], "Right so far:")
     assert TOKENIZER.decode(prompt.ids[1:]) == expected
