@@ -138,7 +138,7 @@ PLAIN = (
     "falcon_h1 falcon_mamba flex_olmo flint fuyu gemma gemma4_unified_text glm glm4 gpt-sw3 gpt_bigcode "
     "gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoeshared hyperclovax internlm3 "
     "iquestcoder jais2 jetmoe modernbert-decoder mpt nanochat nemotron olmo olmo3 olmo_hybrid olmoe "
-    "openai-gpt persimmon phi phimoe seed_oss stablelm starcoder2 vaultgemma xglm"
+    "persimmon phi phimoe seed_oss stablelm starcoder2 vaultgemma xglm"
 ).split()
 OTHERS = dict.fromkeys(PLAIN, {}) | {
     "axk2": INDEXED,

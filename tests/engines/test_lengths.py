@@ -60,6 +60,8 @@ def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] 
                 row.output.ids.append(int(texts.ids[row.ticket, row.position + 1]))
             worst = max(worst, texts.worst(running, runner.decode(running)))
             leaves = running[end if len(running) > end else -1] if ends is None else rows[end]
+            if leaves not in running:  # rows of other lengths wait for their turn
+                continue
             running.remove(leaves)
             runner.release(leaves)
             if not running:
