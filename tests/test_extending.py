@@ -15,6 +15,7 @@ from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.commands.run import run_one
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.reports.report import summary
 from soft_reasoning.runs.files import MANIFEST, PREDICTIONS
 from soft_reasoning.runs.local import LocalLauncher
 
@@ -94,17 +95,16 @@ def test_own_prompt_file(here):
         run_one(changed, Path("out"), LocalLauncher())
 
 
-def test_own_csv_with_and_without_answers(here, capsys):
+def test_own_csv_with_and_without_answers(here):
     command("dataset=custom", "method=cot")
     assert [one["target"] for one in records()] == ["3", "4"]
     assert not Path("out", PREDICTIONS).exists()
     shutil.rmtree("out")
-    command("dataset=custom", "method=cot", "dataset.row.answer=null")
+    _, done = command("dataset=custom", "method=cot", "dataset.row.answer=null")
     with Path("out", PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["question"] for row in rows] == ["What is 1 + 2?", "What is 2 + 2?"]
-    said = capsys.readouterr().out
-    assert all(f"{row['id']}: {row['answer'] or 'no answer'}" in said for row in rows)
+    assert all(f"{row['id']}: {row['answer'] or 'no answer'}" in summary(done.folder) for row in rows)
 
 
 def test_own_rows(here):

@@ -91,7 +91,7 @@ def test_the_name_of_a_sweep_tells_what_its_results_depend_on():
 
 
 def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):
-    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "dataset.sample=random"]
+    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "dataset.sample=random", "dataset.seed=${seed}"]
     done = run(*draw, "-m", "seed=0,1", "method=cot,self_consistency")
     assert done.returncode == 0 and done.stderr.count("UserError") == 0, done.stderr
     [path] = tmp_path.glob("runs/sweep-*/comparison.json")

@@ -66,7 +66,7 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
         ({"body": {"colour": "red"}}, "colour", "an effect here, got colour='red'"),
         ({"extra": {"method": "telepathy"}}, "soft_reasoning.method", "expected one of cot, got"),
-        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of default"),
+        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of best, def"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
         ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
         ({"extra": {"rounds": 9}, "model": "demo"}, "soft_reasoning.rounds", "at most 8"),
