@@ -164,7 +164,8 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
         limits=Limits(config.max_tokens, config.max_seconds),
     )
     verifier = config.get("verifier") or {}
-    names = {verifier.get("model"), (verifier.get("judge") or {}).get("model")} - {None}
+    models = (verifier.get("model"), (verifier.get("judge") or {}).get("model"))
+    names = [str(name) for name in models if name is not None]
     return replace(own, judges={name: _judge(name, config, own, exemplars) for name in names})
 
 

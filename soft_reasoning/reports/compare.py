@@ -132,7 +132,7 @@ def _statistics(
     """The content of comparison.json: one row per setting, unrounded."""
     rows, tested = [], []
     for cell in cells:
-        accuracies = pd.Series(cell.each("exact_match"))
+        accuracies: Any = pd.Series(cell.each("exact_match"))
         several, first = len(cell.results) > 1, cell.results[0]
         peaks = {kind: cell.each("peak_bytes", kind) for kind in MEMORY}
         row: dict[str, Any] = {

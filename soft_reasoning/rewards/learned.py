@@ -168,6 +168,6 @@ def _fitted(
         )
     scaler = StandardScaler().fit(X)
     model = LogisticRegression().fit(scaler.transform(X), y)
-    values = (scaler.mean_, scaler.scale_, model.coef_[0])
+    values: Any = (scaler.mean_, scaler.scale_, model.coef_[0])
     means, scales, weights = (tuple(map(float, column)) for column in values)
     return LearnedRule(means, scales, weights, float(model.intercept_[0]), made_for)

@@ -70,10 +70,13 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 def candidates_of(record: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a record."""
     known = {field.name for field in fields(Candidate)}
-    return [
-        Candidate(**{k: tuple(v) if k == "u" and v else v for k, v in one.items() if k in known}, text=text)
-        for one, text in zip(record["candidates"], record["resps"][0], strict=True)
-    ]
+    candidates = []
+    for row, text in zip(record["candidates"], record["resps"][0], strict=True):
+        values: dict[str, Any] = {name: value for name, value in row.items() if name in known}
+        if values.get("u"):
+            values["u"] = tuple(values["u"])
+        candidates.append(Candidate(**values, text=text))
+    return candidates
 
 
 def agreement_of(candidate: Mapping[str, Any]) -> float | None:

@@ -63,8 +63,11 @@ class Stopping:
         """
         best = [max(rewards) for rewards in rewards_by_round]
         judged = scores if self.rule == "sure" else agreement
-        sure = {"settled": settled, "leader": lambda _: leader}.get(self.rule)
-        if sure(votes) >= self.confidence if sure else self._converged(best, judged):
+        if self.rule in ("settled", "leader"):
+            converged = (settled(votes) if self.rule == "settled" else leader) >= self.confidence
+        else:
+            converged = self._converged(best, judged)
+        if converged:
             return "converged"
         if len(rewards_by_round) > self.rounds:
             return "rounds"
