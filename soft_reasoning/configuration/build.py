@@ -27,6 +27,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.weights import weights_mark
 from soft_reasoning.prompts import DATE, Prompts
+from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
@@ -251,7 +252,7 @@ def check_wording(method: Method, context: Context) -> None:
         UserError: If it has none.
     """
     verifier = getattr(method, "verifier", None)
-    if isinstance(verifier, ModelVerifier):
+    if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
         context.prompts.review_wording(verifier.name)
 
 
