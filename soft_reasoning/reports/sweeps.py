@@ -164,9 +164,14 @@ def _ended(cell: Cell) -> Any:
 
 
 def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
-    """Return accuracy and coverage, and the verifier's accuracy in a sweep over verifiers."""
-    verifiers = {str((cell.configs[0].get("verifier") or {}).get("name")) for cell in cells}
-    return (*SHARES, VERDICTS) if len(verifiers) > 1 else SHARES
+    """Return accuracy and coverage, and the verifier's accuracy where one method is run with several verifiers."""
+    verifiers: dict[tuple[Any, ...], set[str]] = {}
+    for cell in cells:
+        if cell.each(*VERDICTS.path):
+            own = (cell.configs[0].get("verifier") or {}).items()
+            known = verifiers.setdefault((cell.method, cell.place), set())
+            known.add(repr(sorted((key, str(value)) for key, value in own if key != "max_new_tokens")))
+    return (*SHARES, VERDICTS) if any(len(known) > 1 for known in verifiers.values()) else SHARES
 
 
 def notes_of(cells: Sequence[Cell]) -> list[str]:
@@ -272,7 +277,7 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
         model, shots, label = cast(tuple[str, int, str], place)
         if label == base or (model, shots, base) not in costs.index.droplevel(3):
             continue
-        others = costs.loc[(model, shots, base)]
+        others = costs.xs((model, shots, base), level=(0, 1, 2))
         own = own.droplevel(index[:3])
         common = sorted(own.index.intersection(others.index))
         ratios = own.loc[common] / others.loc[common]

@@ -106,6 +106,16 @@ def test_verifiers_show_their_own_accuracy(tmp_path):
     assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
 
 
+def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
+    runs = [
+        finished(tmp_path / method, 0.5, method=method, verifier=verifier)
+        for method, verifier in {
+            "cot": None, "verified_sampling": ("single_judge", 0.7), "soft_reasoning": ("multi_generate", 0.9),
+        }.items()
+    ]  # fmt: skip
+    assert not [name for name in settings_table(read_cells(runs)).columns if "verifier" in name]
+
+
 def test_costs_relative_to_a_method(tmp_path):
     runs = [
         finished(tmp_path / f"{m}{d}", 0.5, method=m, label=m, dataset=d, generated=g, model="llama3_8b",
