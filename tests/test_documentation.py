@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from soft_reasoning.commands.serve import overrides_of
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.reports import report
 
 ROOT = Path(__file__).parents[1]
 OWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
@@ -93,29 +95,103 @@ def test_commands_compose(words):
     compose_config([single(word) if sweep else word for word in words if word != "-m"])
 
 
-ELSEWHERE = re.compile(r"mine|FILE|FOLDER|HOST|runs/|test\.jsonl|smollm2|logging=|ray|--|<|serve|calibrate")
-"""Commands that need files of the reader's own, weights or a service, which other tests give them."""
-ASKED = re.compile(r"(\./sr|soft-reasoning) (run|compare)\b")
-RUN = [line for line in dict.fromkeys(line for page in OWN for line in typed(page))
-       if ASKED.match(line) and not ELSEWHERE.search(line)]  # fmt: skip
+def headers(path):
+    """The commands in the first comment of a configuration, or in a script's docstring."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".yaml":
+        text = "\n".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+        lines = re.findall(r"^(?:python -m |soft-reasoning ).*", text, flags=re.MULTILINE)
+    else:
+        text = text.partition('"""')[2].partition('"""')[0]
+        lines = re.findall(r"(?:^ {4}|: )((?:python |soft-reasoning ).*)", text, flags=re.MULTILINE)
+    return [one for line in lines for one in re.sub(r" \[[^\]=]*(=0,1,2 -m)?\]", "", line).split(" && ")]
+
+
+ELSEWHERE = re.compile(
+    r"^(pip|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
+    r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server|vllm)|adapter"
+    r"|finetune|verifier_accuracy|runs=\[FOLDER\]|bench_search.py --grid( |$)|safetensors model="
+)
+"""Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
+SMALL = {
+    "bench_generate": "--hidden-size 32 --problems 2 --times 1",
+    "bench_proposals": "--problems 2 --reference 1",
+    "bench_run": "--problems 2",
+    "bench_search": "--problems 2 --boxes basins",
+    "bring_your_own_optimiser": "--problems 1",
+    "checking": "--problems 2 engine=fake",
+    "pools": "--problems 1 --points 20 engine=fake",
+    "train_prefix_head": "--problems 2 --rollouts 2 engine=hf model=demo dataset=demo",
+}
+"""By script, what makes it small."""
+ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))
+
+
+def made_small(words):
+    """A run's words for two questions and the fake engine."""
+    small = ["limit=2", "max_new_tokens=8", "progress=false", "engine=fake"]
+    asked = " ".join(words)
+    if re.search(r"gsm8k|qwen|llama|mistral|OWNER", asked) and "dataset.path=FOLDER" not in asked:
+        small += ["dataset=gsm8k", "dataset.path=test.jsonl"]
+    keys = {word.partition("=")[0] for word in small} | {"dataset.shots", "engine.tensor_parallel_size"}
+    kept = [word for word in words if word.partition("=")[0] not in keys]
+    return [*(single(word) if "-m" in words and "=" in word else word for word in kept), *small]
+
+
+def run_script(words, monkeypatch):
+    """``python FILE ...`` and ``python -m MODULE ...`` in this process."""
+    name, more = (words[1], words[2:]) if words[0] == "-m" else (words[0], words[1:])
+    path = ROOT / (name if name.endswith(".py") else f"{name.replace('.', '/')}.py")
+    drop = {word for word in SMALL.get(path.stem, "").split() if word.startswith("--")}
+    kept = [word for i, word in enumerate(more) if word not in drop and more[i - 1] not in drop]
+    monkeypatch.setattr(sys, "argv", [str(path), *kept, *SMALL.get(path.stem, "").split()])
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def documented():
+    """By page, configuration and script, its commands, without runs that an earlier one shows."""
+    seen, found = set(), {}
+    scripts = sorted((ROOT / "experiments").glob("*.py"))
+    for place in [*OWN, *sorted((ROOT / "conf").rglob("*.yaml")), *scripts]:
+        for line in typed(place) if place.suffix == ".md" else headers(place):
+            words = shlex.split(
+                re.sub(r"^(\./sr|python -m soft_reasoning\.run)", "soft-reasoning", line), True
+            )
+            if not words or ELSEWHERE.search(line):
+                continue
+            words[1:2] = (
+                words[1:2] if words[0] != "soft-reasoning" or "=" not in words[1] else ["run", words[1]]
+            )
+            if words[0] != "soft-reasoning" or tuple(words) not in seen:
+                found.setdefault(place, []).append(words)
+                seen.add(tuple(words))
+    return found
+
+
+DOCUMENTED = documented()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", RUN)
-def test_commands_run(command, tmp_path, line):
-    """As typed, but on two questions and without a large model."""
-    asked = [f'{{"question": "What is {n} and {n} at $5?", "answer": "#### {2 * n}"}}\n' for n in range(4)]
-    (tmp_path / "rows.jsonl").write_text("".join(asked), encoding="utf-8")
-    words, small = shlex.split(line, comments=True)[1:], ["limit=2", "max_new_tokens=8", "progress=false"]
-    if re.search("model=|llama|paper", line):
-        small += ["engine=fake"]
-    if re.search("gsm8k|llama|paper", line):
-        small += ["dataset=gsm8k", "dataset.path=rows.jsonl"]
-    keys = {word.partition("=")[0] for word in small} | {"dataset.shots", "engine.tensor_parallel_size"}
-    kept = [word for word in words if word.partition("=")[0] not in keys]
-    done = command(*(single(word) if "-m" in words and "=" in word else word for word in kept), *small)
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.glob("runs/**/results.json"))
+@pytest.mark.parametrize("place", DOCUMENTED, ids=name)
+def test_commands_run(command, tmp_path, monkeypatch, place):
+    """A place's commands in their order, as typed, but on two questions and without a large model."""
+    monkeypatch.setattr(report, "_draw", lambda *_: {})  # plots have tests of their own
+    monkeypatch.chdir(tmp_path)
+    for file, text in {
+        "mine.csv": "q,a\nWhat is 1 + 2?,3\n", "FILE.csv": "question,answer\nWhat is 1 + 2?,3\n",
+        "test.jsonl": ROWS, "FOLDER/gsm8k.jsonl": ROWS, "experiments/results/checking.md": "",
+    }.items():  # fmt: skip
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text(text, encoding="utf-8")
+    for program, called, *rest in DOCUMENTED[place]:
+        if program.startswith("python"):
+            run_script([called, *rest], monkeypatch)
+            continue
+        if called == "regrade":  # of the run before it
+            rest[0] = str(next(Path("runs").glob("*/results.json")).parent)
+        done = command(called, *(made_small(rest) if called in ("run", "compare", "calibrate") else rest))
+        assert done.returncode == 0, f"{called} {rest}\n{done.stderr}"
+        assert called == "calibrate" or list(Path("runs").glob("**/results.json")), rest
 
 
 @pytest.mark.slow

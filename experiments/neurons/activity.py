@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from experiments.neurons.hooks import Neurons
 from soft_reasoning.types import UserError, generator_for
@@ -68,9 +69,6 @@ class Activity:
         """The samples of an index or a mask."""
         return Activity(self.rate[which], self.value[which], self.right[which], self.round[which])
 
-    def __len__(self) -> int:
-        return len(self.right)
-
 
 def record(
     samples: Sequence[Sample], neurons: Neurons, embed: Any, *, skip: int = 0, batch: int = 32
@@ -89,29 +87,21 @@ def record(
         raise UserError(
             "expected completions with tokens that count, got an empty one; choose another question"
         )
-    weight = next(neurons.model.parameters())
-    activate = _activation(neurons.model)
+    weight, activate = next(neurons.model.parameters()), _activation(neurons.model)
     rates, values = [], []
     for start in range(0, len(samples), batch):
         some = samples[start : start + batch]
         rows = [_inputs(sample, embed) for sample in some]
-        longest = max(map(len, rows))
-        inputs = torch.zeros(len(rows), longest, rows[0].shape[1])
-        mask = torch.zeros(len(rows), longest, dtype=torch.long)
-        for i, row in enumerate(rows):
-            inputs[i, : len(row)], mask[i, : len(row)] = row, 1
+        inputs = pad_sequence(rows, batch_first=True)
+        mask = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
         gates = neurons.record(inputs.to(weight), mask.to(weight.device))
         for i, (sample, row) in enumerate(zip(some, rows, strict=True)):
             answer, places = len(row) - len(sample.tokens[:TOKENS]), counted[start + i]
             own = gates[:, i, answer + places.start : answer + places.stop]
             rates.append((own > 0).float().mean(dim=1))
             values.append(activate(own).mean(dim=1))
-    return Activity(
-        torch.stack(rates),
-        torch.stack(values),
-        torch.tensor([sample.right for sample in samples]),
-        torch.tensor([sample.round for sample in samples]),
-    )
+    right, rounds = ([getattr(sample, name) for sample in samples] for name in ("right", "round"))
+    return Activity(torch.stack(rates), torch.stack(values), torch.tensor(right), torch.tensor(rounds))
 
 
 def key_neurons(activity: Activity) -> Tensor:
@@ -142,27 +132,11 @@ def random_neurons(keys: Tensor, *, by_layer: bool, seed: int, name: str) -> Ten
     With ``by_layer`` each layer gets as many neurons as it has key neurons.
     """
     generator = generator_for(seed, name, "random neurons", by_layer)
-    chosen = torch.zeros_like(keys)
-    parts = range(len(keys)) if by_layer else [slice(None)]
-    for part in parts:
-        free, count = (~keys[part]).flatten().nonzero().flatten(), int(keys[part].sum())
-        drawn = free[torch.randperm(len(free), generator=generator)[:count]]
-        flat = chosen[part].flatten()
-        flat[drawn] = True
-        chosen[part] = flat.view_as(chosen[part])
+    draws, chosen = torch.rand(keys.shape, generator=generator).masked_fill(keys, -1), torch.zeros_like(keys)
+    parts = (keys, draws, chosen) if by_layer else (one.view(1, -1) for one in (keys, draws, chosen))
+    for own, drawn, out in zip(*parts, strict=True):
+        out[drawn.topk(min(int(own.sum()), int((~own).sum()))).indices] = True
     return chosen
-
-
-def halves(activity: Activity, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
-    """Return indices of two random halves of the samples, with equal parts of right and wrong ones."""
-    generator = generator_for(seed, name, "halves")
-    first, second = [], []
-    for kind in (activity.right, ~activity.right):
-        places = kind.nonzero().flatten()
-        places = places[torch.randperm(len(places), generator=generator)]
-        first.append(places[::2])
-        second.append(places[1::2])
-    return torch.cat(first), torch.cat(second)
 
 
 def layer_rates(activity: Activity, among: Tensor | None = None) -> Tensor:

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from experiments.neurons import plots as neuron_plots
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.statistics import paired_bootstrap
 from soft_reasoning.reports.tables import Table, save
 from soft_reasoning.runs.files import write_text
 
 SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
-MASKS = ("none", "key", "random", "random by layer", "key, one half", "random by layer, one half")
-PAPER = {"none": "62.14", "key": "13.27", "random": "41.89"}
+COLORS = {SC: "#2f6db3", SR: "#e0812c", CONTROL: "#9a9a9a"}
+MASKS = ("none", "key", "random", "random by layer")
+ROUND = ("key", "random by layer", "right")
+"""What is shown of a round: activation rates of key neurons and of as many others, and right answers."""
+PAPER = {"none": "62.14", "key": "13.27", "random": "41.89", "key less random": "-28.62"}
 NOTES = """\
 Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
 percent and points. The questions are those with both right and wrong answers among completions that are
 not used again. Answer positions 2 to 5 count for every source (the first is a searched answer's soft token);
-in the paper all five do. "One half": chosen on one half of self-consistency's completions, judged on the
-other half or on new completions;
-all else is chosen and judged on the same completions, as in the paper. Masked completions are new ones. The
-control draws points at random, in as many rounds."""
+in the paper all five do. Key neurons are chosen and judged on the same completions, as in the paper; masked
+completions are new ones. The control draws points at random, in as many rounds."""
 TITLES = {
     "activation_rate": "Activation rate (the paper: Soft Reasoning 3 to 4 % above self-consistency)",
     "activation_iterative": "Key neurons by round (the paper: rising)",
@@ -37,7 +37,7 @@ TITLES = {
 }
 
 
-def interval(values: Sequence[float]) -> str:
+def interval(values: Iterable[float]) -> str:
     """Return the mean over questions and its interval, in percent."""
     known = [v for v in values if not math.isnan(v)]
     if not known:
@@ -48,43 +48,36 @@ def interval(values: Sequence[float]) -> str:
 
 def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
     """Return every table by the name of its file."""
-    base = [row["rate"][SC] for row in rows]
     rates = [
-        [s, interval([row["rate"][s] for row in rows]),
-         "-" if s == SC else interval([row["rate"][s] - b for row, b in zip(rows, base, strict=True)]),
-         interval([row["right"][s] for row in rows])]
+        [s, interval(row["rate"][s] for row in rows),
+         "-" if s == SC else interval(row["rate"][s] - row["rate"][SC] for row in rows),
+         interval(row["right"][s] for row in rows)]
         for s in (SC, SR, CONTROL)
     ]  # fmt: skip
-    shown = ("key", "random by layer", "right")
-    columns = ["round", *(f"{s}: {what}" for s in (SR, CONTROL) for what in shown)]
-    rounds = []
-    for r in range(max(len(row["keys by round"][SR]) for row in rows)):
-        cells = [
-            interval([row[name][s][r] for row in rows if r < len(row[name][s])])
-            for s in (SR, CONTROL)
-            for name in ("keys by round", "matched by round", "right by round")
-        ]
-        rounds.append(["initial" if r == 0 else str(r), *cells])
-    rise = [
-        interval([row[name][s][-1] - row[name][s][0] for row in rows])
-        for s in (SR, CONTROL)
-        for name in ("keys by round", "matched by round", "right by round")
-    ]
-    rounds.append(["last less initial", *rise])
+    shown = [(s, what) for s in (SR, CONTROL) for what in ROUND]
+    rounds = [["initial" if r == 0 else str(r)] for r in range(max(len(row["rounds"][SR]) for row in rows))]
+    for r, cells in enumerate(rounds):
+        for s, what in shown:
+            cells.append(interval(row["rounds"][s][r][what] for row in rows if r < len(row["rounds"][s])))
+    rise = (
+        interval(row["rounds"][s][-1][what] - row["rounds"][s][0][what] for row in rows) for s, what in shown
+    )
     masked = [
-        [name, interval([row["masked"][name] for row in rows]),
-         "-" if name == "none" else interval([row["masked"][name] - row["masked"]["none"] for row in rows]),
-         PAPER.get(name, "-")]
+        [name, interval(row["masked"][name] for row in rows),
+         "-" if name == "none" else interval(row["masked"][name] - row["masked"]["none"] for row in rows)]
         for name in MASKS
     ]  # fmt: skip
-    for name, other in (("key", "random"), ("key", "random by layer"), (MASKS[4], MASKS[5])):
-        less = [row["masked"][name] - row["masked"][other] for row in rows]
-        paper = f"{float(PAPER[name]) - float(PAPER[other]):.2f}" if other in PAPER else "-"
-        masked.append([f"{name} less {other}", interval(less), "-", paper])
+    for other in MASKS[2:]:
+        less = interval(row["masked"]["key"] - row["masked"][other] for row in rows)
+        masked.append([f"key less {other}", less, "-"])
     return {
         "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
-        "activation_iterative": Table(columns, rounds),
-        "masking": Table(["masked", "accuracy %", "less none", "paper"], masked),
+        "activation_iterative": Table(
+            ["round", *(f"{s}: {what}" for s, what in shown)], [*rounds, ["last less initial", *rise]]
+        ),
+        "masking": Table(
+            ["masked", "accuracy %", "less none", "paper"], [[*row, PAPER.get(row[0], "-")] for row in masked]
+        ),
     }
 
 
@@ -97,7 +90,7 @@ def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
         save(table, out, name)
         parts += [f"## {TITLES[name]}", table.markdown()]
         if name.startswith("activation") and plots.available():
-            _draw(rows, out, name)
+            draw(rows, out / f"{name}.png")
             parts.append(f"![{name}]({name}.png)")
     text = "\n\n".join([*parts, NOTES]) + "\n"
     write_text(out / "neurons.md", text)
@@ -105,20 +98,25 @@ def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
     return text
 
 
-def _draw(rows: Sequence[Mapping[str, Any]], out: Path, name: str) -> None:
-    if name == "activation_rate":
-        lines = {
-            (s, kind): _mean([r["layers"][f"{s} {kind}"] for r in rows if f"{s} {kind}" in r["layers"]])
-            for s in (SC, SR, CONTROL) for kind in (True, False)
-        }  # fmt: skip
-        known = {pair: line for pair, line in lines.items() if line}
-        neuron_plots.activation_rates(known, out / f"{name}.png")
-        return
-    by_round = {s: zip(*(row["key layers by round"][s] for row in rows), strict=False) for s in (SR, CONTROL)}
-    rounds = {s: [_mean(list(group)) for group in groups] for s, groups in by_round.items()}
-    neuron_plots.key_rates(rounds, out / f"{name}.png")
-
-
-def _mean(lines: Sequence[Sequence[float]]) -> list[float]:
-    """Layer by layer, over the questions that have key neurons there."""
-    return torch.tensor([list(line) for line in lines]).nanmean(dim=0).tolist() if lines else []
+def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Plot rates by layer: of all neurons by source and kind of answer, or of key neurons by round."""
+    if path.stem == "activation_rate":
+        panels = {"all neurons, first answer tokens": [
+            (f"{s}, {kind}", [row["layers"][s][kind] for row in rows if kind in row["layers"][s]],
+             {"color": COLORS[s], "linestyle": "-" if kind == "right" else "--"})
+            for s in COLORS for kind in ("right", "wrong")
+        ]}  # fmt: skip
+    else:
+        panels = {f"key neurons, {s}": [
+            ("initial" if r == 0 else f"round {r}", [round["layers"] for round in by_round], {})
+            for r, by_round in enumerate(zip(*(row["rounds"][s] for row in rows), strict=False))
+        ] for s in (SR, CONTROL)}  # fmt: skip
+    with plots.panels(path, columns=len(panels), width=5.5 * len(panels), height=4.4) as axes_of:
+        for axes, (title, lines) in zip(axes_of[0], panels.items(), strict=True):
+            for label, values, style in lines:
+                if values:
+                    mean = 100 * torch.tensor(values).nanmean(dim=0)  # of the questions with such neurons
+                    axes.plot(mean, marker="o", markersize=4, label=label, **style)
+            axes.set(title=title, xlabel="layer", ylabel="active (%)")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.legend(fontsize=8)

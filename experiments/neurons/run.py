@@ -4,8 +4,7 @@
     python -m experiments.neurons.run --preset paper +experiment=paper_neurons --out runs/neurons
 
 It generates completions of single questions by self-consistency, Soft Reasoning and its random control, and
-reports activation rates by layer, key neurons and their rate by round, and the effect of masking them. Key
-neurons are chosen as in the paper (on all completions), and on one half to be evaluated on the other.
+reports activation rates by layer, key neurons and their rate by round, and the effect of masking them.
 Figures, tables, neurons.md and neurons.json are written to --out. It uses the bundled model and its test
 problems unless configured otherwise.
 """
@@ -22,24 +21,15 @@ from typing import Any
 
 import torch
 
-from experiments.neurons.activity import (
-    Activity,
-    Sample,
-    halves,
-    key_neurons,
-    layer_rates,
-    mean_rate,
-    random_neurons,
-    record,
-)
+from experiments.neurons.activity import Sample, key_neurons, layer_rates, mean_rate, random_neurons, record
 from experiments.neurons.hooks import Neurons
-from experiments.neurons.report import CONTROL, MASKS, SC, SR, write
+from experiments.neurons.report import CONTROL, MASKS, ROUND, SC, SR, write
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Completion, Generate, Problem, Request, Result, UserError, seed_for
+from soft_reasoning.types import Completion, Generate, Problem, Request, UserError, seed_for
 
 PILOT = 20
 MIXED = (0.2, 0.8)
@@ -80,21 +70,13 @@ def samples_of(
     results = {p.id: result for p, result in drive(again, watched, context)}
     found: dict[str, list[Sample]] = {p.id: [] for p in problems}
     for i, copy in enumerate(again):
-        found[problems[i // copies].id] += _samples(copy, results[copy.id], watched.seen[copy.id], context)
+        pairs = zip(results[copy.id].candidates, watched.seen[copy.id], strict=True)
+        for candidate, (asked, written) in pairs:
+            right, round = bool(context.grader.correct(candidate.answer, copy)), candidate.round
+            if len(written.token_ids) > 1:
+                one = Sample(asked.prompt_ids, written.token_ids, right, asked.soft, asked.position, round)
+                found[problems[i // copies].id].append(one)
     return found
-
-
-def _samples(
-    problem: Problem, result: Result, seen: Sequence[tuple[Request, Completion]], context: Context
-) -> list[Sample]:
-    return [
-        Sample(
-            request.prompt_ids, completion.token_ids, bool(context.grader.correct(candidate.answer, problem)),
-            request.soft, request.position, candidate.round,
-        )
-        for candidate, (request, completion) in zip(result.candidates, seen, strict=True)
-        if len(completion.token_ids) > 1
-    ]  # fmt: skip
 
 
 def choose(pilot: Mapping[str, Sequence[Sample]], problems: Sequence[Problem], count: int) -> list[Problem]:
@@ -136,56 +118,40 @@ def analyse(
     problem: Problem, by_source: Mapping[str, Sequence[Sample]], neurons: Neurons, context: Context,
     args: argparse.Namespace, limit: int, skip: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """All figures of one question, as ``neuron_report`` reads them."""
+    """All figures of one question, as ``report.py`` reads them."""
     activity = {s: record(some, neurons, context.engine.embed, skip=skip) for s, some in by_source.items()}
-    sampled, seed = activity[SC], context.seed
-    first, _ = halves(sampled, seed=seed, name=problem.id)
-    keys, half = key_neurons(sampled), key_neurons(sampled[first])
-    matched = random_neurons(keys, by_layer=True, seed=seed, name=problem.id)
-    masks = {
-        "none": torch.zeros_like(keys),
-        "key": keys,
-        "random": random_neurons(keys, by_layer=False, seed=seed, name=problem.id),
-        "random by layer": matched,
-        "key, one half": half,
-        MASKS[5]: random_neurons(half, by_layer=True, seed=seed, name=f"{problem.id} half"),
-    }
+    keys, seed = key_neurons(activity[SC]), context.seed
+    plain, matched = (
+        random_neurons(keys, by_layer=by_layer, seed=seed, name=problem.id) for by_layer in (False, True)
+    )
     accuracy = {}
-    for name in MASKS:
-        with neurons.masked(masks[name]):
+    for name, mask in zip(MASKS, (torch.zeros_like(keys), keys, plain, matched), strict=True):
+        with neurons.masked(mask):
             accuracy[name] = regenerate(
                 neurons, by_source[SC][0], problem, context, count=args.masked, limit=limit,
                 seed=seed_for(seed, problem.id, "masked"),
             )  # fmt: skip
+    rounds: dict[str, list[dict[str, Any]]] = {SR: [], CONTROL: []}
+    for source, found in rounds.items():
+        whole = activity[source]
+        for r in sorted(set(whole.round.tolist())):
+            some = whole[whole.round == r]
+            values = (mean_rate(some, keys), mean_rate(some, matched), float(some.right.float().mean()))
+            layers = layer_rates(some, keys).tolist()
+            found.append(dict(zip(ROUND, values, strict=True)) | {"layers": layers})
     return {
         "problem": problem.id,
         "keys": int(keys.sum()),
         "right": {s: float(a.right.float().mean()) for s, a in activity.items()},
         "rate": {s: mean_rate(a) for s, a in activity.items()},
         "layers": {
-            f"{s} {kind}": layer_rates(a[a.right == kind]).tolist()
-            for s, a in activity.items() for kind in (True, False) if bool((a.right == kind).any())
+            s: {name: layer_rates(a[a.right == kind]).tolist()
+                for name, kind in (("right", True), ("wrong", False)) if bool((a.right == kind).any())}
+            for s, a in activity.items()
         },
-        "keys by round": {s: _by_round(activity[s], keys) for s in (SR, CONTROL)},
-        "matched by round": {s: _by_round(activity[s], matched) for s in (SR, CONTROL)},
-        "key layers by round": {
-            s: [layer_rates(activity[s][activity[s].round == r], keys).tolist() for r in _rounds(activity[s])]
-            for s in (SR, CONTROL)
-        },
-        "right by round": {
-            s: [float(activity[s].right[activity[s].round == r].float().mean()) for r in _rounds(activity[s])]
-            for s in (SR, CONTROL)
-        },
+        "rounds": rounds,
         "masked": accuracy,
     }  # fmt: skip
-
-
-def _rounds(activity: Activity) -> list[int]:
-    return sorted(set(activity.round.tolist()))
-
-
-def _by_round(activity: Activity, among: torch.Tensor) -> list[float]:
-    return [mean_rate(activity[activity.round == r], among) for r in _rounds(activity)]
 
 
 def main() -> None:

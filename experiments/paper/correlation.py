@@ -1,9 +1,7 @@
 """The correlation matrix of a run's sampled points, by round.
 
-    python -m experiments.paper.correlation RUN [RUN ...]
-    python -m experiments.paper.correlation +experiment=paper_correlation
-
-Words with a = are a configuration, as on the command line of a run, which is run first.
+    soft-reasoning run +experiment=paper_correlation hydra.run.dir=runs/low
+    python -m experiments.paper.correlation runs/low
 
 Mean over problems, points of a round ordered by reward, best first. Writes correlation.png into each run's
 folder, and prints the mean correlation of the best points of each round with those before them.
@@ -12,15 +10,12 @@ folder, and prints the mean correlation of the best points of each round with th
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.reports.plots import panels
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.runs.files import read_records
@@ -91,24 +86,11 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     return out
 
 
-def solve(overrides: list[str]) -> Path:
-    """Run the configuration; its folder."""
-    folder = Path("runs") / run_name("correlation", ",".join(overrides))
-    command = [sys.executable, "-m", "soft_reasoning.run", *overrides, f"hydra.run.dir='{folder}'"]
-    if subprocess.run(command, stdout=sys.stderr).returncode:
-        raise UserError(f"expected a run that ends well, got a fault of {' '.join(overrides)}; see above")
-    return folder
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or a configuration to run")
-    words = parser.parse_args().runs
-    overrides = [word for word in words if "=" in word and not Path(word).is_dir()]
-    folders = [Path(word) for word in words if word not in overrides]
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder")
     try:
-        folders += [solve(overrides)] if overrides else []
-        table = [row for folder in folders for row in rows(folder)]
+        table = [row for folder in parser.parse_args().runs for row in rows(folder)]
     except UserError as error:
         parser.error(str(error))
     columns = ("run", "round", "within the round", "with the best points of earlier rounds")

@@ -71,8 +71,9 @@ def main() -> None:
     if ready("paper_correlation", folder / "report.md", command, args):
         table = run("-m", "experiments.paper.correlation", str(folder)).strip()
         shutil.copy(folder / "correlation.png", pictures)
-        parts += ["## fig:low", f"`python -m experiments.paper.correlation {shlex.join(words)}`", table]
-        parts.append("![fig:low](paper/correlation.png)")
+        typed = f"`python -m soft_reasoning.run {shlex.join(words)} hydra.run.dir=runs/correlation`"
+        typed += " and `python -m experiments.paper.correlation runs/correlation`"
+        parts += ["## fig:low", typed, table, "![fig:low](paper/correlation.png)"]
     for module, more in (("neurons.run", NEURONS), ("paper.theorems", ()), ("paper.placement", ())):
         name = module.removesuffix(".run").rpartition(".")[2]
         folder = args.work / name

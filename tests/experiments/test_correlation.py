@@ -1,10 +1,8 @@
 """Correlation matrices of sampled points: hand-made rounds, and problems that stop early."""
 
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from experiments.paper import correlation
 from experiments.paper.correlation import correlation_matrices
@@ -32,13 +30,10 @@ def test_points_stand_by_round_and_reward():
     np.testing.assert_allclose(matrices[1], expected, atol=1e-12)
 
 
-@pytest.mark.slow
-def test_a_configuration_is_run_first(tmp_path, monkeypatch, capfd):
-    """As documented, and then shorter: the folder's name holds the overrides, with their equals signs."""
-    monkeypatch.chdir(tmp_path)
-    small = ["model=demo", "dataset=demo", "limit=2", "progress=false"]
-    monkeypatch.setattr(sys, "argv", ["correlation", "+experiment=paper_correlation", *small])
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+def test_a_runs_plot_and_table(run, tmp_path, monkeypatch, capsys):
+    small = ["model=demo", "dataset=demo", "limit=2", "engine=fake", "progress=false", "max_new_tokens=20"]
+    assert run("+experiment=paper_correlation", "hydra.run.dir=runs/low", *small).returncode == 0
+    monkeypatch.setattr(sys, "argv", ["correlation", "runs/low"])
     correlation.main()
-    assert capfd.readouterr().out.count("| correlation-+experiment=paper_correlation") == 5
-    assert list(tmp_path.glob("runs/correlation-*/correlation.png"))
+    assert capsys.readouterr().out.count("| low ") == 5
+    assert (tmp_path / "runs" / "low" / "correlation.png").exists()

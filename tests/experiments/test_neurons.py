@@ -1,16 +1,16 @@
 """Neurons of a hand-made two-layer model whose key neurons are known, and of models without gates."""
 
+import json
+import sys
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from experiments.neurons.activity import (
-    TOKENS,
-    Sample,
-    key_neurons,
-    record,
-)
+from experiments.neurons import run as script
+from experiments.neurons.activity import TOKENS, Sample, key_neurons, random_neurons, record
 from experiments.neurons.hooks import Neurons
+from experiments.neurons.report import CONTROL, MASKS, ROUND, SC, SR, TITLES
 from soft_reasoning.types import UserError
 
 RIGHT, WRONG, ALWAYS = 5, 6, 7
@@ -117,3 +117,29 @@ def test_answers_of_one_kind_and_empty_ones_are_refused(neurons):
         key_neurons(activity)
     with pytest.raises(UserError, match="got an empty one"):
         record([Sample((1,), (), True)], neurons, embedded)
+
+
+def test_a_random_control_avoids_key_neurons(neurons):
+    keys = key_neurons(record(samples(), neurons, embedded))
+    for by_layer in (True, False):
+        drawn = random_neurons(keys, by_layer=by_layer, seed=0, name="a")
+        assert drawn.sum() == keys.sum() and not (drawn & keys).any()
+        assert not by_layer or torch.equal(drawn.sum(1), keys.sum(1))
+
+
+@pytest.mark.slow
+def test_the_whole_analysis_on_the_bundled_model(tmp_path, monkeypatch):
+    words = "--questions 1 --samples 20 --masked 4 limit=10 max_new_tokens=60".split()
+    monkeypatch.setattr(sys, "argv", ["run", *words, "--out", str(tmp_path)])
+    script.main()
+    [row] = json.loads((tmp_path / "neurons.json").read_text())
+    assert set(row["masked"]) == set(MASKS) and row["keys"] > 0
+    for source in (SC, SR, CONTROL):
+        assert 0 < row["rate"][source] < 1 and set(row["layers"][source]) <= {"right", "wrong"}
+    assert len(row["rounds"][SR]) > 1 and set(row["rounds"][SR][0]) == {*ROUND, "layers"}
+    text = (tmp_path / "neurons.md").read_text()
+    assert all(title in text for title in TITLES.values()) and "| key less random by layer" in text
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "activation_rate.png",
+        "activation_iterative.png",
+    }

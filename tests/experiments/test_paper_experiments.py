@@ -15,8 +15,6 @@ FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))
 SETTINGS = [Path(conf_dir(), "experiment", f"{name}.yaml") for name in ("llama_zero", "llama_few")]
 SWEEPS = sorted(Path(conf_dir(), "experiment").glob("sweep_*.yaml"))
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = {"paper_correlation", "paper_neurons"}
-"""Those that a script of experiments/ runs, which have tests of their own."""
 ONLY = {name: ["embedding.seed=0,1"] for name in ("paper_reduction", "sweep_projection")}
 """The 50 projections are as good as two here."""
 TWICE = {"paper_exp_main_full", "paper_exp_coverage_full", "paper_70b"}
@@ -33,7 +31,7 @@ def ends(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", [p for p in FILES + SETTINGS + SWEEPS if p.stem not in SCRIPTS], ids=lambda p: p.stem
+    "path", [p for p in FILES + SETTINGS + SWEEPS if p.stem != "paper_neurons"], ids=lambda p: p.stem
 )
 def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
     monkeypatch.setattr(report, "_draw", lambda *_: {})  # each run's own plots take most of the time

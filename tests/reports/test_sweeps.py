@@ -107,12 +107,12 @@ def test_verifiers_show_their_own_accuracy(tmp_path):
 
 
 def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
-    runs = [
-        finished(tmp_path / method, 0.5, method=method, verifier=verifier)
-        for method, verifier in {
-            "cot": None, "verified_sampling": ("single_judge", 0.7), "soft_reasoning": ("multi_generate", 0.9),
-        }.items()
-    ]  # fmt: skip
+    used = {
+        "cot": None,
+        "verified_sampling": ("single_judge", 0.7),
+        "soft_reasoning": ("multi_generate", 0.9),
+    }
+    runs = [finished(tmp_path / name, 0.5, method=name, verifier=one) for name, one in used.items()]
     assert not [name for name in settings_table(read_cells(runs)).columns if "verifier" in name]
 
 
