@@ -65,7 +65,10 @@ def main() -> None:
         command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m"]
         if ready(name, folder / "sweep.md", command, args):
             parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
-            parts += shown(folder / "sweep.md", sections, name, pictures)
+            parts += shown(folder / "sweep.md", sections)
+            if label.startswith("fig:"):
+                shutil.copy(folder / "sweep.png", pictures / f"{name}.png")
+                parts.append(f"![{label}](paper/{name}.png)")
     words, folder = ["+experiment=paper_correlation", *SMALL], args.work / "correlation"
     command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.run.dir={folder}"]
     if ready("paper_correlation", folder / "report.md", command, args):
@@ -88,8 +91,8 @@ def main() -> None:
     args.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def shown(path: Path, sections: Sequence[str], name: str, pictures: Path) -> list[str]:
-    """The sections of a sweep's page, and its picture."""
+def shown(path: Path, sections: Sequence[str]) -> list[str]:
+    """The sections of a sweep's page, without its picture."""
     text = path.read_text(encoding="utf-8")
     titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     bodies = dict(zip((TABLE, *titles), text.removeprefix("# Sweep\n\n").split("\n## "), strict=True))
@@ -98,9 +101,6 @@ def shown(path: Path, sections: Sequence[str], name: str, pictures: Path) -> lis
         body = bodies[title] if title == TABLE else bodies[title].partition("\n")[2].strip()
         parts += [] if title == TABLE else [f"**{title}**"]
         parts.append("\n\n".join(p for p in body.split("\n\n") if not p.startswith("![")).strip())
-    if TABLE in sections:
-        shutil.copy(path.parent / "sweep.png", pictures / f"{name}.png")
-        parts.append(f"![{name}](paper/{name}.png)")
     return parts
 
 

@@ -164,7 +164,7 @@ def _ended(cell: Cell) -> Any:
 
 
 def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
-    """Return accuracy and coverage, and the verifier's accuracy where one method is run with several verifiers."""
+    """Return accuracy and coverage, and the verifiers' accuracy where a method has several of them."""
     verifiers: dict[tuple[Any, ...], set[str]] = {}
     for cell in cells:
         if cell.each(*VERDICTS.path):

@@ -138,3 +138,4 @@ def test_notes_say_what_wrote_the_answers(tmp_path):
     assert "Drawing other problems has a standard error of about 5.0 points." in notes
     assert not any("fake" in note for note in notes_of(grid(tmp_path / "real")))
     assert any("fake engine" in note for note in notes_of(grid(tmp_path / "fake", engine="FakeEngine")))
+    assert any("No memory" in note for note in notes_of(grid(tmp_path / "vllm", engine="VLLMEngine")))
