@@ -1,13 +1,9 @@
-"""vLLM against the other engine and against bare vLLM: python experiments/bench_vllm.py [--problems 200]
+"""A whole run on vLLM against bare vLLM: python experiments/bench_vllm.py [--problems 200]
 
-Runs where vLLM is installed. On the bundled model in float32, with the defaults of Soft Reasoning:
-
-- vLLM completes in one call all requests that a whole run sends to the Hugging Face engine, for every
-  placement with one and five soft tokens. Tokens are compared; with sigma = 0 also with the model's greedy
-  continuation.
-- A whole run on vLLM is compared in texts, answers and cached prompts, and in time with a bare engine that
-  gets the same requests in one call. The two take turns three times, each on a new engine; the minimum of CPU
-  and elapsed seconds counts.
+Runs where vLLM is installed, on the bundled model in float32, with the defaults of Soft Reasoning. The run
+is compared with the Hugging Face engine's in texts and answers, and in time with a bare engine that gets the
+same requests in one call. The two take turns three times, each on a new engine; the minimum of CPU and
+elapsed seconds counts.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,43 +26,26 @@ from soft_reasoning.engines.vllm.engine import CPU_OPTIONS, VLLMEngine
 from soft_reasoning.engines.vllm.setup import SET_HERE
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.scheduling.scheduler import Clock, drive
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Request
 
-PLACES = [(place, scope) for place in ("last", "middle", "first") for scope in (1, 5)]
 MEMORY = 0.5
 """The share of a GPU's memory that vLLM takes; the other engine lies beside it."""
 TIMES = 3
-COLUMNS = ("what", "requests", "same tokens", "log-probabilities apart by")
 
 
 class Recorder:
-    """An engine that remembers what was asked of it and, by ticket, what it answered."""
+    """An engine that remembers what was asked of it."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.asked: dict[int, Request] = {}
-        self.answers: dict[int, Completion] = {}
+        self.requests: list[Request] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def add(self, requests: Sequence[Request]) -> list[int]:
-        tickets = self._engine.add(requests)
-        self.asked.update(zip(tickets, requests, strict=True))
-        return tickets
-
-    def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Completion]]:
-        done = self._engine.step(tickets)
-        self.answers.update(done)
-        return done
-
-    @property
-    def requests(self) -> list[Request]:
-        return list(self.asked.values())
-
-    @property
-    def completions(self) -> list[Completion]:
-        return [self.answers[ticket] for ticket in self.asked]
+        self.requests += requests
+        return self._engine.add(requests)
 
 
 def solve(
@@ -76,40 +55,6 @@ def solve(
     method, context = build_method(config), build_context(config, engine)
     driven = drive(problems, method, context, max_live=config.max_live, clock=clock)
     return {problem.id: result for problem, result in driven}
-
-
-def compared(ours: Sequence[Completion], theirs: Sequence[Completion]) -> tuple[str, str, str]:
-    """How many pairs there are, how many have the same tokens, and how far apart those are."""
-    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.token_ids == b.token_ids]
-    apart = max(abs(x - y) for a, b in pairs for x, y in zip(a.logprobs, b.logprobs, strict=True))
-    return f"{len(ours):,}", f"{len(pairs):,}", f"{apart:.0e}"
-
-
-def agreement(ours: VLLMEngine, theirs: Any, problems: Sequence[Any]) -> list[tuple[str, ...]]:
-    rows = []
-    for place, scope in PLACES:
-        recorder = Recorder(theirs)
-        solve(recorder, problems, f"method.placement={place}", f"method.scope={scope}")
-        row = compared(ours.generate(recorder.requests), recorder.completions)
-        rows.append((f"whole run, {place}, m = {scope}", *row))
-        print(rows[-1], flush=True)
-    prompts = build_context(compose_config(), theirs).prompts
-    ids, stop = [prompts.solve(problem).ids for problem in problems], prompts.stop
-    for scope in (1, 5):
-        whole = theirs.generate(
-            [Request(p, max_new_tokens=300, min_new_tokens=scope, stop=stop) for p in ids]
-        )
-        soft = [ours.embed(done.token_ids[:scope]) for done in whole]
-        made = ours.generate(
-            [Request(p, x, max_new_tokens=300 - scope, stop=stop) for p, x in zip(ids, soft, strict=True)]
-        )
-        rest = [
-            Completion(d.token_ids[scope:], d.logprobs[scope:], d.text, d.finish_reason, d.prompt_tokens)
-            for d in whole
-        ]
-        rows.append((f"sigma = 0, last, m = {scope}", *compared(made, rest)))
-        print(rows[-1], flush=True)
-    return rows
 
 
 def prompt_of(engine: VLLMEngine, request: Request) -> dict[str, Any]:
@@ -172,14 +117,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--only-time", action="store_true", help="leave out the comparison of tokens")
     args = parser.parse_args()
     problems = demo_dataset("test", name="demo", limit=args.problems).problems()
     theirs = build_engine(compose_config(["model.dtype=float32"]))
-    if not args.only_time:
-        ours = vllm_engine()
-        print(Table(COLUMNS, agreement(ours, theirs, problems)).markdown(), "\n", flush=True)
-        ours.close()
     expected = solve(theirs, problems)
     theirs.close()
 
@@ -203,17 +143,6 @@ def main() -> None:
     print(
         f"whole runs: the same texts for {sum(texts)} of {len(problems)} problems, answers for {sum(answers)}"
     )
-    tried: dict[tuple[int, ...], list[Completion]] = {}  # by prompt: its candidates in the order submitted
-    for ticket, request in asked.asked.items():
-        if request.soft is not None:
-            tried.setdefault(request.prompt_ids, []).append(asked.answers[ticket])
-    count = compose_config().search.candidates
-    firsts = [c for found in tried.values() for c in found[::count]]
-    others = [c for found in tried.values() for i, c in enumerate(found) if i % count]
-    for name, some in (("first", firsts), ("others", others)):
-        share = sum(c.cached_tokens for c in some) / sum(c.prompt_tokens for c in some)
-        found = sum(c.cached_tokens > 0 for c in some)
-        print(f"cached prompts of a round's {name}: {found:,} of {len(some):,}, {share:.0%} of their tokens")
     cpu, wall, least_cpu, least_wall = (min(column) for column in zip(*times, strict=True))
     rows = [
         ("whole run", f"{cpu:.1f}", f"{wall:.1f}"),

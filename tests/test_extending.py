@@ -145,7 +145,7 @@ def test_a_changed_plug_in_is_noticed(here):
     assert again.folder == Path("out")
     path = here / "mine.py"
     path.write_text(path.read_text() + "\n# better\n")
-    with pytest.raises(UserError, match="another version of mine; restore its source"):
+    with pytest.raises(UserError, match="source of mine: .* restore these"):
         command("LongestOf")
     command("LongestOf", "fresh=true")
 

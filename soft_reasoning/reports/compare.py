@@ -17,7 +17,7 @@ from soft_reasoning.reports.tables import Table, best, count, duration, memory, 
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
 from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
-from soft_reasoning.runs.records import FIRST, MEMORY, ease
+from soft_reasoning.runs.records import FIRST, MEMORY
 from soft_reasoning.types import UserError
 
 COMPARISON = "comparison.md"
@@ -57,8 +57,7 @@ def compare(
 ) -> tuple[Table, Table]:
     """Compare finished runs in two tables with one row per setting: quality of answers, and cost.
 
-    Runs that differ only in their seed share a row. Where problems have difficulties, a third table of
-    accuracy is written.
+    Runs that differ only in their seed share a row.
 
     Args:
         folders: Folders of finished runs.
@@ -92,14 +91,11 @@ def compare(
     tables = quality, Table(COST, [_cost(row) for row in rows])
     if folder is not None:
         notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
-        levels = _by_level(cells, base, grades, seed)
-        written = [*tables, *levels]
         if show:
-            print("\n\n".join([*(table.text() for table in written), *notes]))
-        drawn = _write(Path(folder), written, rows, notes)
+            print("\n\n".join([*(table.text() for table in tables), *notes]))
+        drawn = _write(Path(folder), tables, rows, notes)
         columns = [Column(cell.label, cell.folders) for cell in cells]
         parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
-        parts += [shown(table, "Accuracy by difficulty") for table in levels]
         write_overview(Path(folder), "Comparison", parts, [Group("", columns)], drawn)
     return tables
 
@@ -167,24 +163,6 @@ def _statistics(
     for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
         row["p"] = p
     return rows
-
-
-def _by_level(cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any], seed: int) -> list[Table]:
-    """Accuracy by difficulty, and its difference to ``base`` with its interval; none without difficulties."""
-    levels = sorted({level for frame in grades.values() for level in frame["difficulty"].dropna()}, key=ease)
-    rows = []
-    for cell in cells:
-        row = [cell.label]
-        for level in levels:
-            some = grades[id(cell)][grades[id(cell)]["difficulty"] == level]
-            text = "-" if some.empty else percent(some["right"].mean())
-            pair = _paired(some, grades[id(base)])
-            if cell is not base and pair[0]:
-                gap = paired_bootstrap(*pair, seed=seed)
-                text += f", {100 * gap.difference:+.1f} ({percent(gap.low)} to {percent(gap.high)})"
-            row.append(text)
-        rows.append(row)
-    return [Table(("method", *(f"{level}, accuracy %" for level in levels)), rows)] if levels else []
 
 
 def _paired(one: Any, other: Any) -> tuple[list[float], list[float]]:
@@ -257,7 +235,7 @@ def _write(
     else:
         print(plots.MISSING)
         parts.append(plots.MISSING)
-    for name, table in zip(("comparison", "comparison_cost", "comparison_levels"), tables, strict=False):
+    for name, table in zip(("comparison", "comparison_cost"), tables, strict=True):
         save(table, folder, name)
     write_json(folder / "comparison.json", list(rows))
     write_text(folder / COMPARISON, "\n\n".join(parts) + "\n")

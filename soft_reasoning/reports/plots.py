@@ -116,28 +116,6 @@ def after_each_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
         left.figure.legend(loc="outside lower center", ncols=2)
 
 
-def tokens(by_role: Mapping[str, Mapping[str, int]], problems: int, path: Path) -> None:
-    """Plot tokens per problem by role: computed, cached and generated."""
-    roles = [role for role in by_role if role != "total"]
-    parts = {
-        "prompt, computed": (GREY, [by_role[r]["prompt"] - by_role[r]["cached"] for r in roles]),
-        "prompt, cached": ("#d5d5d5", [by_role[r]["cached"] for r in roles]),
-        "generated": (BLUE, [by_role[r]["generated"] for r in roles]),
-    }
-    with figure(path, height=1.5 + 0.55 * len(roles)) as axes:
-        left = [0.0] * len(roles)
-        for label, (color, counts) in parts.items():
-            widths = [c / problems for c in counts]
-            axes.barh(roles, widths, left=left, height=0.6, color=color, label=label)
-            left = [a + b for a, b in zip(left, widths, strict=True)]
-        axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.set_xlabel("tokens per problem")
-        axes.set_title("Tokens by role")
-        axes.figure.legend(loc="outside upper center", ncols=3)
-
-
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot the accuracy (percent, with its 95 % interval) of each row against generated tokens per problem.
 
@@ -156,28 +134,12 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
                 row["tokens"], 100 * row["accuracy"], marker, markersize=8,
                 markeredgecolor="white", color=color, label=row["label"],
             )  # fmt: skip
-        spent = [x for row in rows for x in (row["tokens"], *(x for x, _ in row.get("curve") or ()))]
-        low, high = min(spent), max(spent)
-        if low > 0:
-            log_axis(axes, low, high)
+        if min(row["tokens"] for row in rows) > 0:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.set_xlabel("generated tokens per problem, verifier included")
         axes.set_ylabel("accuracy (%)")
         axes.set_title("Accuracy against tokens")
         axes.margins(y=0.15)
         percent_axis(axes, "y")
         axes.figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
-
-
-def log_axis(axes: Any, low: float, high: float) -> None:
-    """Make a logarithmic x axis around ``low`` to ``high`` with plain numbers at several ticks."""
-    from matplotlib.ticker import MaxNLocator
-
-    left, right = low / 1.4, high * 1.4
-    axes.set_xscale("log")
-    axes.set_xlim(left, right)
-    powers = range(math.floor(math.log10(left)), math.ceil(math.log10(right)) + 1)
-    ticks = [m * 10.0**e for e in powers for m in (1, 2, 5) if left <= m * 10.0**e <= right]
-    if len(ticks) < 4:
-        ticks = [t for t in MaxNLocator(6).tick_values(left, right) if left <= t <= right]
-    axes.set_xticks(ticks, [f"{tick:,.10g}" for tick in ticks])
-    axes.xaxis.set_minor_formatter(lambda value, _: "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
@@ -39,6 +40,7 @@ SHOWN = 20
 RANDOM = "random_embedding"
 """The control of a search: as many points, drawn at random."""
 
+ROUNDS_PLOT = "after_each_round.png"
 TABLES = "tables"
 """Inside a run's folder: every table of its report as CSV and LaTeX."""
 
@@ -65,7 +67,7 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
         final = final_of(manifest["config"])
         records = (record for record in read_records(folder) if record["doc_id"] in grades)
         write_json(folder / STOPPED, if_stopped(records, grader, final))
-        drawn = _draw(folder, metrics, manifest["config"]) if plots.available() else {}
+        drawn = _draw(folder, manifest["config"]) if plots.available() else {}
     notes = [] if plots.available() else [plots.MISSING]
     config = manifest["config"]
     settings = metrics.get("grader") or config.get("grader") or {}
@@ -74,7 +76,8 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     parts = [f"# {_title(config)}", _headline(metrics).markdown(), made, _cost(metrics)]
     parts += [f"![{title}]({file})" for title, file in drawn.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
-    tables = [shown(table, *SECTIONS[name]) for name, table in tables_of(metrics).items()]
+    titles = {name: (section.title, section.note) for name, section in SECTIONS.items()}
+    tables = [shown(table, *titles.get(name, ())) for name, table in tables_of(metrics).items()]
     seconds = metrics["seconds"].get("total")
     write_run(folder, _title(config), tables, grades.keys(), grader, drawn, seconds)
     if _ungraded(grades):
@@ -107,7 +110,7 @@ def summary(folder: Path) -> str:
         if len(answers) > SHOWN:
             lines.append(f"... and {len(answers) - SHOWN} more")
         lines += ["", str(folder / PREDICTIONS), ""]
-    return "\n".join([*lines, _headline(metrics).text(), "", _tokens(metrics).text()])
+    return "\n".join([*lines, _headline(metrics).text(), "", _table("tokens", metrics).text()])
 
 
 def _ungraded(grades: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -121,106 +124,115 @@ def _predictions(folder: Path, ids: Collection[str]) -> Iterator[tuple[str, str,
             yield record["doc_id"], record["question"], record["answer"]
 
 
-def _draw(folder: Path, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
-    """Draw the plots that apply; rounds beside those of random points, if a run of them lies beside this one.
-
-    Returns:
-        File names by title.
-    """
-    drawn: dict[str, str] = {}
+def _draw(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """Plot the rounds, if there are several, beside those of a run of random points; files by title."""
     curves = {_name(config, "method"): read_stopped(folder)}
+    if len(*curves.values()) < 2:
+        return {}
     if (control := beside(folder, config, RANDOM)) is not None and _name(config, "method") != RANDOM:
         curves[f"{RANDOM} (random points)"] = read_stopped(control)
-    if len(read_stopped(folder)) > 1:
-        drawn["After each round"] = "after_each_round.png"
-        plots.after_each_round(curves, folder / "after_each_round.png")
-    if len(metrics["tokens"]) > 1:
-        drawn["Tokens by role"] = "tokens.png"
-        plots.tokens(metrics["tokens"], metrics["problems"], folder / "tokens.png")
-    return drawn
+    plots.after_each_round(curves, folder / ROUNDS_PLOT)
+    return {"After each round": ROUNDS_PLOT}
 
 
-def tables_of(metrics: Mapping[str, Any]) -> dict[str, Table]:
-    """The tables of a run by name; those with nothing to show are left out."""
-    verified = {name.replace("_", " "): {"%": part} for name, part in (metrics.get("verifier") or {}).items()}
-    tables = {
-        "headline": _headline(metrics),
-        "extraction": _listed(metrics["extraction"], "extraction", EXTRACTIONS),
-        "rounds": _listed({str(row["round"] + 1): row for row in metrics["by_round"]}, "round", ROUNDS),
-        "difficulty": _listed(metrics["by_difficulty"], "difficulty", DIFFICULTIES),
-        "verifier": _listed(verified, "", PERCENT),
-        "wrong": _listed(
-            {WRONG[n]: {"%": v} for n, v in metrics["wrong"].items() if verified}, "", WRONG_PART
-        ),
-        "tokens": _tokens(metrics),
-        "time": _seconds(metrics),
-    }
-    return {name: table for name, table in tables.items() if table.rows}
+Metrics: TypeAlias = Mapping[str, Any]
+
+NUMBERS = {"reward", "best_reward", "length", "each"}
+"""Columns that are neither counts nor shares; ``time`` is in seconds."""
+NAMES = {"exact_match": "accuracy", "length": "mean |u|", "each": "generated a problem", "share": ""}
+"""Titles of columns that are not called as in results.json."""
 
 
-Format = Callable[[Mapping[str, Any], str], str]
-"""Shows the value of a key of a row."""
+def _cell(row: Metrics, key: str) -> str:
+    value = row.get(key)
+    if key == "time":
+        return duration(value)
+    if key in NUMBERS:
+        return number(value, 3 if key.endswith("reward") else 2)
+    return count(value) if isinstance(value, int) else share(row, key)
 
 
-def _shown(show: Callable[..., str], *digits: int) -> Format:
-    return lambda row, key: show(row.get(key), *digits)
+def _table(name: str, metrics: Metrics) -> Table:
+    section = SECTIONS[name]
+    rows = section.rows(metrics)
+    keys = [key for key in section.columns if any(key in row for row in rows.values())]
+    shares = {key for key in keys if not any(isinstance(row.get(key), int) for row in rows.values())}
+    shares -= {*NUMBERS, "time"}
+    titles = [NAMES.get(key, key.replace("_", " ")) + " %" * (key in shares) for key in keys]
+    return Table(
+        [section.head, *map(str.strip, titles)],
+        [[label, *(_cell(row, key) for key in keys)] for label, row in rows.items()],
+    )
 
 
-PERCENT: dict[str, tuple[str, Format]] = {"%": ("%", _shown(percent))}
-WRONG_PART: dict[str, tuple[str, Format]] = {"% of the problems": ("%", _shown(percent))}
-EXTRACTIONS: dict[str, tuple[str, Format]] = {
-    "accuracy %": ("exact_match", share),
-    "coverage %": ("coverage", share),
-    "answers not parsed %": ("unparsed", _shown(percent)),
-    "candidates not parsed %": ("candidate_unparsed", _shown(percent)),
-}
-ROUNDS: dict[str, tuple[str, Format]] = {
-    "problems": ("problems", _shown(count)),
-    "accuracy of candidates %": ("accuracy", _shown(percent)),
-    "coverage %": ("coverage", _shown(percent)),
-    "mean reward": ("reward", _shown(number, 3)),
-    "best reward": ("best_reward", _shown(number, 3)),
-    "mean |u|": ("length", _shown(number)),
-}
-DIFFICULTIES: dict[str, tuple[str, Format]] = {
-    "problems": ("problems", _shown(count)),
-    "accuracy %": ("exact_match", share),
-    "coverage %": ("coverage", share),
-}
-"""Columns of tables: key and format."""
-WRONG = {
-    "uncovered": "no candidate is right",
-    "rejected": "the verifier approved of no right candidate",
-    "outvoted": "it approved of a right one, another answer was chosen",
-}
+def _shares(parts: Metrics | None) -> dict[str, Metrics]:
+    return {name.replace("_", " "): {"share": part} for name, part in (parts or {}).items()}
 
 
-def _listed(
-    rows: Mapping[str, Mapping[str, Any]], name: str, columns: Mapping[str, tuple[str, Format]]
-) -> Table:
-    cells = [[label, *(show(row, key) for key, show in columns.values())] for label, row in rows.items()]
-    return Table([name, *columns], cells)
+def _tokens(metrics: Metrics) -> dict[str, Metrics]:
+    problems = max(1, metrics["problems"])
+    return {role: {**row, "each": row["generated"] / problems} for role, row in metrics["tokens"].items()}
+
+
+def _times(metrics: Metrics) -> dict[str, Metrics]:
+    seconds = metrics["seconds"]
+    total = seconds.get("total", 0.0)
+    known = {kind: seconds[kind] for kind in KINDS if kind in seconds}
+    known |= {"other": max(0.0, total - sum(known.values())), "total": total}
+    return {kind: {"time": t, "share": t / total if total else None} for kind, t in known.items()}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of a run: title and note on the page, head of the labels, columns, and rows by label."""
+
+    title: str
+    note: str
+    head: str
+    columns: tuple[str, ...]
+    rows: Callable[[Metrics], Mapping[str, Metrics]]
 
 
 SECTIONS = {
-    "headline": ("", ""),
-    "extraction": ("By extraction", EXTRACTION),
-    "rounds": (
+    "extraction": Section(
+        "By extraction", EXTRACTION, "extraction",
+        ("exact_match", "coverage", "unparsed", "candidate_unparsed"), lambda m: m["extraction"],
+    ),
+    "rounds": Section(
         "By round",
         "Accuracy, rewards and mean lengths |u| of points are over the problems still searching in a round; "
         "coverage is that of all problems and all rounds so far.",
+        "round", ("problems", "accuracy", "coverage", "reward", "best_reward", "length"),
+        lambda m: {str(row["round"] + 1): row for row in m["by_round"]},
     ),
-    "difficulty": ("By difficulty", ""),
-    "verifier": (
+    "difficulty": Section(
+        "By difficulty", "", "difficulty", ("problems", "exact_match", "coverage"),
+        lambda m: m["by_difficulty"],
+    ),
+    "verifier": Section(
         "Verifier",
         "Its verdicts on the first round's candidates against the reference answers. The last row is over "
         "all rounds without a right candidate.",
+        "", ("share",), lambda m: _shares(m.get("verifier")),
     ),
-    "wrong": ("Wrong answers", ""),
-    "tokens": ("Tokens", ""),
-    "time": ("Cost", ""),
-}
-"""Title and note of each table."""
+    "wrong": Section(
+        "Wrong answers",
+        "Of all problems: no candidate is right; the verifier approved of no right candidate; it did, and "
+        "another answer was chosen.",
+        "", ("share",), lambda m: _shares(m["wrong"] if m.get("verifier") else None),
+    ),
+    "tokens": Section(
+        "Tokens", "", "tokens", ("prompt", "cached", "generated", "sequences", "each"), _tokens
+    ),
+    "time": Section("Cost", "", "kind", ("time", "share"), _times),
+}  # fmt: skip
+"""The tables of a run beside the headline, by name."""
+
+
+def tables_of(metrics: Metrics) -> dict[str, Table]:
+    """The tables of a run by name; those with nothing to show are left out."""
+    tables = {"headline": _headline(metrics), **{name: _table(name, metrics) for name in SECTIONS}}
+    return {name: table for name, table in tables.items() if table.rows}
 
 
 def _title(config: Mapping[str, Any]) -> str:
@@ -268,31 +280,6 @@ def _learnt(auc: Mapping[str, float | None]) -> list[list[str]]:
 
 def _is_pass(name: str) -> bool:
     return name.startswith("pass@") and not name.endswith("_stderr")
-
-
-def _tokens(metrics: Mapping[str, Any]) -> Table:
-    columns = ["tokens", "prompt", "cached", "generated", "sequences", "generated a problem"]
-    rows = [
-        [
-            role,
-            *(count(counts[kind]) for kind in ("prompt", "cached", "generated", "sequences")),
-            number(counts["generated"] / max(1, metrics["problems"]), 1),
-        ]
-        for role, counts in metrics["tokens"].items()
-    ]
-    return Table(columns, rows)
-
-
-def _seconds(metrics: Mapping[str, Any]) -> Table:
-    seconds = metrics["seconds"]
-    total = seconds.get("total", 0.0)
-    known = {kind: seconds[kind] for kind in KINDS if kind in seconds}
-    known["other"] = max(0.0, total - sum(known.values()))
-    rows = [
-        [kind, duration(value), percent(value / total if total else None)]
-        for kind, value in [*known.items(), ("total", total)]
-    ]
-    return Table(["kind", "time", "%"], rows)
 
 
 def _cost(metrics: Mapping[str, Any]) -> str:

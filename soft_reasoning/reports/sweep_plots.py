@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from soft_reasoning.reports.cells import Cell, datasets_of, row_label
+from soft_reasoning.reports.cells import Cell, datasets_of
 from soft_reasoning.reports.plots import BLUE, ORANGE, figure, panels, percent_axis, style_of
 from soft_reasoning.reports.sweeps import ACCURACY, COVERAGE, SHARES, Metric
 
@@ -18,8 +18,6 @@ LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
 LINE_STYLES = ("-", "--", ":", "-.")
 APART = 0.1
 """Distance in rows between the points of two metrics, so that equal values do not overlap."""
-CROWDED = 8
-"""Ticks closer than this fraction (1 / CROWDED) of an axis overlap."""
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
@@ -89,17 +87,8 @@ def _lines(axes: Any, cells: Sequence[Cell], key: str, style: str, name: str) ->
         low, high = np.maximum(means - errors, 0), np.minimum(means + errors, 100)
         axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
     if values[0] > 0 and values[-1] / values[0] >= 20:
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
-        axes.minorticks_off()
-    else:
-        span = values[-1] - values[0]
-        kept = values[:1]
-        for value in values[1:]:
-            if value - kept[-1] >= span / CROWDED:
-                kept.append(value)
-        values = kept
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel(key)
     axes.margins(y=0.15)
 
@@ -161,15 +150,10 @@ def _distribution(cell: Cell, path: Path) -> None:
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("accuracy (%)")
         axes.set_ylabel("runs")
-        axes.set_title(f"Accuracy over {len(values)} draws{_of(cell)}")
+        axes.set_title(f"Accuracy over {len(values)} draws of {cell.label}")
 
 
 def distribution_note(values: Sequence[float]) -> str:
     """Describe percentages by mean ± standard deviation and range."""
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.1f}{spread} %, range {min(values):.1f} to {max(values):.1f}"
-
-
-def _of(cell: Cell) -> str:
-    label = row_label(cell.setting) or cell.method
-    return f" of {label}" if label else ""

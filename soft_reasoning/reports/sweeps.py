@@ -42,20 +42,13 @@ MOST_ROUNDS = 4
 """Rounds of proposals that the paper's termination table lists."""
 
 NOTE = (
-    "Mean ± standard deviation over draws (seeds). For a single run, ± its standard error, that of drawing "
-    "other problems."
+    "Mean ± standard deviation over draws (seeds), which solve the same problems unless dataset.seed is one "
+    "of them. For a single run, ± its standard error, that of drawing other problems."
 )
-FIXED = (
-    "All seeds solve the same problems, so ± holds the method's draws alone. Drawing other problems has a "
-    "standard error of about {} points."
-)
-FAKE_NOTE = (
-    "The fake engine wrote these answers: they show the form of the table and say nothing about any model."
-)
-VLLM_NOTE = (
-    "No memory is shown for vLLM: it reserves its share at the start, and its statistics give the share of "
-    "blocks in use, neither their size nor activations."
-)
+ENGINE_NOTES = {
+    "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
+    "VLLMEngine": "No memory is shown for vLLM, whose statistics tell neither keys and values nor activations.",
+}
 
 
 def settings_table(cells: Sequence[Cell]) -> Table:
@@ -176,25 +169,8 @@ def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
 
 def notes_of(cells: Sequence[Cell]) -> list[str]:
     """Return the notes under the tables."""
-    notes = [NOTE]
-    errors = [error for cell in cells for error in cell.each("exact_match_stderr")]
-    if errors and any(len(cell.results) > 1 for cell in cells) and _one_sample(cells):
-        notes.append(FIXED.format(percent(sum(errors) / len(errors))))
-    if any(cell.engine == "FakeEngine" for cell in cells):
-        notes.append(FAKE_NOTE)
-    if any(cell.engine == "VLLMEngine" for cell in cells):
-        notes.append(VLLM_NOTE)
-    decided = {cell.label: cell.mean("decided") for cell in cells if cell.mean("decided") is not None}
-    if decided:
-        shares = ", ".join(f"{label} {percent(share)} %" for label, share in decided.items())
-        notes.append(f"Proposals that the acquisition function decided: {shares}.")
-    return notes
-
-
-def _one_sample(cells: Sequence[Cell]) -> bool:
-    """Whether no run drew problems by a seed of its own."""
-    seeds = {str((config.get("dataset") or {}).get("seed")) for cell in cells for config in cell.configs}
-    return len(seeds) == 1
+    engines = {cell.engine for cell in cells}
+    return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
 
 
 def _heads(cells: Sequence[Cell], *own: str) -> list[str]:

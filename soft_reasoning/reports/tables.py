@@ -61,8 +61,7 @@ class Table:
             else:
                 columns.append([name, *cells])
         file = io.StringIO()
-        rows = zip(*([_plain(cell) for cell in column] for column in columns), strict=True)
-        csv.writer(file, lineterminator="\n").writerows(rows)
+        csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
         return file.getvalue()
 
     def tex(self) -> str:
@@ -88,17 +87,6 @@ class Table:
             rows, head, tablefmt=form, disable_numparse=True, colalign=align if rows else None,
             preserve_whitespace=True,
         )  # fmt: skip
-
-
-def _plain(cell: str) -> str:
-    """``cell`` with a quote before what a spreadsheet would compute (OWASP, CSV injection), but no number."""
-    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
 
 
 def save(table: Table, folder: Path, name: str) -> None:

@@ -63,8 +63,8 @@ def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield end, record
 
 
-def read_json(path: Path) -> Any:
-    """Read a file of a finished run.
+def read_json(path: Path, fix: str = "run it to its end") -> Any:
+    """Read a file of a run; ``fix`` ends the message.
 
     Raises:
         UserError: If ``path`` is missing or damaged.
@@ -73,7 +73,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path}: expected a finished run's {path.name}, which cannot be read; run it to its end"
+            f"{path}: expected a finished run's {path.name}, which cannot be read; {fix}"
         ) from error
 
 
@@ -88,21 +88,9 @@ def read_grades(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run.
-
-    Raises:
-        UserError: If it is missing or damaged.
-    """
-    path = Path(folder) / MANIFEST
-    try:
-        manifest = json.loads(path.read_bytes())
-        manifest["config"].keys()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{path}: expected the manifest of the results in this folder, which cannot be read; start over "
-            "with fresh=true, or choose another folder with hydra.run.dir="
-        ) from error
-    return manifest
+    """Read the manifest of a run. Raises UserError when it is missing or damaged."""
+    fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
+    return read_json(Path(folder) / MANIFEST, fix)
 
 
 @dataclass

@@ -1,17 +1,13 @@
-"""One engine in this process: a run's solver, the memory in use, and a worker that threads share."""
+"""One engine in this process: a run's solver, and the memory in use."""
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.build import (
@@ -146,104 +142,3 @@ class LocalLauncher:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a worker needs to know of a run: its number, configuration (plain data) and exemplars."""
-
-    number: int
-    config: Mapping[str, Any]
-    exemplars: Sequence[Any]
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A problem's result, with the clock and the peaks of memory of the ``process`` that solved it.
-
-    ``used`` are the process's memory samples since its last result (``Solver.memory_samples``).
-    """
-
-    problem: Problem
-    result: Result
-    process: tuple[str, int]
-    clock: Clock
-    peaks: Mapping[str, int]
-    used: Mapping[str, Sequence[int]]
-
-
-class Worker:
-    """Solves problems, up to ``max_live`` together, for one run after another.
-
-    Every call names its run, so a restarted worker knows where it is. The engine is kept from one run to the
-    next where their configurations allow it.
-    """
-
-    def __init__(self) -> None:
-        self._launcher = LocalLauncher()
-        self._lock = threading.Lock()
-        self._number: int | None = None
-        self._inbox = _Inbox()
-        self._asked: dict[str, Future[Finished]] = {}
-        self._driving = False
-
-    def begin(self, run: Run, problems: Sequence[Problem] = ()) -> dict[str, Any]:
-        """Prepare ``run`` and return what the manifest says of the engine.
-
-        Raises:
-            UserError: If a prompt is too long, or the method's ``search.prior`` was made on a problem.
-        """
-        with self._lock:
-            if run.number != self._number:
-                self._local = self._launcher.start(OmegaConf.create(dict(run.config)), (), run.exemplars)
-                self._number, self._clock = run.number, Clock()
-        check_lengths(list(problems), self._local.context)
-        check_unseen(problems, self._local.method)
-        return dict(self._local.about)
-
-    def solve(self, run: Run, problem: Problem) -> Finished:
-        """Solve ``problem`` together with those of other threads. Raises as ``scheduler.drive`` does."""
-        self.begin(run)
-        finished: Future[Finished] = Future()
-        with self._lock:
-            self._asked[problem.id] = finished
-            self._inbox.waiting.append(problem)
-            if not self._driving:
-                self._driving = True
-                threading.Thread(target=self._drive, daemon=True, name="engine").start()
-        return finished.result()
-
-    def _drive(self) -> None:
-        """Solve what comes until nothing waits; the only thread that drives the engine."""
-        process = socket.gethostname(), os.getpid()
-        while True:
-            try:
-                for problem, result in self._local.solve(self._inbox, clock=self._clock):
-                    used = self._local.memory_samples()
-                    done = Finished(problem, result, process, self._clock, self._local.peaks(), used)
-                    self._asked.pop(problem.id).set_result(done)
-            except Exception as error:
-                with self._lock:
-                    self._inbox.waiting.clear()
-                    asked, self._asked = self._asked, {}
-                for finished in asked.values():
-                    finished.set_exception(error)
-            with self._lock:
-                if not self._inbox.waiting:
-                    self._driving = False
-                    return
-
-
-class _Inbox:
-    """Problems not yet started; unlike most iterators it can continue after its end, when more were added."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Problem] = deque()
-
-    def __iter__(self) -> Iterator[Problem]:
-        return self
-
-    def __next__(self) -> Problem:
-        if not self.waiting:
-            raise StopIteration
-        return self.waiting.popleft()

@@ -103,30 +103,31 @@ def refuse_other(
         UserError: If it would not; it names each changed key, the weights or the modules.
     """
     before, after = (
-        json.loads(json.dumps(result_keys(manifest["config"], ignore), default=str))
-        for manifest in (old, new)
+        json.loads(json.dumps(result_keys(m["config"], ignore), default=str)) for m in (old, new)
     )
-    changes = [
-        f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
-        for key in sorted(before | after)
-        if before.get(key) != after.get(key) or (key in before) != (key in after)
-    ]
-    what, fix = f"another configuration ({'; '.join(changes)})", "restore these values"
-    if not changes:
-        weights = [(manifest.get("model") or {}).get("weights") for manifest in (old, new)]
-        plugins = [manifest.get("plugins") or {} for manifest in (old, new)]
-        edited = [name for name in plugins[1] if plugins[0].get(name, plugins[1][name]) != plugins[1][name]]
-        if all(weights) and weights[0] != weights[1]:
-            what = f"other weights of {new['model']['path']} ({weights[0]} -> {weights[1]})"
-            fix = "restore them"
-        elif edited:
-            what, fix = f"another version of {', '.join(edited)}", "restore its source"
-        else:
-            return
-    raise UserError(
-        f"{folder} holds results of {what}; {fix}, start over with fresh=true, or choose another folder with "
-        "hydra.run.dir="
-    )
+    for marks, manifest in ((before, old), (after, new)):
+        model = manifest.get("model") or {}
+        marks |= {f"source of {name}": mark for name, mark in (manifest.get("plugins") or {}).items()}
+        marks[f"weights of {model.get('path')}"] = model.get("weights")
+    for name in [name for name in before | after if name.startswith(("source of ", "weights of "))]:
+        if not (before.get(name) and after.get(name)):
+            for marks in (before, after):
+                marks.pop(name, None)
+    if changes := _changes(before, after):
+        raise UserError(
+            f"{folder} holds results of another configuration ({'; '.join(changes)}); restore these, start "
+            "over with fresh=true, or choose another folder with hydra.run.dir="
+        )
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Each key with its value before and after, where they differ."""
+
+    def shown(flat: Mapping[str, Any], key: str) -> str:
+        return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
+
+    pairs = {key: (shown(before, key), shown(after, key)) for key in sorted({*before, *after})}
+    return [f"{key}: {old} -> {new}" for key, (old, new) in pairs.items() if old != new]
 
 
 def plugin_sources(config: Any) -> dict[str, str]:
@@ -143,10 +144,6 @@ def plugin_sources(config: Any) -> dict[str, str]:
         if path.is_file() and not installed and module.partition(".")[0] not in sys.stdlib_module_names:
             hashes[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return dict(sorted(hashes.items()))
-
-
-def _shown(flat: Mapping[str, Any], key: str) -> str:
-    return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
 
 
 def manifest_of(
@@ -168,11 +165,7 @@ def manifest_of(
 def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Describe the differences in versions, model files and devices between two manifests."""
     before, after = (flatten({key: m.get(key) for key in ENVIRONMENT}) for m in (old, new))
-    return [
-        f"{key.removeprefix('versions.')}: {_shown(before, key)} -> {_shown(after, key)}"
-        for key in sorted(before | after)
-        if before.get(key) != after.get(key)
-    ]
+    return [change.removeprefix("versions.") for change in _changes(before, after)]
 
 
 def _version(name: str) -> str | None:
@@ -185,19 +178,14 @@ def _version(name: str) -> str | None:
 @cache
 def git_commit() -> str | None:
     """Return the commit of the package's own clone, ``-dirty`` if files differ; None outside a clone."""
-    package = Path(__file__).resolve().parent.parent
-
-    def git(*arguments: str) -> str | None:
-        command = ["git", "-C", str(package), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return done.stdout.strip()
-
-    if git("ls-files", "--error-unmatch", "types.py") is None:  # installed inside somebody else's clone
+    git = ["git", "-C", str(Path(__file__).resolve().parent.parent)]
+    own = ["ls-files", "--error-unmatch", "types.py"]  # not so inside somebody else's clone
+    try:
+        for arguments in (own, ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]):
+            done = subprocess.run([*git, *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
         return None
-    return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return done.stdout.strip()
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:

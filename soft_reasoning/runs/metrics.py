@@ -60,13 +60,6 @@ def measure(
     )
     known = problems[problems["correct"].notna()]
     judged = candidates[candidates["graded"] == 1]
-    usage: dict[str, Usage] = {role: Usage() for role in sorted({role for row in rows for role in row.usage})}
-    for role in usage:
-        usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
-    usage["total"] = sum(usage.values(), Usage())
-    seconds = dict(costs.seconds)
-    if "total" in seconds:
-        seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
     return {
         "problems": len(rows),
@@ -98,6 +91,20 @@ def measure(
         },
         "verifier": _verifier(judged),
         "wrong": {why: _mean(known["wrong"] == why) for why in WHY},
+        **_costs(rows, costs, rate),
+    }
+
+
+def _costs(rows: Sequence[Graded], costs: Costs, rate: Mapping[str, int] | None) -> dict[str, Any]:
+    """Tokens by role, operations, seconds and memory."""
+    usage: dict[str, Usage] = {}
+    for role in sorted({role for row in rows for role in row.usage}):
+        usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
+    usage["total"] = sum(usage.values(), Usage())
+    seconds = dict(costs.seconds)
+    if "total" in seconds:
+        seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
+    return {
         "tokens": {
             role: {
                 "prompt": counts.prompt_tokens,
@@ -192,28 +199,24 @@ def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
     over all.
     """
     graded = int(problems["correct"].notna().sum())
+    rounds = range(int(problems["rounds"].max() if len(problems) else 0))
     by_round = candidates.groupby("round")
-    best = candidates.groupby(["round", "problem"])["reward"].max().groupby("round").mean()
-    means = by_round[["correct", "reward", "length"]].mean()
-    searching = by_round["problem"].nunique()
+    table: Frame = by_round[["correct", "reward", "length"]].mean().reindex(rounds)
+    table["best"] = candidates.groupby(["round", "problem"])["reward"].max().groupby("round").mean()
+    table["problems"] = by_round["problem"].nunique()
     first = candidates[candidates["correct"] == 1].groupby("problem")["round"].min()
-    out = []
-    for number in range(int(problems["rounds"].max() if len(problems) else 0)):
-        here: Series = (
-            means.loc[number] if number in means.index else pd.Series(math.nan, index=means.columns)
-        )
-        out.append(
-            {
-                "round": number,
-                "problems": int(searching.get(number, 0)),
-                "accuracy": _known(here["correct"]),
-                "coverage": float((first <= number).sum()) / graded if graded else None,
-                "reward": _known(here["reward"]),
-                "best_reward": _known(best.get(number, math.nan)),
-                "length": _known(here["length"]),
-            }
-        )
-    return out
+    return [
+        {
+            "round": number,
+            "problems": int(row["problems"]) if row["problems"] > 0 else 0,
+            "accuracy": _known(row["correct"]),
+            "coverage": float((first <= number).sum()) / graded if graded else None,
+            "reward": _known(row["reward"]),
+            "best_reward": _known(row["best"]),
+            "length": _known(row["length"]),
+        }
+        for number, row in table.iterrows()
+    ]
 
 
 def _auc(judged: Frame) -> dict[str, float | None]:

@@ -1,8 +1,8 @@
 """Several engines on Ray, one actor each, on this machine or a running cluster.
 
-The calling process loads no model. It hands problems out (``ray.util.ActorPool``) and collects results, so
+The calling process loads no model: it gives each worker its share of the problems and collects results, so
 one process writes the store. A problem's result depends neither on its worker nor on their number. Ray
-restarts a worker that dies and gives it its problems again.
+restarts a worker that dies, and what is left of its share begins again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.configuration.build import build_grader, plain
-from soft_reasoning.runs.local import Finished, Run, Worker
+from soft_reasoning.configuration.build import build_grader, check_lengths, check_unseen, plain
+from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.scheduler import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
 
@@ -30,6 +31,57 @@ PATIENCE = 30.0
 """Seconds without an answer after which a line says what the run waits for."""
 REACHED = 5.0
 """Seconds within which a cluster must answer; Ray itself waits for minutes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a worker needs to know of a run: its number, configuration (plain data) and exemplars."""
+
+    number: int
+    config: Mapping[str, Any]
+    exemplars: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A problem's result, and what its worker has spent on its share so far (``Solver`` says how)."""
+
+    problem: Problem
+    result: Result
+    clock: Clock
+    peaks: Mapping[str, int]
+    used: Mapping[str, Sequence[int]]
+
+
+class Worker:
+    """An engine in a process of its own, kept from one run to the next where their configurations allow it.
+
+    Every call names its run, so a restarted worker knows where it is.
+    """
+
+    def __init__(self) -> None:
+        self._launcher = LocalLauncher()
+        self._number: int | None = None
+
+    def begin(self, run: Run, problems: Sequence[Problem] = ()) -> dict[str, Any]:
+        """Prepare ``run`` and return what the manifest says of the engine.
+
+        Raises:
+            UserError: If a prompt is too long, or the method's ``search.prior`` was made on a problem.
+        """
+        if run.number != self._number:
+            self._local: Local = self._launcher.start(OmegaConf.create(dict(run.config)), (), run.exemplars)
+            self._number = run.number
+        check_lengths(list(problems), self._local.context)
+        check_unseen(problems, self._local.method)
+        return dict(self._local.about)
+
+    def solve(self, run: Run, problems: Sequence[Problem]) -> Iterator[Finished]:
+        """Yield each problem with its result, as ``Solver.solve`` does."""
+        self.begin(run)
+        local, clock = self._local, Clock()
+        for problem, result in local.solve(problems, clock=clock):
+            yield Finished(problem, result, clock, local.peaks(), local.memory_samples())
 
 
 class RayLauncher:
@@ -60,7 +112,6 @@ class RayLauncher:
         self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None
         self._ours = False
-        self._room = 0
         self._workers: list[Any] = []
         self._numbers = count()
 
@@ -75,29 +126,22 @@ class RayLauncher:
         """
         if self._ray is None:
             self._ray, self._ours = connect(self._address)
-        if self._room < config.max_live:  # an actor's number of threads is fixed
-            self._stop()
             number, gpus = places(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
             actor = self._ray.remote(Worker).options(
-                num_cpus=self._cpus, num_gpus=gpus, max_concurrency=config.max_live + 1,
-                max_restarts=RESTARTS, max_task_retries=-1,
-            )  # fmt: skip
-            self._workers, self._room = [actor.remote() for _ in range(number)], config.max_live
+                num_cpus=self._cpus, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=-1
+            )
+            self._workers = [actor.remote() for _ in range(number)]
         run = Run(next(self._numbers), plain(config), list(exemplars))
         return RaySolver(self._ray, self._workers, run, problems, build_grader(config))
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
         if self._ray is not None:
-            self._stop()
+            for worker in self._workers:
+                self._ray.kill(worker)
             if self._ours:
                 self._ray.shutdown()
-            self._ray = None
-
-    def _stop(self) -> None:
-        for worker in self._workers:
-            self._ray.kill(worker)
-        self._workers, self._room = [], 0
+            self._ray, self._workers = None, []
 
 
 class RaySolver:
@@ -107,9 +151,8 @@ class RaySolver:
         self, ray: Any, workers: Sequence[Any], run: Run, problems: Sequence[Problem], grader: Any
     ) -> None:
         self.grader = grader
-        self._ray, self._workers, self._room = ray, workers, run.config["max_live"]
-        self._run = ray.put(run)
-        self._latest: dict[tuple[str, int], Finished] = {}
+        self._ray, self._workers, self._run = ray, workers, ray.put(run)
+        self._latest: dict[Any, Finished] = {}  # by share
         self._samples: dict[str, list[int]] = {}
         beginning = [worker.begin.remote(self._run) for worker in workers]
         ready, _ = ray.wait(beginning, timeout=PATIENCE)
@@ -121,11 +164,8 @@ class RaySolver:
 
     def peaks(self) -> dict[str, int]:
         """Return the largest peak of any worker, by kind."""
-        peaks: dict[str, int] = {}
-        for last in self._latest.values():
-            for name, value in last.peaks.items():
-                peaks[name] = max(value, peaks.get(name, 0))
-        return peaks
+        kinds = {kind for last in self._latest.values() for kind in last.peaks}
+        return {kind: max(last.peaks.get(kind, 0) for last in self._latest.values()) for kind in kinds}
 
     def memory_samples(self) -> dict[str, list[int]]:
         """Return [sum of bytes, number of samples] of all workers by kind since the last call."""
@@ -144,46 +184,60 @@ class RaySolver:
         Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
         sequences are totals.
         """
-        from ray.util import ActorPool
-
-        # Each worker is in the pool once for each problem that it may work on.
-        pool = ActorPool([worker for _ in range(self._room) for worker in self._workers])
-        for problem in problems:
-            pool.submit(lambda worker, problem: worker.solve.remote(self._run, problem), problem)
-        while pool.has_next():
-            finished = self._value(pool.get_next_unordered)
-            self._count(finished, clock)
+        problems, number = list(problems), len(self._workers)
+        shares = [{problem.id: problem for problem in problems[i::number]} for i in range(number)]
+        running = {self._begin(i, shares[i]): i for i in range(number) if shares[i]}
+        deaths = 0
+        while running:
+            [share], _ = self._ray.wait(list(running), num_returns=1)
+            worker = running[share]
+            try:
+                finished = self._value(lambda share=share: self._ray.get(next(share)))
+            except StopIteration:
+                del running[share]
+                continue
+            except self._ray.exceptions.RayActorError as error:
+                deaths += 1
+                if deaths > RESTARTS:
+                    raise UserError(
+                        f"workers died {deaths} times ({str(error).splitlines()[0]}); if memory ran out, "
+                        "lower max_live or ray.workers"
+                    ) from error
+                log.warning("a worker died; its problems run again")
+                del running[share]
+                self._ray.get(self._workers[worker].begin.remote(self._run))
+                running[self._begin(worker, shares[worker])] = worker
+                continue
+            del shares[worker][finished.problem.id]
+            self._count(share, finished, clock)
             yield finished.problem, finished.result
             if on_tick is not None:
                 on_tick(clock)
 
-    def _count(self, finished: Finished, clock: Clock) -> None:
+    def _begin(self, worker: int, share: Mapping[str, Problem]) -> Any:
+        solve = self._workers[worker].solve.options(num_returns="streaming", max_task_retries=0)
+        return solve.remote(self._run, list(share.values()))
+
+    def _count(self, share: Any, finished: Finished, clock: Clock) -> None:
         """Take note of what a worker tells with a result."""
-        if finished.process not in self._latest and len(self._latest) == len(self._workers):
-            log.warning("a worker died; its problems run again")
-        self._latest[finished.process] = finished
+        self._latest[share] = finished
         for kind, (total, number) in finished.used.items():
             before = self._samples.get(kind, [0, 0])
             self._samples[kind] = [before[0] + total, before[1] + number]
         clocks = [last.clock for last in self._latest.values()]
         for kind in KINDS:
             clock.seconds[kind] = sum(other.seconds[kind] for other in clocks) / len(self._workers)
-        clock.generated_tokens = sum(other.generated_tokens for other in clocks)
-        clock.sequences = sum(other.sequences for other in clocks)
-        clock.live = sum(other.live for other in clocks)
+        for name in ("generated_tokens", "sequences", "live"):
+            setattr(clock, name, sum(getattr(other, name) for other in clocks))
 
     def _value(self, get: Callable[[], Any]) -> Any:
+        """What ``get`` returns; a worker's UserError is raised as one."""
         try:
             return get()
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise UserError(str(error.cause)) from error.cause
             raise
-        except self._ray.exceptions.RayActorError as error:
-            raise UserError(
-                f"a worker died {RESTARTS + 1} times ({str(error).splitlines()[0]}); if memory ran out, "
-                "lower max_live or ray.workers"
-            ) from error
 
 
 def connect(address: str) -> tuple[Any, bool]:

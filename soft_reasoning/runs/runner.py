@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -111,7 +110,7 @@ def run(
     shown = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
-        _followed(tracker, store, config, shown) as followed,
+        Followed(tracker, store.folder, config, len(store.done), shown.say) as followed,
     ):
         rows = _solve_all(problems, solver, store, shown, followed)
         metrics = measure(
@@ -121,7 +120,7 @@ def run(
         write_results(store.folder, metrics, rows)
         for note in report(store.folder) if report is not None else ():
             shown.say(note)
-        followed.finish(store.folder, metrics)
+        followed.finish(metrics)
     return Summary(store.folder, metrics)
 
 
@@ -143,7 +142,7 @@ def solve_into(
     _check(problems)
     with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
         shown = Progress(len(problems), enabled=progress)
-        _solve_all(problems, solver, store, shown, Followed(None, shown.say))
+        _solve_all(problems, solver, store, shown)
         return {record["doc_id"]: record for record in read_records(store.folder)}
 
 
@@ -162,20 +161,12 @@ def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Grade
     write_json(folder / GRADES, dict(sorted(outcomes.items())))
 
 
-@contextmanager
-def _followed(
-    tracker: Tracker | None, store: Store, config: Mapping[str, Any], shown: Progress
-) -> Iterator[Followed]:
-    followed = Followed(tracker, shown.say)
-    followed.begin(store.folder, config, len(store.done))
-    try:
-        yield followed
-    finally:
-        followed.interrupt()
-
-
 def _solve_all(
-    problems: Sequence[Problem], solver: Solver, store: Store, shown: Progress, followed: Followed
+    problems: Sequence[Problem],
+    solver: Solver,
+    store: Store,
+    shown: Progress,
+    followed: Followed | None = None,
 ) -> list[Graded]:
     """Solve what ``store`` does not hold yet, and return all of it, graded."""
     for note in store.notes:
@@ -238,7 +229,7 @@ def _solve(
     store: Store,
     rows: list[Graded],
     shown: Progress,
-    followed: Followed,
+    followed: Followed | None,
 ) -> None:
     """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
     clock = Clock()
@@ -258,7 +249,7 @@ def _solve(
         for row in finished:
             rows.append(row)
             shown.count(row)
-        if finished:
+        if finished and followed is not None:
             followed.log(shown.figures(), shown.done)
         finished.clear()
         shown.show(clock)

@@ -1,4 +1,4 @@
-"""What follows the run of a data set: TensorBoard, Weights & Biases or MLflow, by accelerate's trackers."""
+"""Trackers that follow a run: TensorBoard, Weights & Biases or MLflow, through accelerate's."""
 
 from __future__ import annotations
 
@@ -6,86 +6,40 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
 
-from soft_reasoning.checks import choice, finite
+from soft_reasoning.checks import finite
 from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, write_json
 from soft_reasoning.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
 LOGGING = "logging.json"
-"""In a run's folder: what each tracker calls the run."""
-MODES = ("online", "offline", "disabled")
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """A run as a tracker sees it.
-
-    Attributes:
-        folder: Its folder. The last part is the run's name, the one before that of its group: a comparison, a
-            sweep or simply where the runs are.
-        config: Its configuration as plain data.
-        done: Problems that it holds already.
-        id: What the tracker called it before; None for a new run.
-    """
-
-    folder: Path
-    config: Mapping[str, Any]
-    done: int = 0
-    id: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the run."""
-        return self.folder.absolute().name
-
-    @property
-    def group(self) -> str:
-        """The name of its group."""
-        return self.folder.absolute().parent.name
+"""In a run's folder: the id of the run at each tracker."""
 
 
 class Tracker(Protocol):
-    """Follows runs; it is configured by the group ``logging``.
+    """Follows runs; it is configured by the group ``logging``, which calls it ``name``."""
 
-    ``log`` is ``accelerate.tracking.GeneralTracker.log`` of what ``begin`` returned.
-    """
+    name: str
 
-    @property
-    def name(self) -> str:
-        """What the command line calls it."""
-        ...
+    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
+        """Begin the run in ``folder``, which holds ``done`` problems, or continue the run ``id``.
 
-    def begin(self, run: Tracked) -> tuple[Any, str]:
-        """Begin ``run``, or continue the one of its ``id``; return a ``GeneralTracker`` and the run's id.
-
-        Raises:
-            UserError: If the tracker cannot be reached.
+        Returns:
+            An ``accelerate.tracking.GeneralTracker`` and the run's id.
         """
         ...
 
-    def save(self, run: Any, files: Sequence[Path], step: int) -> None:
-        """Add the report's files."""
-        ...
-
-    def end(self, run: Any, finished: bool) -> None:
-        """End the run, as one that may go on later unless it is ``finished``."""
+    def end(self, run: Any, files: Sequence[Path] | None) -> None:
+        """End the run: finished, with the ``files`` of its report, or (None) one that may go on later."""
         ...
 
 
 class TensorBoard:
-    """Writes event files, which ``tensorboard --logdir runs`` shows.
-
-    Scalars are the running figures and, under ``final/``, the metrics. Texts are the configuration and
-    ``report.md``; images are the plots.
-
-    Args:
-        folder: Holds a folder for each run; None puts the files into ``tensorboard`` in the run's own folder.
+    """Writes event files into ``tensorboard`` in the run's folder: figures and the configuration.
 
     Raises:
         UserError: If TensorBoard is not installed.
@@ -93,34 +47,17 @@ class TensorBoard:
 
     name = "tensorboard"
 
-    def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._trackers = _trackers(self.name)
 
-    def begin(self, run: Tracked) -> tuple[Any, str]:
-        folder = run.folder / self.name if self._folder is None else Path(self._folder, run.group, run.name)
-        # What an earlier run in this folder logged after the problems that are stored is hidden.
-        begun = self._trackers.TensorBoardTracker(
-            folder.name, folder.parent, purge_step=run.done + 1, flush_secs=10
-        )
-        begun.start()
-        begun.log(
-            {"config": f"```yaml\n{yaml.safe_dump(dict(run.config), sort_keys=False)}```"}, run.done + 1
-        )
-        return begun, str(folder)
+    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
+        # What an earlier run in this folder logged after the stored problems is hidden.
+        run = self._trackers.TensorBoardTracker(self.name, folder, purge_step=done + 1, flush_secs=10)
+        run.start()
+        run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, done + 1)
+        return run, self.name
 
-    def save(self, run: Any, files: Sequence[Path], step: int) -> None:
-        import numpy
-        from PIL import Image  # as TensorBoard itself does
-
-        for file in files:
-            if file.suffix == ".md":
-                run.log({file.stem: file.read_text(encoding="utf-8")}, step)
-            elif file.suffix == ".png":
-                image = numpy.asarray(Image.open(file).convert("RGB"))
-                run.log_images({file.stem: image[None]}, step, dataformats="NHWC")
-
-    def end(self, run: Any, finished: bool) -> None:
+    def end(self, run: Any, files: Sequence[Path] | None) -> None:
         run.finish()
 
 
@@ -132,11 +69,10 @@ class WeightsAndBiases:
         entity: The team or user; None is the account's default.
         mode: ``online``, ``offline`` (``wandb sync`` uploads later) or ``disabled``; None is online, or what
             the environment variable WANDB_MODE says.
-        folder: Where wandb keeps its files; None is the run's own folder.
         tags: Tags of every run.
 
     Raises:
-        UserError: If wandb is not installed, or for an unknown mode.
+        UserError: If wandb is not installed.
     """
 
     name = "wandb"
@@ -146,53 +82,38 @@ class WeightsAndBiases:
         project: str = "soft_reasoning",
         entity: str | None = None,
         mode: str | None = None,
-        folder: str | None = None,
         tags: Sequence[str] = (),
     ) -> None:
-        if mode is not None:
-            choice("logging.mode", mode, MODES)
-        if isinstance(tags, str):
-            raise UserError(f"logging.tags: expected a list such as [a,b], got {tags!r}")
-        self._project, self._folder = project, folder
-        self._options = {"entity": entity, "mode": mode, "tags": list(tags)}
+        self._project, self._options = project, {"entity": entity, "mode": mode, "tags": tags}
         self._trackers = _trackers(self.name)
 
-    def begin(self, run: Tracked) -> tuple[Any, str]:
+    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
         import wandb
 
-        folder = Path(self._folder or run.folder).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        begun = self._trackers.WandBTracker(
-            self._project, **self._options, dir=str(folder), id=run.id, resume=run.id and "allow",
-            name=run.name, group=run.group,
+        run = self._trackers.WandBTracker(
+            self._project, **self._options, dir=str(folder), id=id, resume=id and "allow",
+            name=folder.name, group=folder.parent.name,
             settings=wandb.Settings(console="off"),  # standard output is for results
         )  # fmt: skip
-        try:
-            begun.start()
-        except wandb.Error as error:
-            raise UserError(
-                f"logging=wandb: expected a run to begin, got {error}; log in with wandb login, or use "
-                "logging.mode=offline"
-            ) from error
-        begun.store_init_configuration(dict(run.config))
-        return begun, begun.tracker.id
+        run.start()
+        run.store_init_configuration(dict(config))
+        return run, run.tracker.id
 
-    def save(self, run: Any, files: Sequence[Path], step: int) -> None:
+    def end(self, run: Any, files: Sequence[Path] | None) -> None:
         import wandb
 
-        report = wandb.Artifact(f"report-{run.tracker.id}", type="report")
-        for file in files:
-            report.add_file(str(file))
-        run.tracker.log_artifact(report)
-
-    def end(self, run: Any, finished: bool) -> None:
-        run.tracker.finish(exit_code=0 if finished else 1)
+        if files is not None:
+            report = wandb.Artifact(f"report-{run.tracker.id}", type="report")
+            for file in files:
+                report.add_file(str(file))
+            run.tracker.log_artifact(report)
+        run.tracker.finish(exit_code=int(files is None))
 
 
 class MLflow:
-    """Logs to an MLflow server or to a database on this machine.
+    """Logs to an MLflow server or to a database on this machine; the report's files become artifacts.
 
-    Parameters are the values that results depend on; the whole configuration is the artifact ``config.yaml``.
+    Parameters are the values that results depend on.
 
     Args:
         uri: The tracking server or database, such as ``sqlite:///mlflow.db``; None is what MLflow takes by
@@ -209,36 +130,24 @@ class MLflow:
         self._uri, self._experiment = uri, experiment
         self._trackers = _trackers(self.name)
 
-    def begin(self, run: Tracked) -> tuple[Any, str]:
+    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
         import mlflow
 
-        begun = self._trackers.MLflowTracker(
-            self._experiment, run_id=run.id, run_name=run.name,
-            tags={"group": run.group, "folder": str(run.folder)},
-        )  # fmt: skip
-        try:
-            if self._uri is not None:
-                mlflow.set_tracking_uri(self._uri)
-            begun.start()
-            if run.id is None:
-                begun.store_init_configuration(result_keys(run.config))
-            mlflow.log_dict(dict(run.config), "config.yaml")
-        except (mlflow.MlflowException, ImportError, OSError) as error:
-            fix = "" if run.id is None else f", or delete {run.folder / LOGGING} to begin another run there"
-            raise UserError(
-                f"logging=mlflow: expected a run to begin or go on, got {error}; check logging.uri, such as "
-                f"sqlite:///mlflow.db{fix}"
-            ) from error
-        return begun, begun.tracker.info.run_id
+        if self._uri is not None:
+            mlflow.set_tracking_uri(self._uri)
+        tags = {"group": folder.parent.name, "folder": str(folder)}
+        run = self._trackers.MLflowTracker(self._experiment, run_id=id, run_name=folder.name, tags=tags)
+        run.start()
+        if id is None:
+            run.store_init_configuration(result_keys(config))
+        return run, run.tracker.info.run_id
 
-    def save(self, run: Any, files: Sequence[Path], step: int) -> None:
-        for file in files:
+    def end(self, run: Any, files: Sequence[Path] | None) -> None:
+        import mlflow
+
+        for file in files or ():
             run.log_artifact(str(file))
-
-    def end(self, run: Any, finished: bool) -> None:
-        import mlflow
-
-        mlflow.end_run("FINISHED" if finished else "KILLED")
+        mlflow.end_run("KILLED" if files is None else "FINISHED")
 
 
 def _trackers(name: str) -> Any:
@@ -254,55 +163,55 @@ def _trackers(name: str) -> Any:
 
 
 class Followed:
-    """Tells ``tracker`` about the run in ``folder``; None tells nobody.
+    """Tells ``tracker`` about the run in ``folder`` while the context is open; None tells nobody.
 
-    The run's id at the tracker is kept in ``logging.json``, so that a resumed run goes on in the same one. An
-    error of the tracker after the beginning ends the logging, which is said in one line, and not the run.
+    The run's id at the tracker is kept in ``logging.json``, so that a resumed run goes on in the same one.
+    An error of the tracker after the beginning ends the logging with one line by ``say``, and not the run.
 
-    Args:
-        tracker: The tracker.
-        say: Prints one line.
+    Raises:
+        UserError: If the tracker cannot begin.
     """
 
-    def __init__(self, tracker: Tracker | None, say: Callable[[str], None]) -> None:
-        self._tracker, self._say = tracker, say
+    def __init__(
+        self, tracker: Tracker | None, folder: Path, config: Mapping[str, Any], done: int, say: Callable
+    ) -> None:
+        self._tracker, self._folder, self._say = tracker, folder.absolute(), say
         self._run: Any = None
-
-    def begin(self, folder: Path, config: Mapping[str, Any], done: int) -> None:
-        """Begin the run, or continue the one that holds ``done`` problems.
-
-        Raises:
-            UserError: If the tracker cannot be reached.
-        """
-        if self._tracker is None:
+        if tracker is None:
             return
-        path, name = folder / LOGGING, self._tracker.name
-        ids: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        self._run, ids[name] = self._tracker.begin(Tracked(folder, config, done, ids.get(name)))
+        path = self._folder / LOGGING
+        ids = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            self._run, ids[tracker.name] = tracker.begin(self._folder, config, done, ids.get(tracker.name))
+        except Exception as error:  # the libraries share no base class
+            raise UserError(
+                f"logging={tracker.name}: expected a run to begin or go on, got {type(error).__name__}: "
+                f"{' '.join(str(error).split())[:300]}; change its options, or delete {path} to begin anew"
+            ) from error
         write_json(path, ids)
 
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Log running figures of the first ``step`` problems."""
-        self._tell(lambda tracker, run: run.log(dict(figures), step))
+    def __enter__(self) -> Followed:
+        return self
 
-    def finish(self, folder: Path, metrics: Mapping[str, Any]) -> None:
-        """Log the final metrics and the report's files."""
+    def __exit__(self, *_: object) -> None:
+        self._tell(lambda tracker, run: tracker.end(run, None))
+
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Log figures of the first ``step`` problems."""
+        self._tell(lambda _, run: run.log(dict(figures), step))
+
+    def finish(self, metrics: Mapping[str, Any]) -> None:
+        """Log the final metrics and the report's files, and end the run."""
         refused = re.compile(r"[^\w\-. :/]")  # by MLflow
         numbers = {
             f"final/{refused.sub('_', name)}": float(value)
             for name, value in flatten(metrics).items()
             if finite(value)
         }
-        named = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-        files = [path for path in named if path.is_file()] + sorted(folder.glob("*.png"))
-        self._tell(lambda tracker, run: run.log(numbers, metrics["problems"]))
-        self._tell(lambda tracker, run: tracker.save(run, files, metrics["problems"]))
-        self._tell(lambda tracker, run: tracker.end(run, finished=True))
-        self._run = None
-
-    def interrupt(self) -> None:
-        """End the run, unless it is finished, as one that may go on later."""
-        self._tell(lambda tracker, run: tracker.end(run, finished=False))
+        named = [self._folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
+        files = [path for path in named if path.is_file()] + sorted(self._folder.glob("*.png"))
+        self.log(numbers, metrics["problems"])
+        self._tell(lambda tracker, run: tracker.end(run, files))
         self._run = None
 
     def _tell(self, call: Callable[[Tracker, Any], None]) -> None:

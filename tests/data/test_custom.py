@@ -48,16 +48,6 @@ def test_every_answer_type(load, kind, column, more, gold):
     assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
 
 
-@pytest.mark.parametrize("kind", ["boolean", "choice", "latex", "text"])
-def test_a_prompt_for_other_answers_is_refused(kind):
-    custom = ["dataset=custom", f"dataset.answer_type={kind}"]
-    with pytest.raises(UserError, match=f"got one that asks for number; use prompt={kind} or"):
-        compose_config(custom)
-    assert "number alone" not in compose_config([*custom, f"prompt={kind}"]).prompt.wording.head
-    with pytest.raises(UserError, match="dataset.answer_type: expected one of number"):
-        compose_config(["dataset=custom", "dataset.answer_type=nope"])
-
-
 def test_exemplars_of_training_rows_are_shown_like_the_problems(tmp_path):
     rows = [
         {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}

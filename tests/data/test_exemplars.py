@@ -42,17 +42,6 @@ def test_their_arithmetic_is_right(name):
     assert checked >= (2 if name == "strategyqa" else 8)
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "gsm_hard", "svamp"])
-def test_their_reasoning_ends_on_the_answer(name):
-    for exemplar in shipped(name):
-        assert re.findall(TERM, exemplar.thought)[-1] == exemplar.answer or name == "gsm8k"
-        assert exemplar.answer in exemplar.thought
-
-
-def test_strategyqa_answers_are_balanced():
-    assert [exemplar.answer for exemplar in shipped("strategyqa")].count("True") == 4
-
-
 def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("- {question: How many, thought: Just one., answer: 1}\n", encoding="utf-8")

@@ -1,7 +1,6 @@
 """The bundled problems and the training text: what they promise, checked on the text itself."""
 
 import random
-import re
 
 import pytest
 
@@ -10,10 +9,6 @@ from experiments.demo.reviews import is_right, review, sound
 from experiments.demo.solutions import AUTHORS, HABITS, LAYOUTS, equations, solve, write
 
 PROBLEMS = make_split("train", 400)
-
-
-def test_a_seed_is_a_data_set():
-    assert make_split("test", 50) == make_split("test", 50)
 
 
 def test_splits_share_no_question():
@@ -38,17 +33,6 @@ def test_values_stay_in_range_and_the_answer_is_theirs(level):
         assert sum(e.kind != "other" for e in problem.events) == events
         kinds = {e.kind for e in problem.events} | ({"ask"} if problem.ask != "now" else set())
         assert fewest <= len(kinds & set(TRAPS)) <= most
-
-
-@pytest.mark.parametrize("author", AUTHORS, ids=lambda a: a.openers[0])
-def test_equations_hold_and_the_answer_is_the_last_result(author):
-    for problem in PROBLEMS[:100]:
-        solution = write(equations(problem, author.habits), author.layout, author.openers[0], problem.objects)
-        assert solution.body.startswith(author.openers[0])
-        assert solution.body.endswith(f"Answer: {solution.answer}")
-        for a, sign, b, result in re.findall(r"(\d+) ([-+x/]) (\d+) = (\d+)", solution.body):
-            a, b, result = int(a), int(b), int(result)
-            assert result == {"+": a + b, "-": max(a - b, 0), "x": a * b, "/": a // b}[sign]
 
 
 def test_without_habits_every_solution_is_right_and_each_habit_harms():

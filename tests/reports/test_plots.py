@@ -14,11 +14,6 @@ ROUNDS = [
     {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},
     {"round": 2, "accuracy": None, "stderr": None, "best_reward": 1.4},
 ]
-TOKENS = {
-    "candidate": {"prompt": 5000, "cached": 3000, "generated": 900, "sequences": 50},
-    "verifier": {"prompt": 7000, "cached": 0, "generated": 100, "sequences": 10},
-    "total": {"prompt": 12000, "cached": 3000, "generated": 1000, "sequences": 60},
-}
 METHODS = [
     {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None},
     {
@@ -35,7 +30,6 @@ METHODS = [
     "draw",
     [
         lambda path: plots.after_each_round({"ours": ROUNDS, "random points": ROUNDS[:1]}, path),
-        lambda path: plots.tokens(TOKENS, 10, path),
         lambda path: plots.accuracy_against_tokens(METHODS, path),
         lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
         lambda path: plots.accuracy_against_tokens([METHODS[1] | {"label": "costs $5 or $10_{"}], path),
@@ -90,12 +84,6 @@ def test_percentages_lie_within_0_and_100(tmp_path, monkeypatch, settings, accur
     assert 0 <= low <= 100 * accuracy <= high <= 100 and high - low >= 9.99
 
 
-def test_crowded_values_share_ticks(tmp_path, monkeypatch):
-    cells = swept(tmp_path, *({"embedding": {"dim": d}} for d in (40, 41, 42, 43, 60)))
-    [[axes]] = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["40", "43", "60"]
-
-
 def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
     where = [
         {"dataset": d, "model": m, "shots": s}
@@ -112,31 +100,8 @@ def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
     assert {"accuracy, 0 shots", "coverage, 8 shots"} <= {text.get_text() for text in legend.get_texts()}
 
 
-def inside(axes):
-    """Whether the legend lies within its picture and beside the axes."""
-    figure = axes.figure
-    figure.canvas.draw()
-    [legend] = figure.legends
-    box, page = legend.get_window_extent(), figure.bbox
-    apart = not box.overlaps(axes.get_window_extent())
-    return apart and page.x0 <= box.x0 and page.y0 <= box.y0 and box.x1 <= page.x1 and box.y1 <= page.y1
-
-
 def many(count, length=20):
     return [METHODS[1] | {"label": f"{i:02d}" + "m" * length, "tokens": 300.0 + i} for i in range(count)]
-
-
-@pytest.mark.parametrize("rows", [many(2), many(13, 40)], ids=["2", "long"])
-def test_legends_lie_inside_and_methods_are_told_apart(tmp_path, monkeypatch, rows):
-    def draw(path):
-        plots.accuracy_against_tokens(rows, path)
-
-    [[axes]] = drawn(monkeypatch, draw, tmp_path / "plot.png")
-    assert inside(axes)
-    styles = {(line.get_color(), line.get_marker()) for line in axes.lines if line.get_marker() != "None"}
-    assert len(styles) == len(rows)
-    low, high = axes.get_xlim()
-    assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 4  # from 300 to 330 tokens alone
 
 
 def test_fifty_projections_are_a_distribution(tmp_path, monkeypatch):

@@ -9,12 +9,11 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import write_report, write_tables
-from soft_reasoning.reports.statistics import holm, mcnemar, paired_bootstrap, paired_permutation
+from soft_reasoning.reports.statistics import holm, mcnemar
 from soft_reasoning.runs.records import grade, record_of
-from soft_reasoning.runs.runner import regrade, write_results
+from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
-from tests.reports.viewed import data_of
 from tests.runs.world import summarise
 
 GRADER = Grader()
@@ -57,9 +56,9 @@ def test_the_report_shows_tables_and_its_plots(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# soft_reasoning on made_up")
     assert re.search(r"\| accuracy % +\| +60.0 ± 11.2 \|", text) and text.count("|:--") == 1
-    for name in ("after_each_round.png", "tokens.png"):
-        assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
-        assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+    name = "after_each_round.png"
+    assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
+    assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
     assert not (tmp_path / "tables").exists()
 
 
@@ -80,15 +79,6 @@ def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch
     [note] = write_report(tmp_path, GRADER)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))
-
-
-def test_grading_again_changes_metrics_and_no_record(tmp_path):
-    finished(tmp_path, "cot", range(5), gold="3.6")
-    before = (tmp_path / "samples.jsonl").read_bytes()
-    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 0
-    assert regrade(tmp_path, Grader(absolute=0.7))["exact_match"] == 1.0
-    assert json.loads((tmp_path / "results.json").read_text())["exact_match"] == 1.0
-    assert (tmp_path / "samples.jsonl").read_bytes() == before
 
 
 def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
@@ -117,23 +107,6 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert (tmp_path / "accuracy_against_tokens.png").stat().st_size > 5000
 
 
-def test_accuracy_and_its_difference_by_difficulty(tmp_path):
-    levels = ("hard", "easy")  # the odd problems are easy
-    folders = [finished(tmp_path / "cot", "cot", range(10), levels=levels)]
-    folders += [finished(tmp_path / "sr", "soft_reasoning", [*range(10), 10, 12, 14], levels=levels)]
-    compare(folders, tmp_path)
-    head, cot, sr = (tmp_path / "comparison_levels.csv").read_text().splitlines()
-    assert head.index("easy") < head.index("hard")
-    gap = paired_bootstrap([1.0] * 5 + [0.0] * 5, [1.0] * 8 + [0.0] * 2)
-    assert "50.0, +0.0 (0.0 to 0.0)" in cot
-    assert f"50.0, -30.0 ({100 * gap.low:.1f} to {100 * gap.high:.1f})" in cot
-    assert "50.0" in sr and "80.0" in sr and "(" not in sr
-    text = (tmp_path / "comparison.md").read_text()
-    assert re.search(r"\| +easy, accuracy % \| +hard, accuracy % \|", text)
-    [_, _, shown] = data_of(tmp_path)[0]["tables"]
-    assert shown["title"] == "Accuracy by difficulty"
-
-
 def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     folders = [finished(tmp_path / f"a{s}", "cot", range(8 + 2 * s), seed=s) for s in range(3)]
     folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(10 + 2 * s), seed=s) for s in range(3)]
@@ -141,27 +114,6 @@ def test_seeds_are_averaged_and_paired_by_problem(tmp_path):
     assert [row[0] for row in table.rows] == ["cot", "soft_reasoning"]
     assert table.rows[0][1] == "50.0 ± 10.0" and table.rows[1][1] == "60.0 ± 10.0"
     assert table.rows[0][5] == "-10.0" and table.rows[0][-1] == "20" and table.rows[1][-1] == ""
-
-
-def test_problems_that_all_seeds_share_are_paired_by_their_means(tmp_path):
-    folders = [finished(tmp_path / f"a{s}", "cot", range(4 + 3 * s), seed=s) for s in range(3)]
-    folders += [finished(tmp_path / f"b{s}", "soft_reasoning", range(s, 12 + s), seed=s) for s in range(3)]
-    folders += [finished(tmp_path / "c", "fire", range(5, 19))]  # of one seed alone
-    compare(folders, tmp_path)
-    order = sorted(range(20), key=str)  # that of the names
-    means = {
-        "cot": [sum(i < 4 + 3 * s for s in range(3)) / 3 for i in order],
-        "soft_reasoning": [sum(s <= i < 12 + s for s in range(3)) / 3 for i in order],
-        "fire": [float(5 <= i < 19) for i in order],
-    }
-    for row in json.loads((tmp_path / "comparison.json").read_text()):
-        if row["label"] != "soft_reasoning":
-            pair = means[row["label"]], means["soft_reasoning"]
-            interval = paired_bootstrap(*pair)
-            assert (row["difference"], row["low"], row["high"]) == (
-                interval.difference, interval.low, interval.high
-            )  # fmt: skip
-            assert row["p_uncorrected"] == paired_permutation(*pair) and row["n"] == 20
 
 
 def test_seeds_with_problems_of_their_own_are_paired_within_each(tmp_path):

@@ -2,12 +2,11 @@
 
 import pytest
 
-from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells, spreads
+from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells
 from soft_reasoning.reports.sweeps import (
     GAIN,
     cost_tables,
     grid_table,
-    notes_of,
     rounds_table,
     settings_table,
 )
@@ -25,13 +24,6 @@ def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
     assert [row[0] for row in table.rows] == ["5", "10", "100"]
     assert table.rows[0] == ["5", "2", "50.0 ± 7.1", "90.0 ± 0.0", "1.00", "-", "1,000", "1 min 01 s"]
     assert table.columns[:2] == ["embedding.dim", "runs"] and table.bold == [(2, 2)]
-
-
-def test_a_sweep_over_seeds_or_projections_alone_is_one_row(tmp_path):
-    runs = [finished(tmp_path / f"s{seed}", 0.5, seed=seed) for seed in range(3)]
-    cells = read_cells(runs)
-    assert len(cells) == 1 and len(cells[0].results) == 3 and not spreads(cells)
-    assert settings_table(cells).rows[0][0] == "3"
 
 
 def test_methods_stand_in_the_order_of_the_command(tmp_path):
@@ -65,18 +57,6 @@ def test_the_papers_layout(tmp_path):
     assert table.rows[0][3:] == ["50.5 ± 0.7"] * 3
     assert table.rows[3][4] == "-" and table.rules == [3, 6, 8]
     assert (1, 3) in table.bold and (0, 3) not in table.bold
-
-
-def test_models_are_blocks_named_by_what_tells_them_apart(tmp_path):
-    runs = [
-        finished(tmp_path / model.replace("/", "_"), 0.5, model=model, dataset="gsm8k")
-        for model in ("qwen2_7b", "llama31_8b", "llama3_8b", "/other/Qwen2-7B-Instruct")
-    ]
-    table = grid_table(read_cells(runs))
-    assert [row[0] for row in table.rows[::2]] == [
-        "/other/Qwen2-7B-Instruct", "Llama-3.1-8B-Instruct", "Meta-Llama-3-8B-Instruct",
-        "Qwen/Qwen2-7B-Instruct",
-    ]  # fmt: skip
 
 
 def test_rounds_to_termination_over_seeds(tmp_path):
@@ -134,8 +114,10 @@ def test_costs_relative_to_a_method(tmp_path):
 
 
 def test_notes_say_what_wrote_the_answers(tmp_path):
-    notes = " ".join(notes_of(grid(tmp_path / "other")))
-    assert "Drawing other problems has a standard error of about 5.0 points." in notes
-    assert not any("fake" in note for note in notes_of(grid(tmp_path / "real")))
-    assert any("fake engine" in note for note in notes_of(grid(tmp_path / "fake", engine="FakeEngine")))
-    assert any("No memory" in note for note in notes_of(grid(tmp_path / "vllm", engine="VLLMEngine")))
+    for engine, note in (
+        ("FakeEngine", "fake engine"),
+        ("VLLMEngine", "No memory"),
+        ("HuggingFaceEngine", ""),
+    ):
+        cells = grid(tmp_path / engine, engine=engine)
+        assert [note in text for text in notes_of(cells)[1:]] == ([True] if note else [])

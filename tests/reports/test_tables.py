@@ -9,7 +9,6 @@ import pytest
 from soft_reasoning.reports.cells import differing
 from soft_reasoning.reports.tables import (
     Table,
-    best,
     count,
     duration,
     number,
@@ -24,14 +23,6 @@ def test_text_and_markdown():
     table = Table(["name", "value"], [["a|b", "1"], ["c", "10.5"]])
     assert table.text() == "name  value\n----  -----\na|b       1\nc      10.5"
     assert table.markdown().splitlines()[1:3] == ["|:-------|--------:|", "| a\\|b   |       1 |"]
-
-
-def test_cells_that_a_spreadsheet_would_compute_are_text():
-    rows = [["=1+1", "-1.5"], ["@a", "+2.0"], ["-x", "-"], ["\tb", "+1 (0 to 2)"]]
-    table = Table(["name", "=value"], rows)
-    assert list(csv.reader(table.csv().splitlines())) == [
-        ["name", "'=value"], ["'=1+1", "-1.5"], ["'@a", "+2.0"], ["'-x", ""], ["'\tb", "'+1 (0 to 2)"]
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -87,14 +78,6 @@ def test_latex_compiles(tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout[-2000:]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"), [([1, 3, 3], [1, 2]), ([2, 2], []), ([1], []), ([None, 1, None, 2], [3])]
-)
-def test_where_the_best_stand(values, expected):
-    assert best(values) == expected
-    assert best([None if v is None else -v for v in values], highest=False) == expected
 
 
 def test_settings_that_tell_runs_apart_without_their_echoes():

@@ -1,20 +1,17 @@
 """What the viewer's pages hold: prepared from records, packed, and safe against what models write."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 from viewed import ASKED, GRADER, HOSTILE, data_of, problem, searched, write, write_all
 
-from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
 from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of, write_run
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.records import record_of
-from soft_reasoning.types import Candidate, Problem, Result
+from soft_reasoning.types import Candidate, Result
 
 
 def entry(result, final=None, gold="3"):
@@ -63,14 +60,6 @@ class FakeVerdict:
         self.answers, self.weights = said["answers"], said["weights"]
 
 
-def test_where_the_rule_is_unknown_answers_are_counted():
-    for final in (None, FinalAnswer("best_reward")):
-        votes = entry(searched("3", ["3", "4", "3"], verifier="4"), final)[1]["votes"]
-        assert {v["answer"]: (v["candidates"], v["verifier"], v["weight"]) for v in votes} == {
-            "3": (2, 0, None), "4": (1, 1, None)
-        }  # fmt: skip
-
-
 def test_the_map_keeps_the_two_axes_of_most_variance():
     rng = np.random.default_rng(0)
     U = rng.normal(size=(8, 20)) * np.array([9.0, 4.0] + [0.01] * 18) + 3.0
@@ -93,27 +82,6 @@ def test_numbers_that_json_lacks_and_halves_of_letters_survive(tmp_path):
     _, [detail] = data_of(folder)
     [card] = detail["rounds"][0]["candidates"]
     assert (card["reward"], card["coherence"], card["text"]) == ("-inf", "nan", "\ud83d 3")
-
-
-def test_records_of_earlier_versions_and_other_traces_are_shown():
-    record = record_of(problem(1), searched("3", ["3", "4", "3"], verifier="3"), GRADER)
-    del record["prompt"]
-    for candidate in record["candidates"]:
-        del candidate["agreement"]
-    record["trace"] = [
-        {"verifier": {"answers": ["3"]}},
-        {"values": [1.0], "tokens": 3},
-        {"node": 0, "round": 7},
-    ]
-    row, detail = entry_of(record, GRADER)
-    assert detail["prompt"] == [record["question"]] and detail["anchor"] is None and row[5] == 2
-    assert len(detail["rounds"]) == 1 and "verifier" not in detail["rounds"][0]
-
-
-def test_without_gold_nothing_is_right_or_wrong():
-    row, detail = entry(searched("3", ["3", "4"], verifier="3"), gold=None)
-    assert row[2] is None and row[4] is None and row[5] == 0
-    assert [vote["right"] for vote in detail["votes"]] == [None, None]
 
 
 def test_no_text_of_a_model_reaches_the_page_unpacked(tmp_path):
@@ -158,13 +126,6 @@ def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):
     assert beside(tmp_path / "e", config, GREEDY) is None and beside(ours, config, "fire") is not None
 
 
-def test_another_grader_changes_what_is_right(tmp_path):
-    folder = write(tmp_path / "run", {problem(1, "3.4"): searched("3", ["3", "3.3"], verifier="3")})
-    assert data_of(folder)[0]["rows"][0][4:6] == [False, 0]
-    write_run(folder, "again", [], {"p1"}, Grader(absolute=0.5))
-    assert data_of(folder)[0]["rows"][0][4:6] == [True, 2]
-
-
 def test_an_overview_has_the_problems_side_by_side(tmp_path):
     write_all(tmp_path)
     again = write(tmp_path / "se,ar=ch 2", {problem(1): searched("4", ["4", "4"], verifier="4")}, seed=1)
@@ -181,32 +142,3 @@ def test_an_overview_has_the_problems_side_by_side(tmp_path):
     texts = details[index["rows"].index(rows["p2"])]
     assert texts[0][0] == {"text": "Now one two four 3. Answer: 3", "anchor": None}
     assert texts[1] == [{"text": " one two 4. Answer: 4", "anchor": "Now"}, None]
-
-
-def test_a_verifiers_solution_stands_for_an_answer_that_no_candidate_gave(tmp_path):
-    run = write(tmp_path / "run", {problem(1): searched("9", ["3", "4"], verifier="9")})
-    write_overview(tmp_path, "Comparison", [], [Group("", [Column("a", [run])])])
-    [[[[solution]]]] = [data_of(tmp_path)[1]]
-    assert solution["text"].startswith("So 9.") and solution["anchor"] is None
-
-
-def test_records_keep_their_exact_numbers(tmp_path):
-    folder = write(tmp_path / "run", {problem(1): searched("3", ["3"], rewards=[0.123456789], verifier="3")})
-    [record] = read_records(folder)
-    assert record["candidates"][0]["reward"] == 0.123456789
-    assert data_of(folder)[1][0]["rounds"][0]["candidates"][0]["reward"] == 0.1235
-    assert json.loads((folder / "grades.json").read_text())["p1"]["answer"] == "3"
-
-
-@pytest.mark.parametrize(("final", "shown"), [("best_reward", "best_reward"), ("mine", None)])
-def test_other_final_rules_are_told_by_name(tmp_path, final, shown):
-    folder = write(tmp_path, {Problem("p", "q", "3"): Result("3", ())}, final=final)
-    index, [detail] = data_of(folder)
-    assert index["rule"] == shown and detail["votes"] == [] and detail["rounds"] == []
-
-
-def test_a_neighbour_without_a_completion_is_no_greedy_one(tmp_path):
-    write(tmp_path / "cot", {problem(1): Result(None, ())}, "cot")
-    folder = write(tmp_path / "ours", {problem(1): searched("3", ["3"], verifier="3")})
-    index, [detail] = data_of(folder)
-    assert index["greedy"] == "cot" and "greedy" not in detail and index["rows"][0][9] is None

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from viewed import GRADER, problem, searched, write, write_all
 
-from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
 from soft_reasoning.reports.viewer.run import write_run
-from soft_reasoning.types import Problem
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -138,29 +136,6 @@ def test_the_list_filters_searches_and_sorts(page, runs):
     assert page.ids() == ["p4", "p3", "p2"]
 
 
-def test_keys_open_problems_and_the_way_back_works(page, runs):
-    page.open(runs / "search" / "report.html", "#show=wrong")
-    down = "\ue015"
-    page.keys("j", down, "k")
-    assert page.text(".selected .c-id") == "p3"
-    page.keys("\ue007")
-    page.problem("p3")
-    assert page.js("return location.hash") == "#show=wrong&problem=p3" and page.text(".place") == "2 of 3"
-    page.keys("j")
-    page.problem("p4")
-    page.keys("k")
-    page.problem("p3")
-    page.keys("\ue012")  # left
-    page.problem("p2")
-    page.driver.back()
-    page.wait("return document.querySelectorAll('.problems tbody tr').length === 3")
-    page.driver.forward()
-    page.problem("p2")
-    page.keys("\ue00c")  # Escape
-    page.wait("return document.querySelectorAll('.problems tbody tr').length === 3")
-    assert page.text(".selected .c-id") == "p2"
-
-
 def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
     page.open(runs / "search" / "report.html", "#problem=p0")
     page.problem("p0")
@@ -239,45 +214,6 @@ def test_pages_fit_their_window_in_both_themes(chromium, runs, width, dark):
         )
         assert (back < 150 and letters > 600) if dark else (back > 600 and letters < 150)
     assert page.complaints() == []
-
-
-def test_details_beside_the_page_are_read_from_disk(chromium, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "EMBEDDED", 100)
-    monkeypatch.setattr(files, "SHARD", 2)
-    folder = write_all(tmp_path)
-    page = Page(chromium).open(folder / "report.html", "#problem=p2")
-    page.problem("p2")
-    assert len(page.texts(".card")) == 2 and page.complaints() == []
-    (folder / "report_data" / "0.js").unlink()
-    page.open(folder / "report.html", "#problem=p0")
-    assert "report_data/0.js could not be read" in page.text(".failed")
-
-
-@pytest.mark.slow
-def test_a_benchmark_of_1319_problems_opens_in_two_seconds(page, tmp_path):
-    many = {
-        Problem(f"gsm8k-{i}", f"Question {i}: " + "how many? " * 20, "3"): searched(
-            str(i % 5), [str(j % 5) for j in range(25)], rounds=5, verifier=str(i % 5),
-            texts=[f"step {i * j} " * 60 + f"Answer: {j % 5}" for j in range(25)],
-        )
-        for i in range(1319)
-    }  # fmt: skip
-    folder = write(tmp_path, many)
-    took = []
-    while len(took) < 3 and not (took and min(took) < 2000):
-        took.append(int(page.open(folder / "report.html").js("return document.documentElement.dataset.took")))
-    assert min(took) < 2000, took
-    assert page.text(".place") is None and len(page.ids()) == 60
-    page.keys("\ue010")  # End
-    assert page.text(".selected .c-id") == "gsm8k-1318" and len(page.ids()) == 1319
-    write_run(folder, "one", [], {"gsm8k-7"}, GRADER)
-    assert page.open(folder / "report.html").ids() == ["gsm8k-7"]
-
-
-def test_an_unknown_problem_is_told(page, runs):
-    page.open(runs / "search" / "report.html", "#problem=nowhere")
-    assert "no problem nowhere" in page.text(".failed")
-    assert problem(1).id == "p1"
 
 
 def test_formulas_are_drawn_and_prices_are_not(chromium, tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 
 from soft_reasoning.runs.metrics import equal_samples
-from soft_reasoning.types import UserError
 
 
 def metrics(problems=10, **roles):
@@ -30,8 +29,3 @@ REFERENCE = metrics(20, candidate=(500, 10), verifier=(150, 2))
 )
 def test_tokens_over_what_another_sample_costs(roles, samples):
     assert equal_samples(metrics(**roles), 5, REFERENCE) == samples
-
-
-def test_empty_samples_allow_no_number():
-    with pytest.raises(UserError, match="budget=own"):
-        equal_samples(metrics(candidate=(0, 5)), 5, REFERENCE)

@@ -13,13 +13,6 @@ SIZES = dict(vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_lay
              num_key_value_heads=2, max_position_embeddings=64)  # fmt: skip
 
 
-@pytest.mark.parametrize(("prompt", "cached", "generated"), [(7, 0, 0), (7, 0, 5), (7, 6, 5), (1, 0, 1)])
-def test_attended_keys_are_those_of_each_position_computed(prompt, cached, generated):
-    usage = Usage.of(prompt, cached, generated)
-    assert usage.attended == sum(i + 1 for i in range(cached, prompt + generated))
-    assert (usage + usage).attended == 2 * usage.attended
-
-
 def test_what_is_computed_again_costs_again():
     rate = {"position": 100, "key": 1}
     again = Usage.of(7, 4, 5, recomputed=3)
@@ -48,7 +41,3 @@ def test_a_token_passes_through_some_experts_only():
         rates(MixtralForCausalLM(MixtralConfig(**sizes, num_experts_per_tok=k)))["position"] for k in (1, 2)
     )
     assert two - one == 2 * 3 * (3 * 16 * 24)  # layers x (three matrices of an expert), twice
-
-
-def test_without_a_model_there_is_no_estimate():
-    assert rates(None) is None

@@ -4,11 +4,7 @@ import time
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.runs.local import LocalLauncher, MemorySampler
-from soft_reasoning.types import Request
-from tests.engines.models import tiny
 from tests.runs.world import OPTIONS
 
 
@@ -43,10 +39,3 @@ def test_a_kept_engine_counts_each_run_by_itself():
     assert first.peaks() == {"kv": 7}
     second = launcher.start(config, ())
     assert second.context.engine is first.context.engine and second.peaks() == {"kv": 0}
-
-
-def test_the_engine_says_what_it_holds():
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    before = engine.used_bytes["kv"]
-    engine.generate([Request((5,) * 40, max_new_tokens=30, min_new_tokens=30)] * 4)
-    assert before == 0 <= engine.used_bytes["kv"] <= engine.peak_bytes["kv"]

@@ -11,11 +11,6 @@ from soft_reasoning.runs.records import Graded, GradedCandidate
 from soft_reasoning.scheduling.scheduler import Clock
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def row(correct, covered):
     return Graded("p", "1", correct, (GradedCandidate(covered, True, 0, None, None),))
 
@@ -33,28 +28,6 @@ def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypa
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[0] == "15/100 problems  accuracy 100.0 %  coverage 100.0 %  50 tokens/s  1 min 25 s left"
-
-
-def test_what_was_done_before_counts_in_accuracy_and_not_in_speed(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
-    shown = Progress(10, stream=io.StringIO())
-    for _ in range(5):
-        shown.count(row(False, True))
-    with shown:
-        now[0] = 10.0
-        shown.count(row(True, True))
-        assert shown.state(Clock()) == "accuracy 16.7 %  coverage 100.0 %  0 tokens/s  40.0 s left"
-
-
-def test_a_bar_on_a_terminal():
-    stream = Terminal()
-    with Progress(2, stream=stream) as shown:
-        shown.count(row(True, False))
-        shown.show(Clock(generated_tokens=5))
-        shown.say("a note with [brackets]")
-    assert "1/2" in stream.getvalue() and "coverage 0.0 %" in stream.getvalue()
-    assert "a note with [brackets]" in stream.getvalue()
 
 
 @pytest.mark.parametrize(("answers", "warned"), [([None] * 25, True), ([None] * 19 + ["7"], False)])

@@ -75,16 +75,6 @@ def test_a_killed_worker_changes_nothing(address, whole, tmp_path):
     assert ray.is_initialized()  # not ours to close
 
 
-def test_the_memory_of_all_workers_is_sampled(address, tmp_path):
-    config = compose_config([*OPTIONS, "engine._target_=tests.runs.holding.Holding", "max_live=4"])
-    launcher = RayLauncher(workers=2, cpus=0.5)
-    try:
-        _, metrics = solve(launcher, config, tmp_path / "run")
-    finally:
-        launcher.close()
-    assert metrics["mean_bytes"]["kv"] == metrics["peak_bytes"]["kv"] == 100
-
-
 def test_a_killed_driver_is_continued_without_ray(address, tmp_path):
     options = [*OPTIONS, "limit=60", "progress=false"]
     on_ray = ["launcher=ray", f"ray.address={address}", "ray.workers=2", "ray.cpus=0.5", "max_live=2"]

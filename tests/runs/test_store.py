@@ -9,7 +9,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports.cells import differing
 from soft_reasoning.runs.files import read_costs, read_manifest, read_records
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import UserError
@@ -41,12 +40,6 @@ def test_records_come_back_in_order_and_floats_to_the_last_bit(tmp_path):
     assert record["text"] == text
 
 
-def test_what_is_stored_is_known_at_the_next_start(tmp_path):
-    fill(tmp_path, "a", "b")
-    assert fill(tmp_path, "c").done == {name: (name.upper(), "number", "18") for name in "abc"}
-    assert [r["doc_id"] for r in read_records(tmp_path)] == ["a", "b", "c"]
-
-
 @pytest.mark.parametrize("tail", [b'{"doc_id": "c", "ans', b'{"doc_id": "c"}', b"\0\0\0\0"])
 def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     fill(tmp_path, "a", "b")
@@ -58,18 +51,6 @@ def test_a_torn_last_line_is_dropped_and_said(tmp_path, tail):
     assert path.read_bytes() == good and set(store.done) == {"a", "b"}
     [note] = store.notes
     assert "last line" in note and "\n" not in note
-
-
-@pytest.mark.parametrize("tail", [b'{"doc_id"\n', b"\0\n", b"7\n"])
-def test_a_last_line_that_is_whole_and_wrong_is_refused(tmp_path, tail):
-    fill(tmp_path, "a", "b")
-    path = tmp_path / "samples.jsonl"
-    path.write_bytes(path.read_bytes() + tail)
-    damaged = path.read_bytes()
-    for opened in (lambda: list(read_records(tmp_path)), lambda: Store(tmp_path, CONFIG)):
-        with pytest.raises(UserError, match=r"samples\.jsonl, line 3: expected a record"):
-            opened()
-    assert path.read_bytes() == damaged
 
 
 def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
@@ -104,14 +85,6 @@ def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_pa
     assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
 
 
-def test_keys_that_change_no_result_may_change(tmp_path):
-    fill(tmp_path, "a")
-    assert set(fill(tmp_path, config=CONFIG | {"progress": False}).done) == {"a"}
-    fill(tmp_path, config=CONFIG | {"seed": 3}, ignore=("progress", "se*"))
-    with pytest.raises(UserError, match="progress"):
-        fill(tmp_path, config=CONFIG | {"progress": False}, ignore=())
-
-
 @pytest.mark.parametrize(
     ("engine", "resources"),
     [
@@ -126,13 +99,6 @@ def test_a_run_goes_on_with_other_resources(tmp_path, engine, resources):
     assert set(fill(tmp_path, config=composed(engine, *resources)).done) == {"a"}
     with pytest.raises(UserError, match="model.dtype"):
         fill(tmp_path, config=composed(engine, "model.dtype=float16"))
-
-
-def test_a_run_goes_on_with_another_limit_and_tables_tell_the_two_apart(tmp_path):
-    few, many = (composed("dataset=gsm8k", f"limit={limit}") for limit in (1, 2))
-    fill(tmp_path, "a", config=few)
-    assert set(fill(tmp_path, config=many).done) == {"a"}
-    assert differing([few, many]) == [{"dataset.limit": 1}, {"dataset.limit": 2}]
 
 
 def test_fresh_starts_over_and_leaves_foreign_files(tmp_path):
@@ -167,14 +133,6 @@ def test_two_processes_are_refused_and_a_dead_one_leaves_no_lock(tmp_path):
     fill(tmp_path, "a", config={"seed": 0})
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nothing"):
-        with pytest.raises(UserError, match="expected a folder that can be written") as refused:
-            Store(folder, CONFIG)
-        assert "\n" not in str(refused.value)
-
-
 def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(tmp_path):
     (tmp_path / "timing.jsonl").symlink_to("/dev/full")
     with pytest.raises(UserError, match="No space left") as refused, Store(tmp_path, CONFIG) as store:
@@ -184,13 +142,13 @@ def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(t
         os.fstat(store._samples)
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"config": 3}'])
+@pytest.mark.parametrize("text", [None, "{"])
 def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
     fill(tmp_path, "a")
     (tmp_path / "manifest.json").unlink()
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(UserError, match=r"manifest\.json: expected the manifest"):
+    with pytest.raises(UserError, match=r"manifest\.json, which cannot be read; start over"):
         Store(tmp_path, CONFIG)
 
 
@@ -216,7 +174,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path, before, after, 
     if not refused:
         assert set(fill(tmp_path, "b", about=about(after)).done) == {"a", "b"}
         return
-    with pytest.raises(UserError, match=r"other weights of /m \(old -> new\); restore them.*fresh=true"):
+    with pytest.raises(UserError, match=r"weights of /m: \"old\" -> \"new\"\); restore these.*fresh=true"):
         Store(tmp_path, CONFIG, about=about(after))
     fill(tmp_path, about=about(after), fresh=True)
 
@@ -234,8 +192,3 @@ def test_seconds_add_up_over_starts_peaks_do_not_and_both_survive_a_torn_line(tm
     costs = read_costs(tmp_path)
     assert costs.seconds == {"engine": 4.0, "total": 5.0}
     assert costs.peaks == {"kv": 7} and costs.means == {"kv": 200.0}  # every sample weighs the same
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="samples.jsonl"):
-        list(read_records(tmp_path))
