@@ -47,7 +47,7 @@ NOTE = (
 )
 ENGINE_NOTES = {
     "FakeEngine": "The fake engine wrote these answers, which say nothing about any model.",
-    "VLLMEngine": "No memory is shown for vLLM, whose statistics tell neither keys and values nor activations.",
+    "VLLMEngine": "No memory is shown for vLLM, whose statistics tell none.",
 }
 
 

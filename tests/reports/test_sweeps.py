@@ -7,6 +7,7 @@ from soft_reasoning.reports.sweeps import (
     GAIN,
     cost_tables,
     grid_table,
+    notes_of,
     rounds_table,
     settings_table,
 )
