@@ -9,7 +9,16 @@ from dataclasses import replace
 from experiments.demo.problems import LEVELS, draw
 from experiments.demo.prompts import flatten, review_prompt, solve_prompt, steps_prompt
 from experiments.demo.reviews import Span, annotate, draw_shown, review
-from experiments.demo.solutions import AUTHORS, Solution, decompose, draw_author, equations, solve, write
+from experiments.demo.solutions import (
+    AUTHORS,
+    COMPUTE,
+    Solution,
+    decompose,
+    draw_author,
+    equations,
+    solve,
+    write,
+)
 
 OPENER = re.compile(r"^[A-Za-z]+ ?")
 SOLUTIONS_LINE = "\nSolutions:\n"
@@ -20,25 +29,14 @@ def drill(rng: random.Random) -> str:
     lines = []
     for _ in range(8):
         sign = rng.choice("+++---xx/")
-        if sign == "+":
+        if sign in "+-":
             a, b = rng.randint(1, 99), rng.randint(1, 24)
-            result = a + b
-        elif sign == "-":
-            a, b = rng.randint(1, 99), rng.randint(1, 24)
-            a, b = max(a, b), min(a, b)
-            result = a - b
+            a, b = (a, b) if sign == "+" else (max(a, b), min(a, b))
         else:
-            a, b = rng.choice(
-                (
-                    (rng.randint(2, 4), rng.randint(2, 6)),
-                    (rng.randint(1, 33), rng.randint(2, 3)),
-                    (rng.randint(1, 24), 4),
-                )
-            )
-            result = a * b
-            if sign == "/":
-                a, result = result, a
-        lines.append(f"{a} {sign} {b} = {result}.")
+            largest, second = rng.choice(((4, (2, 6)), (33, (2, 3)), (24, (4, 4))))
+            a, b = rng.randint(2 if largest == 4 else 1, largest), rng.randint(*second)
+            a = a * b if sign == "/" else a
+        lines.append(f"{a} {sign} {b} = {COMPUTE[sign](a, b)}.")
     return " ".join(lines)
 
 

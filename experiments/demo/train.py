@@ -12,7 +12,7 @@ import json
 import math
 import random
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -105,9 +105,8 @@ def learning_rate(progress: float, step: int) -> float:
 
 
 def weighted_loss(model, ids, checks, weights, noise, words):
-    """(weighted mean cross-entropy; mean over what the model writes of its own; shares {name: (count, hits)}
-    of decisions, checks and numbers to copy that it got right). ``words`` are the ids of " No", " Yes" and
-    "Answer"."""
+    """(weighted mean cross-entropy; mean over what the model writes of its own). ``words`` are the ids of
+    " No" and " Yes"."""
     table = model.get_input_embeddings()
     embeddings = table(ids[:, :-1])
     rms = table.weight.detach().square().mean().sqrt()
@@ -117,26 +116,15 @@ def weighted_loss(model, ids, checks, weights, noise, words):
     weights, targets = weights[wanted], ids[:, 1:][wanted]
     logits = model.lm_head(output.last_hidden_state[wanted])
     losses = F.cross_entropy(logits, targets, reduction="none")
-    said, counts = logits.detach().argmax(-1), {}
-
-    def count(name: str, among: torch.Tensor, hits: torch.Tensor) -> None:
-        counts[name] = torch.stack([among.sum(), hits[among].sum()])
-
-    no, yes, answer = words
-    decided = weights == WEIGHTS["mark"]
-    count("found", decided & (targets == answer), said == targets)
-    count("none found", decided & (targets != answer), said != answer)
-    count("copy", weights == WEIGHTS["copy"], said == targets)
     total, among = losses @ weights, weights.sum()
     checks = checks[:, :-1]
     early = model.lm_head(model.model.norm(output.hidden_states[-2][checks > 0]))
-    for number, (name, (word, kind)) in enumerate(CHECKS.items(), start=1):
+    for number, (word, kind) in enumerate(CHECKS.values(), start=1):
         known = early[checks[checks > 0] == number]
-        truth = torch.full((len(known),), yes if word == " Yes" else no)
+        truth = torch.full((len(known),), words[word])
         total = total + WEIGHTS[kind] * F.cross_entropy(known, truth, reduction="sum")
         among = among + WEIGHTS[kind] * len(known)
-        count(name, torch.ones(len(known), dtype=torch.bool), known.detach().argmax(-1) == truth)
-    return total / among, losses.detach()[weights == WEIGHTS["own"]].mean(), counts
+    return total / among, losses.detach()[weights == WEIGHTS["own"]].mean()
 
 
 class Muon(torch.optim.Optimizer):
@@ -228,8 +216,8 @@ def train(args, tokenizer, forbidden: set[str]):
     def progress() -> float:
         return (time.process_time() - start) / (60 * args.minutes)
 
-    losses, shares = [], Counter()
-    words = tokenizer.convert_tokens_to_ids([" No", " Yes", "Answer"])
+    losses = []
+    words = {word: tokenizer.convert_tokens_to_ids(word) for word in (" No", " Yes")}
     bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
     seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
     for ids, checks, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
@@ -238,29 +226,24 @@ def train(args, tokenizer, forbidden: set[str]):
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
-        loss, own_loss, counts = weighted_loss(model, ids, checks, weights, noise, words)
+        loss, own_loss = weighted_loss(model, ids, checks, weights, noise, words)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         losses.append(own_loss.item())
-        for name, count in counts.items():
-            shares[name] = shares[name] + count
         state["tokens"] += ids.numel()
         state["step"] += 1
         state["seconds"] = time.process_time() - start
         if not math.isfinite(loss.item()):
             raise SystemExit(f"loss became {loss.item()} at step {state['step']}: lower the learning rate")
         if state["step"] % 50 == 0:
-            right = {name: round((hits / count).item(), 3) for name, (count, hits) in shares.items()}
             note = {"step": state["step"], "cpu_minutes": round(state["seconds"] / 60, 2),
-                    "tokens": state["tokens"],
-                    "loss": round(sum(losses) / len(losses), 4),
-                    "right": right}  # fmt: skip
+                    "tokens": state["tokens"], "loss": round(sum(losses) / len(losses), 4)}  # fmt: skip
             state["log"].append(note)
-            losses, shares = [], Counter()
-            bar.set_postfix(step=note["step"], loss=note["loss"], **right, refresh=False)
+            losses = []
+            bar.set_postfix(step=note["step"], loss=note["loss"], refresh=False)
             if state["seconds"] - last_saved > SAVE_EVERY:
                 last_saved = state["seconds"]
                 save(args, model, state)

@@ -1,8 +1,5 @@
 """The shipped exemplars: complete, and right."""
 
-import re
-from fractions import Fraction
-
 import pytest
 
 from soft_reasoning.answers import extract
@@ -12,8 +9,6 @@ from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.types import UserError
 
 BENCHMARKS = ("gsm8k", "gsm_hard", "svamp", "strategyqa", "aime_2024", "aime_2025")
-TERM = r"-?\d+(?:\.\d+)?"
-CHAIN = re.compile(rf"(?<![\d.^])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
 
 
 def shipped(name):
@@ -29,17 +24,6 @@ def test_eight_complete_exemplars(name):
         shown = f"{exemplar.thought}\nAnswer: {exemplar.answer}"
         assert extract(shown, kind, mode="strict") == exemplar.answer
         assert "Question:" not in shown and "\n\n" not in shown
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_their_arithmetic_is_right(name):
-    checked = 0
-    for exemplar in shipped(name):
-        for left, right in CHAIN.findall(exemplar.thought):
-            exact = eval(re.sub(TERM, lambda term: f"Fraction('{term.group()}')", left))
-            assert exact == Fraction(right), (exemplar.question, left, right)
-            checked += 1
-    assert checked >= (2 if name == "strategyqa" else 8)
 
 
 def test_a_file_of_ones_own(tmp_path):

@@ -44,8 +44,3 @@ def test_without_a_known_rule_only_the_end_is_known():
     rows = if_stopped([record("b", "3", "44", "33")], Grader(), FinalAnswer("pooled_vote"))
     assert [row["accuracy"] for row in rows] == [None, 1.0]
     assert mean_curve([rows]) == [] and if_stopped([], Grader(), None) == []
-
-
-def test_curves_of_several_runs_are_averaged():
-    rows = if_stopped([record("a", "3", "33"), record("b", "4", "44")], Grader(), VOTE)
-    assert mean_curve([rows, rows]) == [(26.0, 0.5)]

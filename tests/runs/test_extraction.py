@@ -37,13 +37,6 @@ def test_a_flexible_run_read_strictly(record, strict, candidates):
     assert answers_of(record, FLEXIBLE) == (record["answer"], [c["answer"] for c in record["candidates"]])
 
 
-def test_a_strict_run_read_flexibly():
-    assert answers_of(stored(["so 3", "Answer: 3"], "3", read=STRICT), FLEXIBLE) == ("3", ["3", "3"])
-    nobody = stored(["so 4", "so 3", "it is 3"], None, read=STRICT)
-    assert answers_of(nobody, STRICT) == (None, [None] * 3)
-    assert answers_of(nobody, FLEXIBLE) == ("3", ["4", "3", "3"])
-
-
 def test_both_extractions_are_in_the_metrics():
     records = [
         stored(["Answer: 3", "so 3"], "3"),

