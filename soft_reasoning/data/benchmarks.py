@@ -3,7 +3,6 @@
 | benchmark | fields |
 | --- | --- |
 | GSM8K | ``question``, ``answer`` (a worked solution, then ``#### `` and the number) |
-| GSM-Hard | ``input``, ``code``, ``target``; targets may be negative, fractional or above 10^12 |
 | SVAMP | ``Body`` and ``Question``, ``Equation``, ``Answer``, ``ID`` |
 | StrategyQA | ``qid``, ``term``, ``description``, ``question``, ``answer`` (boolean), ``facts`` |
 | AIME | whole answers from 0 to 999, leading zeros allowed; field names differ between mirrors |
@@ -39,12 +38,6 @@ def gsm8k_solution(row: Row) -> tuple[str, str]:
     if not mark:
         raise UserError("expected '#### <number>' at the end of field 'answer', got none")
     return before.strip(), fields.canonical_number(gold.strip(), "answer")
-
-
-def gsm_hard(row: Row, index: int) -> Problem:
-    """Convert a row of GSM-Hard."""
-    gold = fields.number(row, "target")
-    return Problem(f"gsm_hard-{index}", fields.text(row, "input"), gold, "number", row)
 
 
 def svamp(row: Row, index: int) -> Problem:

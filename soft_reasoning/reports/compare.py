@@ -101,15 +101,13 @@ def compare(
 
 
 def _grades(cell: Cell) -> Any:
-    """For each graded problem: the share of its seeds that are ``right``, their number, its difficulty."""
+    """For each graded problem the share of its seeds that are ``right``, and their number."""
     runs = [pd.DataFrame.from_dict(read_grades(folder), orient="index") for folder in cell.folders]
     graded = pd.concat(runs).dropna(subset="correct")
     if graded.empty:
         raise UserError(f"compare: {cell.label} has no problem with a reference answer; give the data's gold")
-    by_problem = graded.astype({"correct": float}).groupby(level=0)
-    return by_problem.agg(
-        right=("correct", "mean"), seeds=("correct", "size"), difficulty=("difficulty", "last")
-    )
+    by_problem = graded["correct"].astype(float).groupby(level=0)
+    return by_problem.agg(right="mean", seeds="size")
 
 
 def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
@@ -179,20 +177,22 @@ def _paired(one: Any, other: Any) -> tuple[list[float], list[float]]:
 
 def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
     """A note on which methods had the reference's tokens under ``budget=equal``."""
-    if not any(config.get("budget") == "equal" for cell in cells for config in cell.configs):
-        return []
-    samples: dict[str, list[int]] = {}
+    chosen: dict[str, list[str]] = {}
     for cell in cells:
         methods = [config["method"] for config in cell.configs if config.get("budget") == "equal"]
-        chosen = {method["samples"] for method in methods if "samples" in method and "verifier" not in method}
+        samples = {
+            method["samples"] for method in methods if "samples" in method and "verifier" not in method
+        }
         if cell is not base:
-            samples[cell.label] = sorted(chosen)
-    equal = [f"{label} ({', '.join(map(str, numbers))})" for label, numbers in samples.items() if numbers]
-    own = [label for label, numbers in samples.items() if not numbers]
-    return [
+            chosen[cell.label] = list(map(str, sorted(samples)))
+    given = [f"{label} ({', '.join(samples)})" for label, samples in chosen.items() if samples]
+    rest = [label for label, samples in chosen.items() if not samples]
+    note = (
         f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "
-        f"{', '.join(equal) or 'of no method'}. With a budget of their own: {', '.join(own) or 'none'}."
-    ]
+        f"{', '.join(given) or 'of no method'}. With a budget of their own: {', '.join(rest) or 'none'}."
+    )
+    equal = any(config.get("budget") == "equal" for cell in cells for config in cell.configs)
+    return [note] if equal else []
 
 
 def _quality(row: Mapping[str, Any]) -> list[str]:

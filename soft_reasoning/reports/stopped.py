@@ -32,10 +32,10 @@ def if_stopped(
     stories = [_story(record, grader, final) for record in records]
     rows = []
     for number in range(max(map(len, stories), default=0)):
-        right, best, tokens = zip(*(one[min(number, len(one) - 1)] for one in stories), strict=True)
-        known = [float(one) for one in right if one is not None]
+        right, best, tokens = zip(*(story[min(number, len(story) - 1)] for story in stories), strict=True)
+        known = [float(is_right) for is_right in right if is_right is not None]
         share = fmean(known) if known and len(known) == len(right) else None
-        rewards = [one for one in best if one is not None]
+        rewards = [reward for reward in best if reward is not None]
         error = None if share is None or len(known) < 2 else sqrt(share * (1 - share) / (len(known) - 1))
         best_reward = fmean(rewards) if rewards else None
         rows.append({"round": number + 1, "accuracy": share, "stderr": error, "best_reward": best_reward,
@@ -52,11 +52,11 @@ def _story(
     record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
 ) -> list[tuple[bool | None, float | None, float]]:
     """(right, best reward, tokens) of one problem after each of its rounds."""
-    problem, (answer, read) = problem_of(record), answers_of(record, grader)
+    problem, (final_answer, read) = problem_of(record), answers_of(record, grader)
     stored = record["candidates"]
     rounds = max((c["round"] for c in stored), default=0) + 1
     pairs = zip(read, stored, strict=True)
-    kept = [Candidate("", said, c["round"], reward=c["reward"] or 0.0) for said, c in pairs]
+    kept = [Candidate("", answer, c["round"], reward=c["reward"] or 0.0) for answer, c in pairs]
     usage = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
     others = sum(count for role, count in usage.items() if role != "candidate") / rounds
     verdicts = verdicts_of(record["trace"])
@@ -67,7 +67,7 @@ def _story(
         best = max((c["reward"] for c in until if c["reward"] is not None), default=None)
         spent = sum(c.get("generated_tokens") or 0 for c in until)
         if number + 1 == rounds:
-            right = grader.correct(answer, problem)
+            right = grader.correct(final_answer, problem)
         elif final is None or final.rule not in KNOWN:
             right = None
         else:

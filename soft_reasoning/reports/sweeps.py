@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pandas as pd
@@ -230,24 +231,12 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
         return None
     base = reference or next((cell.label for cell in cells if cell.method == "soft_reasoning"), labels[0])
     index = ["model", "shots", "method", "data set"]
-    costs = pd.DataFrame(
-        [
-            [
-                cell.model,
-                cell.shots,
-                cell.label,
-                cell.dataset,
-                *(cell.mean(*path) for path, _ in COSTS.values()),
-            ]
-            for cell in cells
-        ],
-        columns=[*index, *COSTS],
-    )
-    costs = costs.set_index(index).astype(float).dropna(axis="columns", how="all")
-    plain = [
-        [*map(str, place), *(COSTS[name][1](None if pd.isna(x) else x) for name, x in row.items())]
-        for place, row in cast(Any, costs.iterrows())
+    values = [
+        [cell.model, cell.shots, cell.label, cell.dataset, *(cell.mean(*path) for path, _ in COSTS.values())]
+        for cell in cells
     ]
+    costs = pd.DataFrame(values, columns=[*index, *COSTS]).set_index(index).astype(float)
+    costs = costs.dropna(axis="columns", how="all")
     shares = []
     for place, own in costs.groupby(index[:3], sort=False):
         model, shots, label = cast(tuple[str, int, str], place)
@@ -262,12 +251,15 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
         shares.append(pd.concat({place: ratios}, names=cast(Any, index[:3])))
     relative = pd.concat(shares) if shares else costs.iloc[:0]
     relative = relative.replace([math.inf, -math.inf], math.nan).dropna(axis="columns", how="all")
-    rows = [
-        [*map(str, place), *(MISSING if pd.isna(x) else percent(x, 2) for x in row)]
-        for place, row in cast(Any, relative.iterrows())
+    plain = Table([*index, *costs.columns], _cells(costs, lambda name: COSTS[name][1]), labels=4)
+    columns = [*index, *(f"{name} %" for name in relative.columns)]
+    shown = _cells(relative, lambda _: partial(percent, digits=2))
+    return plain, Table(columns, shown, labels=4), base
+
+
+def _cells(frame: Any, show: Callable[[str], Callable[[float | None], str]]) -> list[list[str]]:
+    """The rows of ``frame`` with their labels; ``show`` gives the format of a column."""
+    return [
+        [*map(str, place), *(show(name)(None if pd.isna(x) else x) for name, x in row.items())]
+        for place, row in frame.iterrows()
     ]
-    return (
-        Table([*index, *costs.columns], plain, labels=4),
-        Table([*index, *(f"{name} %" for name in relative.columns)], rows, labels=4),
-        base,
-    )

@@ -15,7 +15,7 @@ from typing import Any
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
 
-Asked = tuple[str | None, str | None, str | None]
+ProblemKey = tuple[str | None, str | None, str | None]
 """A problem's question, answer type and reference answer."""
 
 FIRST = 5
@@ -28,8 +28,8 @@ WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
 
 
-def asked(record: Mapping[str, Any]) -> Asked:
-    """What the problem of a record was."""
+def problem_key(record: Mapping[str, Any]) -> ProblemKey:
+    """Question, answer type and reference answer of a record."""
     return record.get("question"), record.get("answer_type"), record.get("target")
 
 

@@ -40,7 +40,7 @@ from soft_reasoning.runs.manifest import (
     manifest_of,
     refuse_other,
 )
-from soft_reasoning.runs.records import Asked, asked
+from soft_reasoning.runs.records import ProblemKey, problem_key
 from soft_reasoning.runs.tracking import LOGGING
 from soft_reasoning.types import UserError, shortened
 
@@ -58,7 +58,7 @@ DERIVED = (
 class Store:
     """The folder of one run, open for writing.
 
-    ``done`` maps the id of every stored problem to what was ``asked``. ``notes`` holds one line for each
+    ``done`` maps the id of every stored problem to its ``problem_key``. ``notes`` holds one line for each
     observation on opening. ``samples.jsonl`` itself is locked (flock), so a dead process leaves no lock.
 
     Raises:
@@ -82,7 +82,7 @@ class Store:
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder: Path = Path(folder)
-        self.done: dict[str, Asked] = {}
+        self.done: dict[str, ProblemKey] = {}
         self.notes: list[str] = []
         self._timing: IO[str] | None = None
         with writing(self.folder):
@@ -149,7 +149,7 @@ class Store:
                     f"{path}: problem {shortened(record['doc_id'])} is there twice; delete one of its "
                     "lines, or start over with fresh=true"
                 )
-            self.done[record["doc_id"]] = asked(record)
+            self.done[record["doc_id"]] = problem_key(record)
         if whole < os.fstat(self._samples).st_size:
             os.ftruncate(self._samples, whole)
             self.notes.append(f"{path}: dropped its last line, torn by a crash; that problem runs again")
@@ -160,7 +160,7 @@ class Store:
         with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]
-        self.done[record["doc_id"]] = asked(record)
+        self.done[record["doc_id"]] = problem_key(record)
 
     def sync(self) -> None:
         """Bring every record so far onto the disk, with one fsync for all that were written together."""

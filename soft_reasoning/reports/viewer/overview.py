@@ -71,33 +71,31 @@ def _entries(number: int, group: Group) -> Iterator[Entry]:
     problems: dict[str, list[Any]] = {}
     for column in runs:
         for run in column:
-            for name, found in run.items():
-                problems.setdefault(name, found["problem"])
+            for name, outcome in run.items():
+                problems.setdefault(name, outcome["problem"])
     for name, (question, target) in problems.items():
         cells = [[_cell(run.get(name)) for run in column] for column in runs]
         texts = [[run[name]["text"] if name in run else None for run in column] for column in runs]
         yield [number, name, question, target, cells], texts
 
 
-def _cell(found: Mapping[str, Any] | None) -> list[Any] | None:
-    return None if found is None else [found["answer"], found["correct"], found["covered"]]
+def _cell(outcome: Mapping[str, Any] | None) -> list[Any] | None:
+    return None if outcome is None else [outcome["answer"], outcome["correct"], outcome["covered"]]
 
 
 def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
     """Each graded problem of a run by its id."""
-    grades, found = read_json(run / GRADES), {}
-    for record in read_records(run):
-        name = record["doc_id"]
-        if name in grades:
-            grade = grades[name]
-            found[name] = {
-                "problem": (record["question"], record["target"]),
-                "answer": grade.get("answer", record["answer"]),  # grades of earlier versions lack it
-                "correct": grade["correct"],
-                "covered": grade["covered"],
-                "text": _solution(record),
-            }
-    return found
+    grades = read_json(run / GRADES)
+    records = {record["doc_id"]: record for record in read_records(run) if record["doc_id"] in grades}
+    return {
+        name: {
+            "problem": (record["question"], record["target"]),
+            "answer": record["answer"],
+            "text": _solution(record),
+            **grades[name],
+        }
+        for name, record in records.items()
+    }
 
 
 def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -105,10 +103,13 @@ def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
     It is a candidate's, with its anchor, or else the verifier's.
     """
-    texts, answer, anchor = record["resps"][0], record["answer"], anchor_of(record)
-    said = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
+    texts, anchor = record["resps"][0], anchor_of(record)
+    solutions = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
-        said += [(one, text, None) for one, text in pairs]
-    found = next((entry for entry in said if entry[0] == answer), said[0] if said else None)
-    return None if found is None else {"text": found[1], "anchor": found[2]}
+        solutions += [(answer, text, None) for answer, text in pairs]
+    matching = [solution for solution in solutions if solution[0] == record["answer"]]
+    if not solutions:
+        return None
+    _, text, start = (matching or solutions)[0]
+    return {"text": text, "anchor": start}

@@ -43,7 +43,7 @@ def write_run(
     config = read_manifest(folder)["config"]
     greedy_run = beside(folder, config, GREEDY)
     source = greedy_run and greedy_run.name
-    greedy = {one["doc_id"]: one for one in read_records(greedy_run)} if greedy_run else {}
+    greedy = {record["doc_id"]: record for record in read_records(greedy_run)} if greedy_run else {}
     final = final_of(config)
     model = (config.get("model") or {}).get("path", "unknown")
     about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
@@ -78,7 +78,7 @@ def entry_of(
     """What the page shows of a problem; ``greedy`` is the greedy method's record of it."""
     problem = problem_of(record)
     answer, answers = answers_of(record, grader)
-    right = {one: grader.correct(one, problem) for one in {answer, *answers}}
+    right = {read: grader.correct(read, problem) for read in {answer, *answers}}
     detail: dict[str, Any] = {
         "prompt": record.get("prompt") or [problem.question],
         "rounds": _rounds(record, answers, right, grader, problem),
@@ -88,14 +88,14 @@ def entry_of(
     } | _map(record)
     base = None
     if greedy is not None and greedy["candidates"]:
-        said, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
-        base = grader.correct(said, problem)
-        detail["greedy"] = {"text": text, "answer": said, "right": base}
+        first, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
+        base = grader.correct(first, problem)
+        detail["greedy"] = {"text": text, "answer": first, "right": base}
     row = [
         problem.id, problem.question, problem.gold, answer, right[answer],
-        sum(right[one] is True for one in answers), len(answers), len(detail["rounds"]),
+        sum(right[read] is True for read in answers), len(answers), len(detail["rounds"]),
         sum(counts["generated_tokens"] for counts in record["usage"].values()), base,
-        len({one for one in answers if one is not None}),
+        len({*answers} - {None}),
     ]  # fmt: skip
     return row, detail
 
@@ -156,14 +156,14 @@ def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) -> dict[str, Any]:
-    said = entry.get("verifier") or {}
-    if not said.get("texts"):
+    verdict = entry.get("verifier") or {}
+    if not verdict.get("texts"):
         return {}
-    answers = list(said.get("answers", ()))
+    answers = list(verdict.get("answers", ()))
     right = [grader.correct(answer, problem) for answer in answers]
-    weights = [short(weight) for weight in said.get("weights", ())]
-    prompts = list(said.get("prompts", ()))  # records of earlier versions lack them
-    parts = {"texts": list(said["texts"]), "prompts": prompts, "answers": answers}
+    weights = [short(weight) for weight in verdict.get("weights", ())]
+    prompts = list(verdict.get("prompts", ()))  # records of earlier versions lack them
+    parts = {"texts": list(verdict["texts"]), "prompts": prompts, "answers": answers}
     return {"verifier": {**parts, "right": right, "weights": weights}}
 
 
