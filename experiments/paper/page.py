@@ -1,6 +1,6 @@
 """Writes results/paper.md by running the commands it lists: python -m experiments.paper.page [--only NAME]
 
-Every item of the paper, on ten problems of the bundled model. It shows what a command makes and says little
+Every item of the paper, on 10 or 40 problems of the bundled model. It shows what a command makes and little
 about the paper's models. --only runs some experiments again and reads the others' results from --work.
 """
 
@@ -17,7 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("model=demo", "dataset=demo", "dataset.shots=0", "limit=10")
-ONE, TWO = (*SMALL, "seed=0"), (*SMALL, "seed=0,1")
+ONE, TWO, MORE = (*SMALL, "seed=0"), (*SMALL, "seed=0,1"), (*SMALL[:-1], "limit=40", "seed=0")
+OTHER = ("prompt=paper", "prompt.wording.head=", "prompt.wording.cue=")
+"""The bundled model's way of asking, with the verifiers' prompts of prompt=paper."""
 TABLE, ROUNDS = "Sweep", "Rounds to termination"
 ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_main_result": ("tab:main_result (also exp_main_full, exp_coverage_full, 70b)", ONE, [TABLE]),
@@ -32,19 +34,20 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_computation2": (
         "tab:llama-comparison, tab:computation, tab:computation2", ONE, ["Cost", "Cost relative to rap"],
     ),
-    "paper_llama_binary_verifier": ("tab:llama-binary-verifier", ONE, [TABLE]),
+    "paper_llama_binary_verifier": ("tab:llama-binary-verifier", MORE, [TABLE]),
+    "paper_llama_binary_verifier-prompt": ("The same with the printed templates", (*MORE, *OTHER), [TABLE]),
     "paper_llama_verifier_updated": ("tab:llama-Verifier-updated", ONE, [TABLE]),
     "paper_reduction": ("fig:Reduction", (*ONE, "embedding.seed=range(4)"), [TABLE]),
     "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", ONE, [TABLE]),
 }  # fmt: skip
-"""By experiment: the paper's labels, what makes it small, and the sections of sweep.md that are shown."""
-NEURONS = ("--questions", "6", "--samples", "100", "--masked", "20")
+"""By experiment (before "-"): the paper's label, what makes it small, and the sections of sweep.md shown."""
+NEURONS = ("--questions", "4", "--samples", "60", "--masked", "20")
 HEAD = """\
 # The paper's tables and figures
 
 Made by `python -m experiments.paper.page`, which runs every item of the paper; with `--made` it shows the
 items that have been run, as here. Each command without its changes (from `model=` on) is the paper's own
-setting. All runs are of the bundled model, which is tiny, on ten of its generated word problems: the tables
+setting. All runs are of the bundled model, which is tiny, on a few of its generated word problems: the tables
 show what a command makes, and little about the paper's models, whose figures therefore do not stand here
 (`python -m experiments.paper.beside FOLDER` shows them beside runs of the paper's setting).
 """
@@ -61,7 +64,7 @@ def main() -> None:
     pictures.mkdir(parents=True, exist_ok=True)
     parts = [HEAD.rstrip()]
     for name, (label, changes, sections) in ITEMS.items():
-        words, folder = [f"+experiment={name}", *changes], args.work / name
+        words, folder = [f"+experiment={name.partition('-')[0]}", *changes], args.work / name
         command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m"]
         if ready(name, folder / "sweep.md", command, args):
             parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
