@@ -1,6 +1,8 @@
-"""What a new user does, with a stopwatch: a table of commands and times (python experiments/user_tasks.py).
+"""What a new user does, with a stopwatch: a table of commands and times.
 
-It runs in an empty folder and needs the extras serve, lm-eval and test.
+    python experiments/user_tasks.py [TASK ...]
+
+It runs in an empty folder and needs the extras serve, lm-eval and test. With names it runs these tasks alone.
 """
 
 import os
@@ -50,6 +52,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own.csv").write_text(f"question,answer\n{ASKED},13\n")
         for task, command in TASKS.items():
+            if sys.argv[1:] and task not in sys.argv[1:]:
+                continue
             began = time.perf_counter()
             done = subprocess.run(
                 command, shell=True, cwd=folder, capture_output=True, env={**os.environ, "PATH": path}
