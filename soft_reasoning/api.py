@@ -3,76 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from os import PathLike, fspath
 from queue import SimpleQueue
-from typing import Any, Unpack, cast, overload
+from typing import Any, TypeAlias, Unpack, cast, overload
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice
-from soft_reasoning.configuration.build import (
-    build_context,
-    build_dataset,
-    build_engine,
-    check_lengths,
-    check_prior,
-    check_unseen,
-    check_wording,
-    prior_of,
-)
-from soft_reasoning.configuration.compose import (
-    check_prompt,
-    is_bundled,
-    model_overrides,
-    override,
-    prompt_for,
-)
+from soft_reasoning.configuration.build import build_engine
+from soft_reasoning.configuration.compose import is_bundled, model_overrides, override, prompt_for
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
-    applied,
-    changed,
     check_overrides,
     checked,
-    configured,
-    configured_method,
-    key_of,
     loading_settings,
-    without_parts,
 )
+from soft_reasoning.configuration.parts import Parts, PartsMaker, check_solvable
 from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
-from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
+from soft_reasoning.scheduling.job import Clock
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.scheduling.scheduler import Clock
 from soft_reasoning.scheduling.worker import Call, Update, Worker
-from soft_reasoning.solution import Answers, OnRound, Solution
-from soft_reasoning.types import Candidate, Problem, Result, UserError
+from soft_reasoning.solution import Solution
+from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
-MOST_PARTS = 64
-"""Combinations of options whose parts are kept."""
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a call is solved with; the options keep a user's own objects alive, whose ids are in the key."""
-
-    options: Options
-    config: DictConfig
-    method: Method
-    context: Context
+OnRound: TypeAlias = Callable[[Round], None]
 
 
 class SoftReasoner:
@@ -181,30 +147,21 @@ class SoftReasoner:
             choice("answer_type", answer_type, ANSWER_TYPES)
         default = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
         shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
-        self._prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
-        self._base = [
+        base = [
             *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
             f"prompt={(prompt if shipped else None) or default}",
             override("seed", options.pop("seed", 0)),
         ]
-        self._overrides, self._options = list(overrides), options
-        self._name, self.answer_type = model, answer_type or ""  # the prompt's, once it is known
-        self._made: OrderedDict[Hashable, _Parts] = OrderedDict()  # those used last at the end
-        self._making = threading.Lock()
-        config = self._config(options)
-        for key, value in settings.items():  # as they are: Hydra's grammar has no {"": "cpu"}
-            OmegaConf.update(config, key, value)
-        method = configured_method(options, config)
-        self._exemplars = build_dataset(config).exemplars()
-        engine = load(config)
-        context = applied(options, build_context(config, engine, self._exemplars))
-        self._own = parts = _Parts(options, config, method, context)
-        self._worker = Worker(engine, config.max_live)
+        self._name = model
+        own_prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
+        self._parts = PartsMaker(
+            base, list(overrides), options, prompt=own_prompt, answer_type=answer_type, settings=settings,
+            load=load,
+        )  # fmt: skip
+        self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
         weakref.finalize(self, self._worker.close)  # where nobody closes it
         try:
-            check_wording(method, context)
-            if prior_of(method) is not None:
-                check_prior(config, method, parts.context)
+            self._parts.check()
         except BaseException:
             self.close()
             raise
@@ -216,14 +173,19 @@ class SoftReasoner:
         )
 
     @property
+    def answer_type(self) -> str:
+        """The type of answers."""
+        return self._parts.answer_type
+
+    @property
     def method(self) -> Method:
         """The reasoner's own method."""
-        return self._own.method
+        return self._parts.own.method
 
     @property
     def context(self) -> Context:
         """What the reasoner's own method reads."""
-        return self._own.context
+        return self._parts.own.context
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -263,16 +225,13 @@ class SoftReasoner:
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
         call, parts = self._call(problems, options, updates.put)
-        answers = Answers(call, on_round)
         with self._submitted(call), Progress(len(call.problems), enabled=progress) as shown:
             while True:
-                shown.done = len(answers.results)
-                shown.show(Clock(generated_tokens=answers.tokens))
-                if answers.complete:
-                    break
-                answers.take(updates.get())
-        solutions = self._solutions(problems, answers.results, parts)
-        return solutions[0] if alone else solutions
+                shown.done = len(call.results)
+                shown.show(Clock(generated_tokens=call.generated_tokens))
+                if call.complete:
+                    return self._solutions(problems, alone, call, parts)
+                call.take(updates.get(), on_round)
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
@@ -285,12 +244,9 @@ class SoftReasoner:
     ) -> list[Solution]: ...
 
     async def asolve(
-        self,
-        questions: Asked | Iterable[Asked],
-        *,
-        on_round: OnRound | None = None,
-        **options: Unpack[Options],
-    ) -> Solution | list[Solution]:
+        self, questions: Asked | Iterable[Asked], *,
+        on_round: OnRound | None = None, **options: Unpack[Options],
+    ) -> Solution | list[Solution]:  # fmt: skip
         """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
@@ -303,12 +259,10 @@ class SoftReasoner:
 
         # In a thread, since composing the configuration of new options takes tenths of a second.
         call, parts = await asyncio.to_thread(self._call, problems, options, send)
-        answers = Answers(call, on_round)
         with self._submitted(call):
-            while not answers.complete:
-                answers.take(await updates.get())
-        solutions = self._solutions(problems, answers.results, parts)
-        return solutions[0] if alone else solutions
+            while not call.complete:
+                call.take(await updates.get(), on_round)
+        return self._solutions(problems, alone, call, parts)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """The question as methods see it, with its reference answer where there is one.
@@ -325,12 +279,11 @@ class SoftReasoner:
             UserError: As :meth:`solve`.
         """
         updates: SimpleQueue[Update] = SimpleQueue()
-        call = _checked_call([problem], method, replace(self.context, limits=Limits()), updates.put)
-        answers = Answers(call, None)
+        call = _checked([problem], method, replace(self.context, limits=Limits()), updates.put)
         with self._submitted(call):
-            while not answers.complete:
-                answers.take(updates.get())
-        return answers.results[problem.id]
+            while not call.complete:
+                call.take(updates.get())
+        return call.results[problem.id]
 
     @contextmanager
     def _submitted(self, call: Call) -> Generator[None]:
@@ -364,7 +317,7 @@ class SoftReasoner:
 
     def _call(
         self, problems: Sequence[Problem], changes: Mapping[str, Any], send: Callable[[Update], None]
-    ) -> tuple[Call, _Parts]:
+    ) -> tuple[Call, Parts]:
         """Return a call of the worker for the different ones among ``problems``, and its parts.
 
         Raises:
@@ -374,79 +327,30 @@ class SoftReasoner:
         for problem in problems:
             if unique.setdefault(problem.id, problem) != problem:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
-        if changes.get("method") == self.method.name:  # its options and overrides hold
-            changes = {name: value for name, value in changes.items() if name != "method"}
-        parts = self._parts(changed(self._options, changes))
-        return _checked_call([*unique.values()], parts.method, parts.context, send), parts
-
-    def _parts(self, options: Options) -> _Parts:
-        """The parts of ``options``; those used last are kept."""
-        key = key_of(options)
-        parts = self._own if key == key_of(self._options) else self._kept(key, options)
-        parts = replace(parts, context=applied(options, parts.context))
-        if parts.context.seed != self.context.seed and prior_of(parts.method) is not None:
-            config = cast(DictConfig, OmegaConf.merge(parts.config, {"seed": parts.context.seed}))
-            check_prior(config, parts.method, parts.context)
-        return parts
-
-    def _kept(self, key: Hashable, options: Options) -> _Parts:
-        with self._making:
-            parts = self._made.pop(key, None)
-            if parts is None:
-                config = self._config(options)
-                method = configured_method(options, config)
-                context = build_context(config, self.context.engine, self._exemplars)
-                parts = _Parts(options, config, method, context)
-            self._made[key] = parts
-            while len(self._made) > MOST_PARTS:
-                self._made.popitem(last=False)
-        return parts
-
-    def _config(self, options: Options) -> DictConfig:
-        own = options.get("method") is None or options.get("method") == self._options.get("method")
-        overrides = self._overrides if own else without_parts(self._overrides)
-        config = configured(options, [*self._base, *overrides])
-        if self._prompt is not None:
-            config.prompt = self._prompt
-        if not self.answer_type:
-            keys = ("prompt.answer_type", "prompt.default_answer_type")
-            types = [str(OmegaConf.select(config, key) or "") for key in keys]
-            self.answer_type = types[0] or types[1] or "number"
-        check_prompt(config, "answer_type", self.answer_type)
-        if config.methods is not None:
-            raise UserError(
-                "overrides: expected one method, got a comparison; give method=NAME, or compare with "
-                "soft-reasoning compare"
-            )
-        return config
+        parts, different = self._parts.of(changes), [*unique.values()]
+        return _checked(different, parts.method, parts.context, send), parts
 
     def _solutions(
-        self, problems: Sequence[Problem], results: Mapping[str, Result], parts: _Parts
-    ) -> list[Solution]:
-        """The results of ``problems``, with their stories."""
+        self, problems: Sequence[Problem], alone: bool, call: Call, parts: Parts
+    ) -> Solution | list[Solution]:
+        """The results of ``problems`` with their stories; ``alone`` is one question."""
         method, grader, reasoner = parts.method, parts.context.grader, weakref.ref(self)
         made = {
             problem.id: Solution.of(
-                results[problem.id], problem, method.name, getattr(method, "final", None), grader,
+                call.results[problem.id], problem, method.name, getattr(method, "final", None), grader,
                 cache(partial(_greedy, reasoner, problem, parts.config.max_new_tokens)),
             )
             for problem in problems
         }  # fmt: skip
-        return [made[problem.id] for problem in problems]
+        solutions = [made[problem.id] for problem in problems]
+        return solutions[0] if alone else solutions
 
 
-def _checked_call(
+def _checked(
     problems: Sequence[Problem], method: Method, context: Context, send: Callable[[Update], None]
 ) -> Call:
     """Return a call of the worker; what cannot be solved is refused before any model work."""
-
-    def check() -> None:
-        check_abilities(method, context.engine)
-        check_wording(method, context)
-        check_lengths(list(problems), context)
-        check_unseen(list(problems), method)
-
-    return Call(problems, method, context, check, send)
+    return Call(problems, method, context, partial(check_solvable, problems, method, context), send)
 
 
 def _greedy(reference: weakref.ref[Any], problem: Problem, max_new_tokens: int) -> Candidate | None:

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from jinja2 import TemplateError
@@ -19,6 +19,7 @@ from jinja2 import TemplateError
 from soft_reasoning.checks import OptionError, choice, form
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
+T = TypeVar("T")
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
@@ -130,25 +131,26 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for key in ("head", "cue"):
-            _text(key, getattr(self, key))
-        listed = isinstance(self.stop, list | tuple)
-        if not listed or not all(isinstance(text, str) and text for text in self.stop):
+        if not isinstance(self.stop, list | tuple) or not all(_is_text(text) and text for text in self.stop):
             raise OptionError("stop", f"expected a list of texts, none of them empty, got {self.stop!r}")
+        texts = {"head": self.head, "cue": self.cue}
         form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
             shown = {"question": "", "thought": "", "answer": ""}
             form("exemplar", self.exemplar, shown, needed=["question"])
         for kind, review in self.reviews.items():
             key, asked = f"reviews.{kind}", {"question": "", "solutions": ""}
-            _text(f"{key}.cue", review.cue)
+            texts[f"{key}.cue"] = review.cue
             form(f"{key}.ask", review.ask, asked, needed=list(asked))
             form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
             for entry in review.exemplars:
                 form(f"{key}.worked", review.worked, entry)
         for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
-            _text(f"tasks.{kind}.cue", task.cue)
+            texts[f"tasks.{kind}.cue"] = task.cue
             form(f"tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
+        for key, text in texts.items():
+            if not _is_text(text):
+                raise OptionError(key, f"expected a text, got {text!r}")
 
 
 class Prompts:
@@ -220,16 +222,14 @@ class Prompts:
         """Whether the question stands alone and no thoughts come first: a solution is free text."""
         return self.wording.ask == "{question}" and not (self._head or self._cue or self.thinks)
 
-    def stopping_at(self, stop: Sequence[str]) -> Prompts:
-        """Return these prompts with more texts that end a solution; reviews end as before."""
+    def ending(self, stop: Sequence[str] = (), most: int | None = None) -> Prompts:
+        """Return these prompts with more texts that end a solution, or a bound of its tokens.
+
+        ``most`` replaces the method's bound. Reviews end as before.
+        """
         other = copy(self)
         other._more_stop = (*self._more_stop, *stop)
-        return other
-
-    def bounded(self, most: int) -> Prompts:
-        """Return these prompts with another bound of a solution's tokens than the method's."""
-        other = copy(self)
-        other._most = most
+        other._most = self._most if most is None else most
         return other
 
     def solve(self, problem: Problem) -> Prompt:
@@ -311,10 +311,7 @@ class Prompts:
         Raises:
             UserError: If this prompt has none.
         """
-        if kind not in self.wording.reviews:
-            known = ", ".join(sorted(self.wording.reviews)) or "none"
-            raise UserError(f"verifier={kind}: this prompt has no wording for it; it has: {known}")
-        return self.wording.reviews[kind]
+        return _named(self.wording.reviews, kind, f"verifier={kind}: this prompt has no wording for it")
 
     def task(
         self,
@@ -332,10 +329,7 @@ class Prompts:
         Raises:
             UserError: If this prompt has no wording for the task.
         """
-        if kind not in self.wording.tasks:
-            known = ", ".join(sorted(self.wording.tasks)) or "none"
-            raise UserError(f"prompt: this prompt has no wording for the task {kind}; it has: {known}")
-        wording = self.wording.tasks[kind]
+        wording = _named(self.wording.tasks, kind, f"prompt: this prompt has no wording for the task {kind}")
         listed = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
         question = _question(problem)
         known = {"question": question, "steps": listed, **fields}
@@ -403,6 +397,12 @@ class Prompts:
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
 
 
+def _named(wordings: Mapping[str, T], kind: str, lacking: str) -> T:
+    if kind not in wordings:
+        raise UserError(f"{lacking}; it has: {', '.join(sorted(wordings)) or 'none'}")
+    return wordings[kind]
+
+
 def _day(date: str) -> datetime:
     try:
         return datetime.strptime(date, "%Y-%m-%d")
@@ -410,9 +410,8 @@ def _day(date: str) -> datetime:
         raise UserError(f"prompt.date: expected a date such as {DATE}, got {date!r:.40}") from error
 
 
-def _text(key: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise OptionError(key, f"expected a text, got {value!r}")
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _question(problem: Problem) -> str:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import Vote, votes_of
-from soft_reasoning.scheduling.worker import Call, Update
-from soft_reasoning.types import Candidate, Problem, Result, Round
-
-OnRound: TypeAlias = Callable[[Round], None]
+from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 WIDTH = 100
 """Characters of a quoted line."""
@@ -83,7 +80,14 @@ class Solution(Result):
         if self._verifiers_text() is not None:
             return None
         having = [one for one in self.candidates if one.answer == self.answer] or self.candidates
-        return max(having, key=lambda one: -math.inf if one.reward is None else one.reward, default=None)
+        return max(having, key=lambda candidate: candidate.rank, default=None)
+
+    @property
+    def ranked(self) -> list[Candidate | None]:
+        """:attr:`chosen`, then the other candidates by reward."""
+        chosen = self.chosen
+        others = (candidate for candidate in self.candidates if candidate is not chosen)
+        return [chosen, *sorted(others, key=lambda candidate: candidate.rank, reverse=True)]
 
     def opening(self, candidate: Candidate) -> str:
         """Return the token nearest to a candidate's soft token, if its text goes on after that; else "".
@@ -110,9 +114,19 @@ class Solution(Result):
         return next((entry["ended"] for entry in reversed(self.trace) if entry.get("ended")), None)
 
     @property
+    def total(self) -> Usage:
+        """The token counts of all roles together."""
+        return sum(self.usage.values(), Usage())
+
+    @property
     def generated_tokens(self) -> int:
         """Number of tokens that the model wrote, the verifier's included."""
-        return sum(usage.generated_tokens for usage in self.usage.values())
+        return self.total.generated_tokens
+
+    def summary(self) -> dict[str, Any]:
+        """Return the answer, the method, the numbers of candidates and rounds, and how they ended."""
+        return {"method": self.method, "answer": self.answer, "candidates": len(self.candidates),
+                "rounds": len(self.rounds), "ended": self.ended}  # fmt: skip
 
     def greedy(self) -> Candidate | None:
         """Return what greedy decoding says; None if the model is no longer there.
@@ -128,11 +142,12 @@ class Solution(Result):
 
         It asks an open model for its greedy solution (:meth:`greedy`).
         """
-        lines = [f"Question: {_line(self.question)}", f"Answer: {_said(self.answer)} ({self._counts()})", ""]
-        lines += self._vote_lines()
-        for number, found in enumerate(self.rounds):
-            lines += [f"Round {number + 1}:", *(f"  {_candidate(one)}" for one in found)]
-            lines += [f"  verifier: {_line(text)}" for text in self._verifier_texts(number)]
+        lines = [
+            f"Question: {_line(self.question)}",
+            f"Answer: {_answer(self.answer)} ({self._counts()})",
+            "",
+        ]
+        lines += [*self._vote_lines(), *self._round_lines()]
         if self.ended is not None:
             lines.append(f"Ended: {ENDS.get(self.ended, self.ended)}")
         greedy = self.greedy()
@@ -140,22 +155,18 @@ class Solution(Result):
             lines.append("Greedy decoding: unknown, the model is closed")
         else:
             same = "the same" if greedy.answer == self.answer else "another answer"
-            lines.append(f"Greedy decoding: {_said(greedy.answer)}, {same}: {_line(greedy.text)}")
+            lines.append(f"Greedy decoding: {_answer(greedy.answer)}, {same}: {_line(greedy.text)}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: everything but the points that a JSON file cannot hold, which are None."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in LEFT_OUT}
         plain = {
-            "question": self.question,
-            "answer": self.answer,
-            "text": self.text,
-            **own,
-            "candidates": [one.stored() for one in self.candidates],
-            "votes": [asdict(one) for one in self.votes],
+            "question": self.question, "answer": self.answer, "text": self.text, "trace": self.trace,
+            "prompt": self.prompt, "method": self.method, "rule": self.rule, "ended": self.ended,
+            "candidates": [candidate.stored() for candidate in self.candidates],
+            "votes": [asdict(vote) for vote in self.votes],
             "usage": {role: asdict(usage) for role, usage in self.usage.items()},
-            "ended": self.ended,
-        }
+        }  # fmt: skip
         return _plain(plain)
 
     def to_json(self, indent: int | None = None) -> str:
@@ -166,25 +177,17 @@ class Solution(Result):
         return {**self.__dict__, "greedy_candidate": None}  # a copy elsewhere has no model
 
     def __repr__(self) -> str:
-        return f"Solution({_said(self.answer)!r}, {self._counts()})"
+        return f"Solution({_answer(self.answer)!r}, {self._counts()})"
 
     def _repr_html_(self) -> str:
         """Return the votes and the candidates for a notebook."""
-        votes = "".join(
-            f"<tr><td>{html.escape(one.answer)}</td><td>{_weight(one)}</td><td>{one.candidates}</td>"
-            f"<td>{one.verifier}</td></tr>"
-            for one in self.votes
-        )
-        head = "<tr><th>answer</th><th>weight</th><th>candidates</th><th>verifier</th></tr>"
-        rounds = ""
-        for number, found in enumerate(self.rounds):
-            said = [_candidate(one, math.inf) for one in found]
-            said += [f"verifier: {' '.join(text.split())}" for text in self._verifier_texts(number)]
-            items = "".join(f"<li>{html.escape(one)}</li>" for one in said)
-            rounds += f"<details><summary>Round {number + 1}</summary><ul>{items}</ul></details>"
+        import pandas  # takes half a second
+
+        votes = pandas.DataFrame([asdict(vote) for vote in self.votes]).to_html(index=False, na_rep="")
+        answer, counts, rounds = _answer(self.answer), self._counts(), "\n".join(self._round_lines(math.inf))
         return (
-            f"<p><b>{html.escape(_said(self.answer))}</b> <small>{html.escape(self._counts())}</small></p>"
-            f"<blockquote>{html.escape(self.text)}</blockquote><table>{head}{votes}</table>{rounds}"
+            f"<p><b>{html.escape(answer)}</b> <small>{html.escape(counts)}</small></p>"
+            f"<blockquote>{html.escape(self.text)}</blockquote>{votes}<pre>{html.escape(rounds)}</pre>"
         )
 
     def _verifiers_text(self) -> str | None:
@@ -210,21 +213,24 @@ class Solution(Result):
         if not self.votes:
             return []
         lines = [f"Votes ({self.rule}):" if self.rule else "Answers:"]
-        for one in self.votes:
-            who = [_number(one.candidates, "candidate")] if one.candidates else []
-            who += ["the verifier" if one.verifier == 1 else f"the verifier {one.verifier} times"] * bool(
-                one.verifier
-            )
-            weight = "" if one.weight is None else f"  weight {_weight(one)}"
-            lines.append(f"  {_line(one.answer, 40)}{weight}  by {' and '.join(who)}")
+        for vote in self.votes:
+            voters = [_number(vote.candidates, "candidate")] if vote.candidates else []
+            if vote.verifier:
+                voters.append("the verifier" + (f" {vote.verifier} times" if vote.verifier > 1 else ""))
+            weight = "" if vote.weight is None else f"  weight {vote.weight:.3g}"
+            lines.append(f"  {_line(vote.answer, 40)}{weight}  by {' and '.join(voters)}")
         return lines
 
-    def _verifier_texts(self, number: int) -> Sequence[str]:
-        entries = (entry for entry in self.trace if entry.get("round") == number)
-        return (next(entries, {}).get("verifier") or {}).get("texts", ())
+    def _round_lines(self, width: float = WIDTH) -> list[str]:
+        lines: list[str] = []
+        for number, candidates in enumerate(self.rounds):
+            entry = next((entry for entry in self.trace if entry.get("round") == number), {})
+            lines += [f"Round {number + 1}:", *(f"  {_candidate(each, width)}" for each in candidates)]
+            texts = (entry.get("verifier") or {}).get("texts", ())
+            lines += [f"  verifier: {_line(text, width)}" for text in texts]
+        return lines
 
 
-LEFT_OUT = ("greedy_candidate", "candidates", "votes", "usage", "question", "answer")
 ENDS = {
     "converged": "converged (the stopping rule was met)",
     "rounds": "all rounds were used",
@@ -233,13 +239,14 @@ ENDS = {
 }
 
 
-def _candidate(one: Candidate, width: float = WIDTH) -> str:
-    scores = (("reward", one.reward), ("verified", one.verified), ("coherence", one.coherence))
-    said = " ".join(f"{name} {value:.3g}" for name, value in scores if value is not None)
-    return f"{_said(one.answer)}{f' ({said})' if said else ''}: {_line(one.text, width)}"
+def _candidate(candidate: Candidate, width: float) -> str:
+    names = ("reward", "verified", "coherence")
+    scores = [f"{name} {score:.3g}" for name in names if (score := getattr(candidate, name)) is not None]
+    told = f" ({' '.join(scores)})" if scores else ""
+    return f"{_answer(candidate.answer)}{told}: {_line(candidate.text, width)}"
 
 
-def _said(answer: str | None) -> str:
+def _answer(answer: str | None) -> str:
     return "no answer" if answer is None else answer
 
 
@@ -252,41 +259,11 @@ def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _weight(one: Vote) -> str:
-    return "" if one.weight is None else f"{one.weight:.3g}"
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     return value
-
-
-class Answers:
-    """The results of a call as they come in."""
-
-    def __init__(self, call: Call, on_round: OnRound | None) -> None:
-        self.results: dict[str, Result] = {}
-        self.tokens: int = 0
-        self._count, self._on_round = len(call.problems), on_round
-
-    @property
-    def complete(self) -> bool:
-        """Whether every problem of the call has its result."""
-        return len(self.results) == self._count
-
-    def take(self, update: Update) -> None:
-        """Add a result, pass a round on, or raise an error."""
-        problem, outcome = update
-        if isinstance(outcome, Exception):
-            raise outcome
-        if isinstance(outcome, Round):
-            if self._on_round is not None:
-                self._on_round(outcome)
-        elif problem is not None:
-            self.results[problem.id] = outcome
-            self.tokens += sum(usage.generated_tokens for usage in outcome.usage.values())

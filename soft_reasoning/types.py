@@ -7,6 +7,7 @@ Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -320,6 +321,16 @@ class Candidate:
     agreement: float | None = None
     token_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
     logprobs: tuple[float, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def rank(self) -> float:
+        """Its reward; without one it is below all others."""
+        return -math.inf if self.reward is None else self.reward
+
+    @property
+    def cut(self) -> bool:
+        """Whether a limit of tokens or a budget ended it."""
+        return self.finish_reason in ("length", "budget")
 
     def __repr__(self) -> str:
         scores = (("reward", self.reward), ("verified", self.verified), ("coherence", self.coherence))

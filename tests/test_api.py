@@ -4,12 +4,10 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-import soft_reasoning
 from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.paths import DEMO_FOLDER
@@ -35,9 +33,7 @@ def test_a_list_gives_what_each_question_gets_alone(reasoner):
     ]
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "   ", {"question": None}, {"text": "hello"}, None, 5, [5], [QUESTIONS[0], None], b"abc"]
-)
+@pytest.mark.parametrize("bad", ["   ", {"text": "hello"}, None, [QUESTIONS[0], 5], b"abc"])
 def test_an_empty_question_is_refused(reasoner, bad):
     with pytest.raises(UserError, match="expected a question"):
         reasoner.solve(bad)
@@ -55,12 +51,6 @@ def test_an_id_has_one_question(reasoner):
     assert len(reasoner.solve([{"id": 1, "question": QUESTIONS[0]}] * 2)) == 2
 
 
-def test_progress_goes_to_standard_error(reasoner, capsys, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.runs.progress.EVERY", 0)
-    reasoner.solve(QUESTIONS[:2], progress=True)
-    assert "0/2 problems" in capsys.readouterr().err
-
-
 def test_a_closed_reasoner_says_so():
     with SoftReasoner.from_pretrained(overrides=["engine=fake", "method=cot"]) as reasoner:
         reasoner.solve(QUESTIONS[0])
@@ -74,29 +64,15 @@ def test_a_closed_reasoner_says_so():
     [
         ("/nope", {}, "model.path"),
         ("/tmp/my model (1), it's [new]", {}, r"/tmp/my model \(1\), it's \[new\]"),
-        (None, {}, "expected a model's name or folder, got None"),
         ("demo", {"overrides": "method=cot"}, "overrides: expected a list"),
-        ("demo", {"overrides": [5]}, "overrides: expected a list"),
-        ("demo", {"overrides": None}, "overrides: expected a list"),
-        ("demo", {"overrides": ["~seed"]}, "seed"),
         ("demo", {"overrides": ["engine.device=foo"]}, "engine.device: expected a device"),
-        ("demo", {"overrides": ["acquisition.betta=5"]}, "acquisition.betta: expected one of its keys"),
         ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
-        ("demo", {"overrides": ["launcher=ray"]}, "got launcher=ray, which only"),
         ("demo", {"overrides": ["limit=3"]}, "got limit=3, which only"),
-        ("demo", {"overrides": ["+dataset.offset=3"]}, r"got \+dataset.offset=3, which only"),
-        ("demo", {"overrides": ["hydra.run.dir=x"]}, "got hydra.run.dir=x, which only"),
         ("demo", {"answer_type": "boolean"}, "answer_type=boolean: expected a prompt .* use prompt=boolean"),
-        ("demo", {"prompt": "math", "answer_type": "text"}, "one that asks for number; use prompt=text"),
-        ("demo", {"answer_type": "nope"}, "answer_type: expected one of"),
-        ("demo", {"seed": "abc"}, "seed: expected a whole number"),
         ("demo", {"dtyp": "auto"}, "expected options among method, .*dtype, .*got dtyp"),
         ("demo", {"torch_dtype": "auto"}, "expected dtype= in place of torch_dtype"),
-        ("demo", {"load_in_4bit": True}, 'expected quantization="4bit" in place of load_in_4bit'),
-        ("demo", {"device": "tpu9"}, "engine.device: expected a device"),
         ("gpt-4o", {}, "model.path: expected weights that can be loaded, got gpt-4o, which"),
         ("nowhere/to/be/found", {}, "expected a folder with a model at model.path, found none"),
-        ("tests/no-such-model", {}, "expected a folder with a model at model.path, found none"),
         ("demo", {"dtype": "float7"}, "model.dtype"),
     ],
 )
@@ -120,16 +96,6 @@ def test_the_prompt_asks_for_answers_of_their_type(kind):
     with SoftReasoner.from_pretrained("some/model", **options) as reasoner:
         heads = [compose_config([f"prompt={one}"]).prompt.wording.head for one in (kind, "math")]
         assert reasoner.context.prompts.wording.head == heads[0] != heads[1]
-
-
-def test_the_bundled_model_is_known_by_its_folder():
-    with SoftReasoner.from_pretrained(DEMO_FOLDER, overrides=["method=cot"]) as one:
-        assert not one.context.prompts.wording.head
-
-
-def test_the_version_is_that_of_the_project():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    assert soft_reasoning.__version__ == project["project"]["version"]
 
 
 def readme_blocks():

@@ -148,19 +148,3 @@ def test_a_changed_plug_in_is_noticed(here):
     with pytest.raises(UserError, match="source of mine: .* restore these"):
         command("LongestOf")
     command("LongestOf", "fresh=true")
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("method._target_=mine.Nothing", "mine.Nothing"),
-        ("method._target_=nowhere.Method", "nowhere"),
-        ("verifier._target_=mine.PrefersShort", "takes no"),
-        ("prompt=nowhere.yaml", "expected a YAML file"),
-    ],
-)
-def test_a_wrong_part_is_one_line(here, override, message):
-    with pytest.raises(UserError, match=message) as error:
-        config = compose_config([override, "engine=fake", "limit=1", "progress=false"])
-        run_one(config, Path("out"), LocalLauncher())
-    assert len(str(error.value).splitlines()) == 1

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
@@ -17,9 +18,11 @@ from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Request
 
 
-@pytest.fixture(scope="module")
-def engine():
-    return build_engine(compose_config())
+@pytest.fixture(scope="module", params=[1, 2], ids=["one_thread", "two_threads"])
+def engine(request):
+    before = torch.get_num_threads()
+    yield build_engine(compose_config([f"engine.threads={request.param}"]))
+    torch.set_num_threads(before)
 
 
 def solve(engine, problems, max_live, *overrides):
@@ -38,18 +41,18 @@ def same(one, other):
 @pytest.mark.slow
 @pytest.mark.parametrize("embedding", ["gaussian", "token_simplex"])
 def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding):
-    problems = demo_dataset("validation", name="demo", limit=24).problems()
+    problems = demo_dataset("validation", name="demo", limit=16).problems()
     batch = solve(engine, problems, 64, f"embedding={embedding}")
     shuffled = list(problems)
     random.Random(0).shuffle(shuffled)
-    for name, result in solve(engine, shuffled, 23, f"embedding={embedding}").items():
+    for name, result in solve(engine, shuffled, 7, f"embedding={embedding}").items():
         same(batch[name], result)
     for problem in problems[::13]:
         same(batch[problem.id], solve(engine, [problem], 1, f"embedding={embedding}")[problem.id])
 
 
 def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
-    problems = demo_dataset("validation", name="demo", limit=20).problems()
+    problems = demo_dataset("validation", name="demo", limit=10).problems()
     context = build_context(compose_config(), engine)
     results = solve(engine, problems, 20, "embedding.sigma=0", "search.rounds=0")
     for problem in problems:

@@ -74,49 +74,13 @@ def test_positions_of_the_soft_token(tokenizer):
         prompts.position(prompt, "end", PROBLEM, seed=0)
 
 
-def test_chat_options_pass_through_and_the_soft_token_follows_the_generation_prompt(tokenizer):
-    tokenizer.chat_template = (
-        "{{ bos_token }}{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-        "{% if add_generation_prompt %}assistant:{% endif %}"
-        "{% if enable_thinking is false %} Answer: {% endif %}"
-    )
-    try:
-        ids = {}
-        for thinking in (True, False):
-            options = {"enable_thinking": thinking}
-            prompts = Prompts(tokenizer, wording(cue="cue"), layout="chat", chat_options=options)
-            prompt = prompts.solve(PROBLEM)
-            message = [{"role": "user", "content": solve_prompt(PROBLEM.question)}]
-            template = tokenizer.apply_chat_template(
-                message, add_generation_prompt=True, return_dict=True, **options
-            )["input_ids"]
-            cue = tokenizer.encode("cue", add_special_tokens=False)
-            assert list(prompt.ids) == template + cue and prompt.cue == len(cue)
-            assert prompt.ids.count(tokenizer.bos_token_id) == 1
-            first = prompts.position(prompt, "first", PROBLEM, seed=0)
-            header = tokenizer.decode(prompt.ids[:first]).replace(" ", "")
-            assert header.startswith(tokenizer.bos_token) and header.endswith(":")
-            assert prompts.position(prompt, "last", PROBLEM, seed=0) == len(prompt.ids)
-            ids[thinking] = prompt.ids
-        assert ids[True] != ids[False]
-    finally:
-        tokenizer.chat_template = None
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"stop": "Question"}, "stop: expected a list of texts, none of them empty, got 'Q"),
-        ({"stop": ["Question", ""]}, "stop: expected a list of texts"),
-        ({"stop": None}, "stop: expected a list of texts"),
         ({"ask": "no question"}, "ask: expected a text with {question} and no other field"),
-        ({"ask": "{question} {foo}"}, "ask: expected"),
-        ({"ask": "{question} {"}, "ask: expected"),
         ({"ask": "{question:d}"}, "ask: expected"),
-        ({"ask": None}, "ask: expected"),
-        ({"head": None}, "head: expected a text, got None"),
         ({"cue": 3}, "cue: expected a text, got 3"),
-        ({"exemplar": "{question} {thougth}"}, "exemplar: expected"),
         ({"reviews": {"one": ReviewWording(ask="{question}")}}, "reviews.one.ask: expected"),
         (
             {"reviews": {"one": ReviewWording(ask="{question} {solutions}", solution="{j}")}},
@@ -140,13 +104,6 @@ def test_a_wording_that_cannot_be_filled_in_is_refused(changes, message):
         wording(**changes)
     line = str(caught.value)
     assert line.startswith(message) and "\n" not in line
-
-
-@pytest.mark.parametrize("ask", ["{question}", "{asked}", "{question} {asked} {foo}"])
-def test_a_task_must_ask_what_its_method_names(tokenizer, ask):
-    prompts = Prompts(tokenizer, wording(tasks={"ask": TaskWording(ask=ask)}))
-    with pytest.raises(UserError, match="ask: expected a text with"):
-        prompts.task("ask", PROBLEM, asked="5")
 
 
 def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
@@ -195,7 +152,7 @@ def test_a_problem_s_prompt_is_tokenised_once_and_copies_differ_in_their_stops_a
     problem = Problem("p", "What is 1 + 1?")
     first = prompts.solve(problem)
     count = len(encoded)
-    stopped, bounded = prompts.stopping_at(["zinc"]).solve(problem), prompts.bounded(7).solve(problem)
+    stopped, bounded = prompts.ending(["zinc"]).solve(problem), prompts.ending(most=7).solve(problem)
     assert prompts.solve(problem) == first and len(encoded) == count
     assert stopped == replace(first, stop=(*first.stop, "zinc"))
     assert bounded == replace(first, max_new_tokens=7) and first.max_new_tokens is None

@@ -86,13 +86,9 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
     ("changes", "message"),
     [
         (["grader.extraction=lenient"], "grader.extraction: expected one of flexible, strict, got 'lenient'"),
-        (["grader.absolute=-1"], "grader.absolute: expected a finite number at least 0, got -1"),
-        (["grader.absolute=much"], "grader.absolute: expected a finite number at least 0, got 'much'"),
         (["grader.tolerance=1"], "expected changes of grader.absolute, grader.relative, grader.extraction"),
         (["seed=1"], "expected grader=NAME or grader.key=value after the run's folder, got seed=1; see"),
         (["grader=best"], "grader: expected one of default, lm_eval_flexible, lm_eval_strict, mat"),
-        (["grader=lm_eval_strict", "grader.absolute=1"], "expected changes of grader.filter, got absolute=1"),
-        (["grader.absolute"], "expected grader=NAME or grader.key=value"),
     ],
 )
 def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, message):
@@ -113,16 +109,10 @@ def rewrite_grader(folder, grader):
     "grader",
     [
         {"_target_": "pathlib.Path.write_text"},
-        {"_target_": "numpy.load", "file": "x.npy", "allow_pickle": True},
         {"_target_": "soft_reasoning.commands.regrade.Path", "_args_": ["x"]},
-        {"_target_": "soft_reasoning.rewards.verifiers.Oracle"},
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"extraction": "${oc.env:HOME}"},
-        OWN | {"_partial_": True},
         OWN | {"same": "os.system"},
-        {"absolute": 0.1},
-        {"_target_": ["soft_reasoning.answers.Grader"]},
-        "soft_reasoning.answers.Grader",
         3,
     ],
 )
@@ -147,12 +137,3 @@ def test_another_grader_by_name(folder, capsys, name, accuracy, unparsed):
     assert [*now["extraction"]] == ["flexible", "strict", name]
     assert f"name={name}" in (folder / "report.md").read_text()
     assert now["extraction"]["flexible"]["exact_match"] == (3 / 4 if name == "released" else 2 / 4)
-
-
-def test_the_folder_of_several_runs_names_them(folder, capsys):
-    (folder.parent / "comparison.md").touch()
-    before = (folder / "results.json").read_bytes()
-    code, _, err = call(capsys, folder.parent)
-    assert code == 2 and len(err.splitlines()) == 1 and "fresh" not in err
-    assert f"expected the folder of one run, got one of several; give one of {folder}" in err
-    assert (folder / "results.json").read_bytes() == before

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from soft_reasoning.commands.launch import sweep_name
 from soft_reasoning.commands.sweep import NoteSweep
 from soft_reasoning.reports import report
 from soft_reasoning.reports.sweeps import GAIN
@@ -83,11 +82,6 @@ def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sw
     options = ["max_live=3", "++progress=true", "fresh=false", "launcher=local", "hydra/launcher=basic"]
     assert run(*command).returncode == run(*command, *options).returncode == 0
     assert len(list((tmp_path / "runs").iterdir())) == 1
-
-
-def test_the_name_of_a_sweep_tells_what_its_results_depend_on():
-    spread = ["ray.workers=2", "launcher=ray", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=x"]
-    assert sweep_name(["seed=0,1", *spread, "+experiment=sweep_k"]) == "+experiment=sweep_k,seed=0,1"
 
 
 def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):

@@ -21,7 +21,7 @@ from soft_reasoning.configuration.build import (
     engine_settings,
     plain,
 )
-from soft_reasoning.configuration.compose import compose_config, methods_of, replaced_parts
+from soft_reasoning.configuration.compose import compose_config, methods_of
 from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.configuration.options import spelled
 from soft_reasoning.reports.compare import PREFERRED, compare
@@ -47,12 +47,11 @@ def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bo
     dataset = build_dataset(config)
     problems = dataset.problems()
     solver = launcher.start(config, problems, dataset.exemplars())
-    result = run(
+    return run(
         problems, solver, folder, plain(config),
         fresh=config.fresh, progress=config.progress, tracker=tracker,
         report=lambda finished: write_report(finished, solver.grader),
     )  # fmt: skip
-    return result
 
 
 def _command(overrides: Sequence[str]) -> str:
@@ -81,11 +80,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     configs = {label: composed(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
-    for label, method in configs.items():  # a bad value of the last method before any work
+    for method in configs.values():  # a bad value of the last method before any work
         build_method(method)
-        presets = [change.partition("=")[2] for change in commands[label] if change.startswith("preset=")]
-        if commands[label] != overrides and presets:
-            _print_replaced(commands[label], presets[-1])
     engines = {label: engine_settings(method) for label, method in configs.items()}
     ours = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
@@ -108,16 +104,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     compare([done[label].folder for label in configs], folder, reference=config.reference)
 
 
-def _print_replaced(overrides: Sequence[str], preset: str) -> None:
-    """Print to standard error which parts of the preset the command line replaces."""
-    for line in replaced_parts(overrides, preset):
-        print(f"soft_reasoning: {line}", file=sys.stderr)
-
-
 def run_command(config: DictConfig, folder: Path) -> None:
     """Run what the composed configuration describes."""
-    choices = HydraConfig.get().runtime.choices
-    _print_replaced(HydraConfig.get().overrides.task, choices.get("preset", "default"))
     with closing(build_launcher(config)) as launcher:
         if config.methods is None:
             config.command = _command(HydraConfig.get().overrides.task)

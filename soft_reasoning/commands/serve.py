@@ -15,8 +15,9 @@ from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import is_bundled
+from soft_reasoning.configuration.folder import choices
 from soft_reasoning.configuration.options import check_overrides
-from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
+from soft_reasoning.integrations.server.settings import Names, Settings
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
@@ -83,7 +84,7 @@ def serve(config: DictConfig, folder: Path) -> None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         log_to_stderr()
-        service = Service(reasoner, settings, Names(name, choices_of("method")))
+        service = Service(reasoner, settings, Names(name, choices("method")))
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
             Server(service, listening).run(sockets=[listening])
 

@@ -74,25 +74,22 @@ def _option(part: DictConfig, name: str) -> str | None:
 
 
 def _check_targets(part: Any, key: str) -> None:
-    """Check that each ``_target_`` at or below ``part`` can be imported and takes the keys beside it."""
+    """Check that each ``_target_`` at or below ``part`` can be imported and takes the keys beside it.
+
+    Hydra tells neither in one line, and nothing of a ``_partial_`` before it is called.
+    """
     if not isinstance(part, DictConfig):
         return
     if isinstance(name := part.get("_target_"), str):
+        arguments = [str(key) for key in part if not str(key).startswith("_")]
         try:
-            target = pkgutil.resolve_name(name)
-        except (ImportError, AttributeError, ValueError) as error:
+            target = inspect.signature(pkgutil.resolve_name(name))
+            bind = target.bind_partial if {"_partial_", "_args_"} & {*part} else target.bind
+            bind(**dict.fromkeys(arguments))
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
             raise UserError(
-                f"{key}: expected the dotted name of what can be imported, got {name} ({error})"
+                f"{key}: expected a class or function and its arguments, got {name} ({error})"
             ) from error
-        taken = inspect.signature(target).parameters
-        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken.values()):
-            for other in (key for key in part if str(key) not in taken and not str(key).startswith("_")):
-                raise UserError(f"{key}: {target.__name__} takes no {other}; leave {other} out")
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in taken.items():
-            needed = parameter.default is parameter.empty and parameter.kind in named
-            if needed and name not in part and not {"_partial_", "_args_"} & {*part}:
-                raise UserError(f"{key}: {target.__name__} needs {name}; add it")
     for child in part:
         _check_targets(part[child], f"{key}.{child}")
 
@@ -156,7 +153,7 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
     """Build what methods read during a run; ``exemplars`` come from the data set."""
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
-        prompts = prompts.bounded(getattr(engine, "max_new_tokens", None) or engine.context_length)
+        prompts = prompts.ending(most=getattr(engine, "max_new_tokens", None) or engine.context_length)
     own = Context(
         engine=engine,
         prompts=prompts,

@@ -103,32 +103,10 @@ def is_bundled(model: str) -> bool:
     return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()
 
 
-def replaced_parts(overrides: Sequence[str], preset: str) -> list[str]:
-    """Return a line for each group choice of the command line that replaces one of the preset's."""
-    chosen = _chosen(overrides)
-    return [
-        f"{group}={chosen[group]} replaces {group}={value} of preset={preset}"
-        for group, value in _parts_of(preset).items()
-        if chosen.get(group, value) != value
-    ]
-
-
 def _chosen(overrides: Sequence[str]) -> dict[str, str]:
     """What overrides such as ``group=choice`` set, by key."""
     parts = (word.lstrip("+").partition("=") for word in overrides)
     return {key: value for key, _, value in parts}
-
-
-def _parts_of(preset: str) -> dict[str, str]:
-    """The group choices of a preset, including those of the preset it starts from."""
-    path, parts = Path(conf_dir()) / "preset" / f"{preset}.yaml", dict[str, str]()
-    defaults = OmegaConf.select(OmegaConf.load(path), "defaults") if path.is_file() else None
-    for entry in defaults or []:
-        if isinstance(entry, str):
-            parts |= _parts_of(entry)
-        else:
-            parts |= {key.removeprefix("override /"): value for key, value in entry.items()}
-    return parts
 
 
 def check(config: DictConfig) -> None:

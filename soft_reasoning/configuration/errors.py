@@ -52,11 +52,7 @@ def one_line(error: BaseException) -> str | None:
         case MissingConfigException(missing_cfg_file=str(file)) if file:
             group, _, name = file.rpartition("/")
             choices = ", ".join(choice for choice in error.options or () if not choice.startswith("_"))
-            brings = "; pip install 'soft-reasoning[launchers]' brings joblib and submitit"
-            return (
-                f"{group}: expected one of {choices or 'none'}, got {name}"
-                f"{brings if group == 'hydra/launcher' else ''}"
-            )
+            return f"{group}: expected one of {choices or 'none'}, got {name}"
         case HydraException() if refused := re.match(r"(In '.+': )?Could not override '([^']+)'", text):
             return _refused_override(refused[1] or "", refused[2], error.__cause__)
         case OmegaConfBaseException():
@@ -67,10 +63,8 @@ def one_line(error: BaseException) -> str | None:
             return text
         case _ if "submitit" in raised_by:  # a failed job: its own last line if it has one
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            ours = [line for line in lines if line.startswith("soft_reasoning: ")]
-            if ours:
-                return ours[-1].removeprefix("soft_reasoning: ")
-            return f"hydra/launcher: {lines[0]} On one machine use hydra/launcher=joblib"
+            ours = [line.removeprefix("soft_reasoning: ") for line in lines if "soft_reasoning: " in line]
+            return ours[-1] if ours else f"hydra/launcher: {lines[0]}"
     return None
 
 

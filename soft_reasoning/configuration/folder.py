@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from omegaconf import OmegaConf
 
 SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
@@ -36,8 +37,12 @@ def conf_dir() -> str:
 
 
 def choices(group: str) -> list[str]:
-    """Return the names of a group's files, without those that others start from."""
-    return sorted(path.stem for path in Path(conf_dir(), group).glob("[!_]*.yaml"))
+    """Return the choices of a group, those of a ``--config-dir`` included."""
+    if GlobalHydra.instance().is_initialized():
+        names = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    else:
+        names = [path.stem for path in Path(conf_dir(), group).glob("*.yaml")]
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def known_keys() -> frozenset[str]:

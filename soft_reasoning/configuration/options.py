@@ -193,8 +193,7 @@ def applied(options: Options, context: Context) -> Context:
         options.get("max_tokens") or context.limits.max_tokens,
         options.get("max_seconds") or context.limits.max_seconds,
     )
-    stop = options.get("stop")
-    prompts = context.prompts.stopping_at(stop) if stop else context.prompts
+    prompts = context.prompts.ending(options.get("stop") or ())
     return replace(context, limits=limits, prompts=prompts, seed=options.get("seed", context.seed))
 
 

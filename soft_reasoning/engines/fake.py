@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.queue import QueueEngine
@@ -55,16 +56,16 @@ class FakeEngine(QueueEngine):
         self.hidden_size = hidden_size
         self.context_length = context_length
         self.eos_ids: frozenset[int] = frozenset([self.tokenizer.eos_token_id])
-        self._table = _embedding_table(self.tokenizer, hidden_size)
-        self._normed = torch.nn.functional.normalize(self._table, dim=-1)
-        self.embedding_rms: float = float(self._table.double().square().mean().sqrt())
+        rows = _embeddings(self.tokenizer, hidden_size)
+        self._table = EmbeddingTable(rows.__getitem__, rows)
+        self.embedding_rms: float = self._table.rms()
         self._model = _Model(self.tokenizer)
         self._stops = StopChecker(self.tokenizer)
         self._rows: dict[int, _Row] = {}
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32."""
-        return self._table[torch.tensor(list(ids), dtype=torch.long)].clone()
+        return self._table.embed(ids)
 
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, by ticket."""
@@ -106,11 +107,7 @@ class FakeEngine(QueueEngine):
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        best = (torch.nn.functional.normalize(x.float(), dim=-1) @ self._normed.T).topk(count, dim=-1)
-        return [
-            list(zip(tokens, values, strict=True))
-            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        return self._table.nearest(x, count)
 
     def begin_run(self) -> None:
         """There is nothing to forget."""
@@ -124,7 +121,7 @@ class FakeEngine(QueueEngine):
         return [*prepared.head, *(row[0][0] for row in nearest), *prepared.tail]
 
 
-def _embedding_table(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
+def _embeddings(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     """(V, D) of RMS 0.1. The openers lie close together, so that a perturbed one may act as another."""
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(tokenizer.vocab_size, hidden_size, generator=generator)

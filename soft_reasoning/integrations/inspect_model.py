@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, cast
@@ -18,7 +17,6 @@ from inspect_ai.model import (
     ModelAPI,
     ModelOutput,
     ModelUsage,
-    StopReason,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
@@ -42,6 +40,10 @@ OF_INSPECT = (
 
 REFUSED = ("response_schema", "modalities", "top_logprobs", "prompt_logprobs")
 """Fields that ask for an output that is not made here; all others are only told of."""
+
+
+READ = ("text", "reasoning")
+"""Parts of messages that are read."""
 
 
 class SoftReasoningAPI(ModelAPI):
@@ -86,34 +88,18 @@ class SoftReasoningAPI(ModelAPI):
             UserError: In one line, for tools, content that is no text, and settings that cannot be met.
         """
         if tools:
-            raise UserError(
-                "soft_reasoning: expected a task without tools, got one with them; leave them out"
-            )
+            raise UserError("soft_reasoning: expected a task without tools; leave them out")
         began = perf_counter()
         changes = self._changes(config)
         solution = await self.reasoner.asolve(_chat(input), **changes)
-        choices = [self._choice(one, solution, config) for one in _chosen(solution, config.num_choices or 1)]
+        choices = [self._choice(one, solution, config) for one in solution.ranked[: config.num_choices or 1]]
         return ModelOutput(
             model=self.model_name,
             choices=choices,
             usage=_usage(solution),
             time=perf_counter() - began,
-            metadata={
-                "answer": solution.answer,
-                "method": solution.method,
-                "candidates": len(solution.candidates),
-                "rounds": len(solution.rounds),
-                "ended": solution.ended,
-            },
+            metadata=solution.summary(),
         )
-
-    async def count_text_tokens(self, text: str) -> int:
-        """Number of tokens of ``text``."""
-        return len(await self.tokenize(text))
-
-    async def tokenize(self, text: str) -> list[int]:
-        """Token ids of ``text``."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def max_connections(self) -> int:
         """As many requests at a time as the reasoner solves together."""
@@ -125,10 +111,6 @@ class SoftReasoningAPI(ModelAPI):
     def close(self) -> None:
         """Give the model's memory back."""
         self.reasoner.close()
-
-    @property
-    def _tokenizer(self) -> Any:
-        return self.reasoner.context.engine.tokenizer
 
     def _changes(self, config: GenerateConfig) -> Options:
         """The options of a call; a setting without effect is told of once."""
@@ -144,59 +126,40 @@ class SoftReasoningAPI(ModelAPI):
         return cast(Options, {option: given[key] for key, option in ACTS.items() if key in given})
 
     def _choice(
-        self, one: Candidate | None, solution: Solution, config: GenerateConfig
+        self, candidate: Candidate | None, solution: Solution, config: GenerateConfig
     ) -> ChatCompletionChoice:
-        text = solution.text if one is None else one.text
-        reason: StopReason = "stop"
-        if one is not None and one.finish_reason in ("length", "budget"):
-            reason = "max_tokens"
-        said = None
-        if config.logprobs and one is not None and one.token_ids:
-            pairs = zip(one.token_ids, one.logprobs, strict=True)
-            said = Logprobs(
-                content=[
-                    Logprob(token=self._tokenizer.decode([token]), logprob=value) for token, value in pairs
-                ]
-            )
-        message = ChatMessageAssistant(content=text, model=self.model_name, source="generate")
-        return ChatCompletionChoice(message=message, stop_reason=reason, logprobs=said)
+        text, logprobs = solution.text if candidate is None else candidate.text, None
+        if config.logprobs and candidate is not None and candidate.token_ids:
+            pairs = zip(candidate.token_ids, candidate.logprobs, strict=True)
+            tokenizer = self.reasoner.context.engine.tokenizer
+            decoded = [Logprob(token=tokenizer.decode([id]), logprob=value) for id, value in pairs]
+            logprobs = Logprobs(content=decoded)
+        return ChatCompletionChoice(
+            message=ChatMessageAssistant(content=text, model=self.model_name, source="generate"),
+            stop_reason="max_tokens" if candidate is not None and candidate.cut else "stop",
+            logprobs=logprobs,
+        )
 
 
 def _chat(messages: Sequence[ChatMessage]) -> Asked:
     """The messages as ``solve`` takes them."""
     chat: list[Message] = []
-    for one in messages:
-        if one.role == "tool":
-            raise UserError(
-                "soft_reasoning: expected a chat without tools, got a tool's message; leave it out"
-            )
-        parts = [] if isinstance(one.content, str) else [part.type for part in one.content]
-        if other := [kind for kind in parts if kind not in ("text", "reasoning")]:
-            raise UserError(
-                f"soft_reasoning: expected messages of text, got one with {other[0]}; leave it out"
-            )
-        chat.append({"role": one.role, "content": one.text})
+    for message in messages:
+        kinds = ["text"] if isinstance(message.content, str) else [part.type for part in message.content]
+        other = [kind for kind in ["tool"] * (message.role == "tool") + kinds if kind not in READ]
+        if other:
+            raise UserError(f"soft_reasoning: expected messages of text, got {other[0]}; leave it out")
+        chat.append({"role": message.role, "content": message.text})
     return chat
-
-
-def _chosen(solution: Solution, count: int) -> list[Candidate | None]:
-    """The chosen solution (None is a text of the verifier's), then other candidates by reward."""
-    others = [one for one in solution.candidates if one is not solution.chosen]
-    others.sort(key=lambda one: -math.inf if one.reward is None else one.reward, reverse=True)
-    return [solution.chosen, *others][:count]
 
 
 def _usage(solution: Solution) -> ModelUsage:
     """All tokens of a solution; those that are not in its text count as reasoning."""
-    prompt, cached, generated = (
-        sum(getattr(usage, key) for usage in solution.usage.values())
-        for key in ("prompt_tokens", "cached_tokens", "generated_tokens")
-    )
-    answer = 0 if solution.chosen is None else solution.chosen.generated_tokens
+    total, shown = solution.total, 0 if solution.chosen is None else solution.chosen.generated_tokens
     return ModelUsage(
-        input_tokens=prompt - cached,
-        input_tokens_cache_read=cached,
-        output_tokens=generated,
-        total_tokens=prompt + generated,
-        reasoning_tokens=generated - answer,
+        input_tokens=total.prompt_tokens - total.cached_tokens,
+        input_tokens_cache_read=total.cached_tokens,
+        output_tokens=total.generated_tokens,
+        total_tokens=total.prompt_tokens + total.generated_tokens,
+        reasoning_tokens=total.generated_tokens - shown,
     )

@@ -24,7 +24,8 @@ from torch import Tensor
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.effects import Waiting, answers
+from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.scheduling.job import Job
 from soft_reasoning.search.embedding import LinearEmbedding
 from soft_reasoning.search.features import ROLE, NextTokenFeatures
 from soft_reasoning.types import Effect, Problem, Request, generator_for
@@ -50,7 +51,7 @@ _known: WeakKeyDictionary[Engine, dict[Any, float]] = WeakKeyDictionary()
 
 
 @answers(ChooseSigma)
-def choose(jobs: Sequence[Waiting[ChooseSigma]], engine: Engine) -> list[float]:
+def choose(jobs: Sequence[Job[ChooseSigma]], engine: Engine) -> list[float]:
     """Return the scale, which is looked for once for each engine, wording and embedding."""
     return [_chosen(job.effect, engine) for job in jobs]
 

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, TextIO
 
 from soft_reasoning.runs.records import Graded, duration
-from soft_reasoning.scheduling.scheduler import Clock
+from soft_reasoning.scheduling.job import Clock
 
 EVERY = 15.0
 """Seconds between two lines without a terminal."""

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_grader, check_lengths, check_unseen, plain
 from soft_reasoning.runs.local import Local, LocalLauncher
-from soft_reasoning.scheduling.scheduler import KINDS, Clock
+from soft_reasoning.scheduling.job import KINDS, Clock
 from soft_reasoning.types import Problem, Result, UserError
 
 log: logging.Logger = logging.getLogger(__name__)

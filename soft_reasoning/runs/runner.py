@@ -29,7 +29,7 @@ from soft_reasoning.runs.progress import Progress
 from soft_reasoning.runs.records import Graded, grade, record_of
 from soft_reasoning.runs.store import Store
 from soft_reasoning.runs.tracking import Followed, Tracker
-from soft_reasoning.scheduling.scheduler import Clock
+from soft_reasoning.scheduling.job import Clock
 from soft_reasoning.types import Problem, Result, UserError, shortened
 
 

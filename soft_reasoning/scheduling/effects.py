@@ -17,62 +17,19 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.types import (
-    Completion,
-    Effect,
-    Generate,
-    Problem,
-    Prompt,
-    Propose,
-    Request,
-    Round,
-    Usage,
-)
+from soft_reasoning.scheduling.job import BudgetSpent, Job
+from soft_reasoning.types import Completion, Effect, Generate, Prompt, Propose, Request, Round, Usage
 
 T = TypeVar("T")
-E_co = TypeVar("E_co", covariant=True)
-
-
-class BudgetSpent(Exception):
-    """A problem's budget allows no more work. A method that has an answer by then catches it.
-
-    For any other the scheduler ends the problem without an answer.
-    """
 
 
 NOTHING = Completion((), (), "", "budget", 0)
 """What a request gets whose problem has spent its budget."""
-
-
-class Waiting(Protocol[E_co]):
-    """A problem that waits for the answer to its effect."""
-
-    @property
-    def effect(self) -> E_co: ...
-
-    @property
-    def problem(self) -> Problem: ...
-
-    def count(self, role: str, usage: Usage) -> None:
-        """Add ``usage`` to the problem's, under ``role``."""
-        ...
-
-    def bounded(self, requests: Sequence[Request]) -> list[Request] | None:
-        """Return ``requests`` within what is left of the problem's budget; None if nothing is."""
-        ...
-
-    def watch(self, round: Round) -> None:
-        """Pass a finished round on to who watches."""
-        ...
-
-    def spent(self, least: int) -> str | None:
-        """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +45,7 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Waiting[Any]], Engine], Sequence[Any]]
+Answer = Callable[[Sequence[Job[Any]], Engine], Sequence[Any]]
 """For every effect asked its answer, or a :class:`Submitted`."""
 
 
@@ -150,40 +107,30 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 @answers(Generate)
-def generate(jobs: Sequence[Waiting[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
+def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
     """Queue all requests; each problem continues when its own are complete.
 
-    A problem whose budget is spent gets empty completions.
+    Those for another engine are completed at once, in one batch. A problem whose budget is spent gets empty
+    completions.
     """
-    for other in {id(job.effect.engine): job.effect.engine for job in jobs if job.effect.engine}.values():
-        own = [job for job in jobs if job.effect.engine is other]
-        answered = dict(zip(map(id, own), _elsewhere(own, other), strict=True))
-        rest = [job for job in jobs if job.effect.engine is not other]
-        answered |= dict(zip(map(id, rest), generate(rest, engine), strict=True))
-        return [answered[id(job)] for job in jobs]
-    granted = [job.bounded(job.effect.requests) for job in jobs]
-    tickets = iter(engine.add([request for requests in granted for request in requests or ()]))
-    return [
-        [NOTHING] * len(job.effect.requests)
-        if requests is None
-        else Submitted(list(islice(tickets, len(requests))), partial(_counted, job))
-        for job, requests in zip(jobs, granted, strict=True)
-    ]
+    answered: dict[int, Submitted | list[Completion]] = {}
+    for group in grouped(jobs, lambda job: id(job.effect.engine)):
+        other = group[0].effect.engine
+        granted = [job.bounded(job.effect.requests) for job in group]
+        requests = [request for some in granted for request in some or ()]
+        results = iter(engine.add(requests) if other is None else other.generate(requests))
+        for job, some in zip(group, granted, strict=True):
+            own = list(islice(results, len(some or ())))
+            if some is None:
+                answered[id(job)] = [NOTHING] * len(job.effect.requests)
+            elif other is None:
+                answered[id(job)] = Submitted(own, partial(_counted, job))
+            else:
+                answered[id(job)] = _counted(job, own)
+    return [answered[id(job)] for job in jobs]
 
 
-def _elsewhere(jobs: Sequence[Waiting[Generate]], engine: Engine) -> list[list[Completion]]:
-    """Complete the requests of all jobs on another engine, in one batch."""
-    granted = [job.bounded(job.effect.requests) for job in jobs]
-    done = iter(engine.generate([request for requests in granted for request in requests or ()]))
-    return [
-        [NOTHING] * len(job.effect.requests)
-        if requests is None
-        else _counted(job, list(islice(done, len(requests))))
-        for job, requests in zip(jobs, granted, strict=True)
-    ]
-
-
-def _counted(job: Waiting[Generate], completions: list[Completion]) -> list[Completion]:
+def _counted(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
     for request, done in zip(job.effect.requests, completions, strict=True):
         counts = done.prompt_tokens, done.cached_tokens, done.generated_tokens, done.recomputed_tokens
         job.count(request.role, Usage.of(*counts))
@@ -217,10 +164,10 @@ def next_logits(
 
 
 @answers(Propose, time="optimiser")
-def propose(jobs: Sequence[Waiting[Propose]], engine: Engine) -> list[Any]:
+def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Any]:
     """Call ``optimiser.propose`` once for all problems whose data have the same shape and stream."""
 
-    def stream(job: Waiting[Propose]) -> Hashable:
+    def stream(job: Job[Propose]) -> Hashable:
         effect = job.effect
         pool = None if effect.features is None else effect.features.shape
         return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed, pool)
@@ -246,7 +193,7 @@ def propose(jobs: Sequence[Waiting[Propose]], engine: Engine) -> list[Any]:
 
 
 @answers(Round, time="method")
-def watch(jobs: Sequence[Waiting[Round]], engine: Engine) -> list[str | None]:
+def watch(jobs: Sequence[Job[Round]], engine: Engine) -> list[str | None]:
     """Pass the rounds on, and say whether the budget ends them: a next one needs a token per candidate."""
     for job in jobs:
         job.watch(job.effect)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.job import Job, Outcome, ProblemError
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.scheduling.scheduler import MAX_LIVE, Job, Outcome, ProblemError, Scheduler
-from soft_reasoning.types import Problem, Round, UserError
+from soft_reasoning.scheduling.scheduler import MAX_LIVE, Scheduler
+from soft_reasoning.types import Problem, Result, Round, UserError
 
 Update: TypeAlias = tuple[Problem | None, Outcome | Round]
 """A problem with a finished round or its result. None with an error of the whole call, its last word."""
@@ -47,9 +48,32 @@ class Call:
     send: Callable[[Update], None]
     ended: bool = field(default=False, init=False)
     todo: deque[Problem] = field(init=False)
+    results: dict[str, Result] = field(default_factory=dict[str, Result], init=False)
 
     def __post_init__(self) -> None:
         self.todo = deque(self.problems)
+
+    @property
+    def complete(self) -> bool:
+        """Whether :meth:`take` has got every result."""
+        return len(self.results) == len(self.problems)
+
+    @property
+    def generated_tokens(self) -> int:
+        """Tokens generated for the results so far."""
+        roles = (usage for result in self.results.values() for usage in result.usage.values())
+        return sum(usage.generated_tokens for usage in roles)
+
+    def take(self, update: Update, on_round: Callable[[Round], None] | None = None) -> None:
+        """Add a result, pass a round on, or raise an error; called in the caller's thread."""
+        problem, outcome = update
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Result):
+            assert problem is not None
+            self.results[problem.id] = outcome
+        elif on_round is not None:
+            on_round(outcome)
 
 
 class Worker:
@@ -68,7 +92,7 @@ class Worker:
         self.max_live: int = max_live
         self._arrived: SimpleQueue[Call | None] = SimpleQueue()  # None wakes the thread up
         self._calls: deque[Call] = deque()  # with problems to take on
-        self._jobs: dict[Job, Call] = {}
+        self._jobs: dict[Job[Any], Call] = {}
         # Guards what follows. Reentrant, since the garbage collector may close a worker anywhere.
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -176,7 +200,7 @@ class Worker:
     def _step(self, scheduler: Scheduler) -> None:
         """Let the scheduler work, and send the callers what has ended."""
         try:
-            ended: list[tuple[Job, Outcome]] = scheduler.step()
+            ended: list[tuple[Job[Any], Outcome]] = scheduler.step()
         except Exception as error:  # of the engine, and of no one problem
             failure = ProblemError(f"{type(error).__name__}: {error}")
             failure.__cause__ = error

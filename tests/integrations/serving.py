@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from openai import OpenAI
 
+from soft_reasoning.configuration.folder import choices
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.integrations.server.app import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Names, Settings, choices_of
+from soft_reasoning.integrations.server.settings import Names, Settings
 
 
 def questions(count):
@@ -34,7 +35,7 @@ class Served:
     def __init__(self, reasoner, settings):
         listening = bound(settings)
         self.url = address_of(listening)
-        self.service = Service(reasoner, settings, Names("demo", choices_of("method")))
+        self.service = Service(reasoner, settings, Names("demo", choices("method")))
         self.server = Server(self.service, listening)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()

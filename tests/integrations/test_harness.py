@@ -12,7 +12,6 @@ import pytest
 
 lm_eval = pytest.importorskip("lm_eval", reason="needs the extra [lm-eval]")
 
-from lm_eval.api.registry import model_registry  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
 from soft_reasoning.answers import Grader  # noqa: E402
@@ -118,13 +117,11 @@ def test_greedy_rows_and_scores_are_those_of_hf(manager, folder):
 def test_generation_arguments_are_those_of_hf(manager, folder):
     """Stop strings, a bound of tokens, and hf's own arguments."""
     whole = evaluate("soft_reasoning", manager, task(folder), limit=2, method="cot")[1]
-    for given in ({"until": ["\n", "="]}, {"until": "="}, {"max_gen_toks": 7}, {"max_new_tokens": 5}):
+    for given in ({"until": ["\n", "="]}, {"max_gen_toks": 7}):
         rows = assert_equal_to_hf(manager, task(folder, generation_kwargs=given), limit=2)
         assert all(
             len(row["resps"][0][0]) < len(one["resps"][0][0]) for row, one in zip(rows, whole, strict=True)
         )
-    short = {"gen_kwargs": {"max_gen_toks": 9}}
-    assert_equal_to_hf(manager, task(folder), limit=2, options=short)
     rows = assert_equal_to_hf(manager, task(folder), limit=16)
     assert rows != assert_equal_to_hf(manager, task(folder), {"add_bos_token": False}, limit=16)
 
@@ -214,18 +211,6 @@ def test_the_harnesss_clients_of_a_server(manager, folder):
 
 
 @pytest.mark.slow
-def test_a_search_is_more_accurate_and_its_answers_reach_the_filters(manager, folder, monkeypatch):
-    solutions = kept(monkeypatch)
-    greedy, _ = evaluate("soft_reasoning", manager, task(folder), limit=40, method="cot")
-    solutions.clear()
-    found, rows = evaluate("soft_reasoning", manager, task(folder), limit=40)
-    assert found["exact_match,strict-match"] > greedy["exact_match,strict-match"] + 0.1
-    answers = [one.answer or "[invalid]" for one in solutions]
-    assert [row["filtered_resps"][0] for row in rows] == answers
-    assert {one.method for one in solutions} == {"soft_reasoning"}
-
-
-@pytest.mark.slow
 def test_arguments_of_the_model_take_effect(manager, folder, monkeypatch):
     solutions = kept(monkeypatch)
 
@@ -236,11 +221,8 @@ def test_arguments_of_the_model_take_effect(manager, folder, monkeypatch):
 
     first = solved(k=2, rounds=0)
     assert len(first.candidates) == 2 and first.question == ROWS[0]["question"]
-    assert len(solved(**{"k": 2, "search.rounds": 0}).candidates) == 2
-    assert solved(k=2, rounds=0, seed=1).candidates[0].u != first.candidates[0].u
-    assert solved(k=2, rounds=0, preset="paper").rule == "best_reward"
-    assert solved(k=2, rounds=0, verifier="none").candidates[0].verified is None
-    assert solved(k=2, rounds=0, max_tokens=30).generated_tokens <= 30
+    found = solved(**{"k": 2, "search.rounds": 0, "preset": "paper", "max_tokens": 30})
+    assert len(found.candidates) == 2 and found.rule == "best_reward" and found.generated_tokens <= 30
     whole = solved(k=2, rounds=0, question_field="difficulty").question
     assert whole == f"Question:\n{ROWS[0]['question']}\nThought:\n"  # the prompt does not hold the difficulty
 
@@ -259,25 +241,14 @@ def test_sampling(manager, folder):
         evaluate("soft_reasoning", manager, asked, limit=1, method="cot")
 
 
-def test_the_harnesss_cache_of_answers(manager, folder, tmp_path, monkeypatch):
-    options = {"use_cache": str(tmp_path / "cache")}
-    rows = evaluate("soft_reasoning", manager, task(folder), 2, options, method="cot")[1]
-    monkeypatch.setattr(model.SoftReasoner, "solve", None)  # nothing is left to solve
-    assert evaluate("soft_reasoning", manager, task(folder), 2, options, method="cot")[1] == rows
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"metod": "cot"}, "model_args: expected an argument .* got metod; did you mean method"),
-        ({"nothing_like_it": 1}, "got nothing_like_it; leave it out"),
+        ({"metod": "cot"}, "metod: expected a key or group .*; did you mean method"),
         ({"search.round": 1}, "search.round: expected one of its keys .*did you mean rounds"),
-        ({"method": "telepathy"}, "method: expected one of .* got telepathy"),
         ({"method": "cot", "k": 3}, "k: expected a method that has it"),
         ({"method": "rap"}, "method=rap: expected a method that asks with the task's prompt"),
         ({"model.dtype": "float16"}, "model.dtype is not read: the harness's arguments load the model"),
-        ({"engine": "vllm"}, "engine is not read: the model runs in transformers"),
-        ({"dataset": "gsm8k"}, "dataset is not read: the harness's task is the data set"),
         ({"limit": 3}, "which only soft-reasoning run reads"),
         ({"pretrained": "./nowhere"}, "expected a folder with a model"),
         ({"think_end_token": 5}, "think_end_token: expected the token's text, got its id"),
@@ -301,13 +272,6 @@ def test_wrong_arguments_are_one_line(given, message):
 def test_wrong_generation_arguments_are_one_line(given, message):
     with pytest.raises(UserError, match=message):
         requests.generation_of(given, "</s>", 256)
-
-
-def test_what_generation_arguments_mean():
-    assert requests.generation_of({}, "</s>", 256) == requests.Generation(("</s>",), 256, None)
-    assert requests.generation_of({"until": "Q:", "max_tokens": 9}, None, 256).stop == ("Q:",)
-    assert requests.generation_of({"temperature": 0.7}, None, 256).temperature == 0.7
-    assert requests.generation_of({"do_sample": False, "temperature": 0.7}, None, 256).temperature is None
 
 
 def test_a_verifier_sees_the_question_where_the_prompt_has_it():
@@ -347,11 +311,6 @@ def test_a_generation_config_that_changes_greedy_decoding_is_named(caplog):
     assert "repetition_penalty=1.1, which --model hf applies" in caplog.text
 
 
-def test_the_model_is_registered_once(manager):
-    command.register()
-    assert model_registry.get("soft_reasoning") is model.SoftReasoningLM
-
-
 def test_without_the_harness_it_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "argv", ["eval", "--tasks", "demo"])
@@ -365,12 +324,8 @@ def test_without_the_harness_it_is_one_line(monkeypatch, capsys):
     ("words", "passed"),
     [
         (["--tasks", "x"], ["--tasks", "x", "--model", "soft_reasoning"]),
-        (["run", "--tasks", "x"], ["run", "--tasks", "x", "--model", "soft_reasoning"]),
         (["--tasks", "x", "--model=hf"], ["--tasks", "x", "--model=hf"]),
-        (["run", "-M", "hf"], ["run", "-M", "hf"]),
-        (["--config", "x.yaml"], ["--config", "x.yaml"]),
         (["ls", "tasks"], ["ls", "tasks"]),
-        (["--help"], ["run", "--help"]),
         ([], ["run", "--help"]),
     ],
 )
@@ -408,16 +363,3 @@ def test_commands_of_the_page(tmp_path, words):
         rows = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
         assert [row["doc"] for row in rows] == ROWS[:2]
         assert json.loads(next(tmp_path.rglob("results_*.json")).read_text("utf-8"))["results"]["demo"]
-
-
-@pytest.mark.slow
-def test_a_wrong_argument_on_the_command_line_is_one_line(tmp_path):
-    words = ["eval", "--tasks", "demo", "--include_path", "experiments/lm_eval", "--model_args", "metod=cot"]
-    code = "from soft_reasoning.commands.entry import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LMEVAL_LOG_LEVEL": "ERROR"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, env=environment
-    )
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and last.startswith("soft_reasoning: model_args: expected"), done.stderr
-    assert "Traceback" not in done.stderr

@@ -52,24 +52,15 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
     ("sent", "param", "words"),
     [
         ({"temperature": 2.5}, "temperature", "less than or equal to 2, got 2.5"),
-        ({"temperature": "hot"}, "temperature", "a valid number.* got 'hot'"),
-        ({"max_tokens": 0}, "max_tokens", "greater than or equal to 1"),
         ({"max_tokens": 501}, "max_tokens", "at most 500"),
-        ({"max_completion_tokens": 501}, "max_completion_tokens", "at most 500"),
         ({"n": 5}, "n", "at most 4"),
-        ({"seed": -1}, "seed", "greater than or equal to 0"),
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
-        ({"stop": [""]}, None, "at least 1 character"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
-        ({"presence_penalty": 1}, "presence_penalty", "server.unknown_fields=ignore"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "an effect here"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
-        ({"body": {"colour": "red"}}, "colour", "an effect here, got colour='red'"),
         ({"extra": {"method": "telepathy"}}, "soft_reasoning.method", "expected one of cot, got"),
         ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of best, def"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
         ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
-        ({"extra": {"rounds": 9}, "model": "demo"}, "soft_reasoning.rounds", "at most 8"),
         ({"extra": {"max_seconds": 601}}, "soft_reasoning.max_seconds", "at most 600"),
         ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
         ({"model": "prefix_scorer-demo", "logprobs": True}, "logprobs", "single completions, got prefix"),
@@ -99,13 +90,7 @@ def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
     ("body", "kind", "status", "words"),
     [
         (b"{", "application/json", 400, "expected a JSON object"),
-        (b"[]", "application/json", 400, "expected a JSON object"),
-        (
-            b'{"messages": [{"role": "user", "content": "Hi"}]}',
-            "application/json",
-            400,
-            "model: Field required",
-        ),
+        (b'{"messages": [{"role": "user"}]}', "application/json", 400, "model: Field required"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),
     ],
@@ -136,7 +121,6 @@ def test_a_key(reasoner):
                 with pytest.raises(openai.AuthenticationError, match="got another key"):
                     call()
         root = running.url.removesuffix("/v1")
-        assert "got none" in httpx.get(f"{root}/metrics").json()["error"]["message"]
         assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_work": 0}
 
 
@@ -266,9 +250,6 @@ def test_a_fault_of_ours_is_an_error_500(caplog, monkeypatch):
     [
         ({"port": 70000}, "port: .* at most 65535"),
         ({"max_seconds": 0}, "max_seconds: .* above 0"),
-        ({"max_connections": 0}, "max_connections: .* at least 1"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"drain_seconds": -1}, "drain_seconds"),
         ({"unknown_fields": "shrug"}, "unknown_fields: expected one of refuse, ignore"),
         ({"api_key": " "}, "server.api_key"),
         ({"host": ""}, "server.host"),

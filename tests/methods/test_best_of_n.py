@@ -4,18 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.verified_sampling import VerifiedSampling
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import NoVerifier, Verdict
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.search import Stopping
-from soft_reasoning.types import Completion, Problem, Round
+from soft_reasoning.types import Completion, Round
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
-
-PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(6)]
 
 COMPLETIONS = [
     Completion((1,), (-0.7,), " Answer: 3", "eos", 2),
@@ -65,28 +60,3 @@ def test_the_highest_reward_answers_and_coherence_breaks_ties(scores, weight, an
     assert result.answer == answer
     assert [c.verified for c in result.candidates] == list(scores)
     assert result.trace[0]["verifier"]["answers"] == ["9"]
-
-
-def test_coherence_alone_asks_no_verifier():
-    result = answer_of(best_of(NoVerifier()))
-    assert result.answer == "5"
-    assert all(c.verified is None and c.reward == c.coherence for c in result.candidates)
-
-
-@pytest.mark.parametrize("verifier", ["multi_generate", "none"])
-def test_its_candidates_are_those_of_self_consistency(verifier):
-    engine = build_engine(compose_config(["engine=fake"]))
-
-    def solve(*overrides):
-        config = compose_config(["max_new_tokens=30", *overrides])
-        method, context = build_method(config), build_context(config, engine)
-        return {p.id: r for p, r in drive(PROBLEMS, method, context)}
-
-    best = solve("method=best_of_n", f"verifier={verifier}")
-    samples = solve("method=self_consistency")
-    for name, result in best.items():
-        assert [c.text for c in result.candidates] == [c.text for c in samples[name].candidates]
-        assert [c.answer for c in result.candidates] == [c.answer for c in samples[name].candidates]
-        assert ("verifier" in result.usage) == (verifier != "none")
-        ranked = max(result.candidates, key=lambda c: (c.verified or 0.0, c.coherence))
-        assert result.answer == ranked.answer

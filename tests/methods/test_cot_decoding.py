@@ -64,13 +64,6 @@ def test_exactly_the_likeliest_first_tokens_are_continued():
     assert result.trace[0]["first_tokens"] == [" We", " Let", " So"]
 
 
-def test_a_first_token_that_ends_is_not_continued():
-    engine = ScriptedEngine({"": {END: 0.9, " 7": 0.1}})
-    result = solve(CotDecoding(paths=2), engine)
-    assert [(c.text, c.finish_reason) for c in result.candidates] == [("", "eos"), (" 7", "eos")]
-    assert len(engine.requests) == 1 and result.answer == "7"
-
-
 def test_a_stop_string_may_begin_in_the_first_token():
     engine = ScriptedEngine({"": {" Question": 1.0}, " Question": {":": 1.0}, " Question:": {" 7": 1.0}})
     [path] = solve(CotDecoding(paths=1), engine).candidates
@@ -123,20 +116,6 @@ def test_tokens_of_a_span():
     assert tokens_of((1, 3), completion, TOKENIZER) == range(1, 5)
     assert tokens_of((2, 3), completion, TOKENIZER) == range(4, 5)
     assert tokens_of((0, 1), completion, TOKENIZER) == range(0, 1)
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"paths": 0}, "at least 1"),
-        ({"continuation": "beam"}, "sample, greedy"),
-        ({"aggregate": "mean"}, "majority, delta_sum, delta_max"),
-        ({"temperature": 0.0}, "continuation=greedy"),
-    ],
-)
-def test_bad_values_are_one_line(bad, message):
-    with pytest.raises(UserError, match=f"{next(iter(bad))}: .*{message}"):
-        CotDecoding(**bad)
 
 
 def test_more_paths_than_tokens_are_refused():

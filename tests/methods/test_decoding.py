@@ -80,15 +80,3 @@ def test_verified_sampling_draws_the_samples_of_self_consistency(engine):
         usage = result.usage
         assert usage["candidate"].sequences == 6 and usage["verifier"].sequences == 2
         assert usage["candidate"].generated_tokens == sum(c.generated_tokens for c in result.candidates)
-
-
-def test_verified_sampling_stops_and_answers_by_the_rules_of_soft_reasoning(engine):
-    every = solve(engine, "method=verified_sampling", "search.stopping.rule=none")
-    rounds = solve(engine, "method=verified_sampling", "search.rounds=0")
-    for name, result in rounds.items():
-        assert len(every[name].candidates) == 25 and texts(result) == texts(every[name])[:5]
-    said = solve(engine, "method=verified_sampling", "search.stopping.rule=none", "final=verifier")
-    for name, result in said.items():
-        answers = [a for entry in result.trace for a in entry["verifier"]["answers"] if a is not None]
-        assert result.answer == answers[-1]
-        assert result.candidates == every[name].candidates

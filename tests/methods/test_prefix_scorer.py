@@ -9,7 +9,7 @@ import torch
 
 from experiments.demo.prompts import review_prompt
 from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_context, build_method
+from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
@@ -146,12 +146,3 @@ def test_the_bundled_models_wording_is_that_of_its_training():
     prompt = prompts.task("prefix_right", PROBLEM, partial="First, 1) 2 + 2 = 4.")
     expected = review_prompt(PROBLEM.question, ["First, 1) 2 + 2 = 4."], "Right so far:")
     assert TOKENIZER.decode(prompt.ids[1:]) == expected
-
-
-@pytest.mark.parametrize(
-    "bad", ["form=line", "candidates=0", "block_tokens=0", "top_tokens=0", "temperature=0", "head=/no/head"]
-)
-def test_bad_values_are_refused_when_built(bad):
-    key = bad.split("=")[0]
-    with pytest.raises(Exception, match=f"method.{key}: expected"):
-        build_method(compose_config(["method=prefix_scorer", f"method.{bad}"]))

@@ -51,13 +51,6 @@ def test_it_is_asked_once_and_shown_no_solution(verifier):
     assert request.role == "verifier" and request.sampling.temperature == 0
 
 
-def test_samples_vote():
-    written = [("Answer: 9", -0.1), ("Answer: 7", -0.1), ("no idea", -0.1), ("Answer: 7.0", -0.1)]
-    result, requests, _ = run(MultiGenerate(samples=4, temperature=0.7), *written)
-    assert result.answer == "7" and [c.answer for c in result.candidates] == ["9", "7", None, "7"]
-    assert len({r.seed for r in requests}) == 4 and requests[0].sampling.temperature == 0.7
-
-
 def test_confidence_weights_the_vote():
     written = [("Answer: 9", -0.1), ("Answer: 7", -2.0), ("Answer: 7", -2.0)]  # 0.90 against 0.27
     sure = MultiGenerate(samples=3, temperature=0.7, confidence="mean_prob")

@@ -8,7 +8,7 @@ import pytest
 from soft_reasoning.runs import progress
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.runs.records import Graded, GradedCandidate
-from soft_reasoning.scheduling.scheduler import Clock
+from soft_reasoning.scheduling.job import Clock
 
 
 def row(correct, covered):

@@ -14,7 +14,7 @@ from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.files import read_manifest, read_records
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
-from soft_reasoning.scheduling.scheduler import ProblemError
+from soft_reasoning.scheduling.job import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
 from tests.runs.world import parts, problems
 

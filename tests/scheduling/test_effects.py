@@ -6,7 +6,8 @@ import pytest
 
 from soft_reasoning.scheduling import effects
 from soft_reasoning.scheduling.effects import Submitted, answers
-from soft_reasoning.scheduling.scheduler import ProblemError, drive
+from soft_reasoning.scheduling.job import ProblemError
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import (
     Effect,
     Request,

@@ -9,7 +9,8 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
-from soft_reasoning.scheduling.scheduler import Clock, ProblemError, drive
+from soft_reasoning.scheduling.job import Clock, ProblemError
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import (
     Generate,
     Problem,
@@ -113,15 +114,6 @@ def test_a_failure_names_its_problem_and_keeps_what_finished_in_the_same_tick():
         for problem, _ in drive(problems(4), Script(steps), Context()):
             finished.append(problem.id)
     assert finished == ["0", "1", "3"]
-
-
-def test_a_users_fault_stays_one():
-    def steps(problem):
-        raise UserError("expected a question, got none")
-        yield
-
-    with pytest.raises(UserError, match="^problem 0: expected a question, got none$"):
-        list(drive(problems(1), Script(steps), Context()))
 
 
 def test_a_request_that_the_engine_refuses_is_traced_to_its_problem():

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from soft_reasoning.scheduling.scheduler import ProblemError
+from soft_reasoning.scheduling.job import ProblemError
 from soft_reasoning.scheduling.worker import Call, Worker
 from soft_reasoning.types import Generate, Problem, Request, Result, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
@@ -118,20 +118,6 @@ def test_an_error_reaches_its_caller_alone(worker, engine):
     assert "shorter" in str(of_checked.get(timeout=20)[1])
 
 
-def test_an_engine_that_breaks_fails_the_calls_in_work_and_no_later_one(worker, engine):
-    def breaks():
-        del engine.advance
-        raise RuntimeError("no device")
-
-    engine.go.set()
-    engine.advance = breaks
-    for expected in ("RuntimeError: no device", None):
-        call, updates = call_of(problems(1), engine)
-        worker.submit(call)
-        outcome = updates.get(timeout=20)[1]
-        assert outcome.answer == "100" if expected is None else expected in str(outcome)
-
-
 def test_a_cancelled_call_is_dropped_and_the_others_go_on(worker, engine):
     cancelled, of_cancelled = call_of(problems(2), engine)
     kept, of_kept = call_of([Problem("7", "?")], engine)
@@ -158,21 +144,6 @@ def test_close_ends_what_is_in_work_and_tells(engine):
         worker.submit(call)
 
 
-def test_many_cancellations_leave_a_worker_that_works(worker, engine):
-    """They arrive anywhere: while the engine works, before it, after it."""
-    engine.go.set()
-    for i in range(200):
-        call, _ = call_of(problems(4), engine)
-        worker.submit(call)
-        if i % 3:
-            time.sleep(0.0001 * (i % 7))
-        worker.cancel(call)
-    last, updates = call_of(problems(6), engine)
-    worker.submit(last)
-    assert answers(updates, 6) == {str(i): str(100 + i) for i in range(6)}
-    assert not engine.queued
-
-
 def reasoner_on(engine, monkeypatch):
     from soft_reasoning.api import SoftReasoner
 
@@ -188,7 +159,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
         engine.began.wait(20)
         signal.pthread_kill(main, signal.SIGINT)
 
-    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.configuration.parts.check_lengths", lambda *_: None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with reasoner_on(engine, monkeypatch) as reasoner:
         threading.Thread(target=press).start()
@@ -203,7 +174,7 @@ def test_ctrl_c_ends_the_call_at_once(engine, monkeypatch):
 
 
 def test_a_reasoner_that_is_forgotten_is_closed(engine, monkeypatch):
-    monkeypatch.setattr("soft_reasoning.api.check_lengths", lambda *_: None)
+    monkeypatch.setattr("soft_reasoning.configuration.parts.check_lengths", lambda *_: None)
     engine.go.set()
     reasoner = reasoner_on(engine, monkeypatch)
     reasoner.solve({"question": "?", "id": 1})

@@ -85,6 +85,13 @@ def started(vllm: Any, **arguments: Any) -> Any:
     return vllm.LLMEngine.from_engine_args(vllm.EngineArgs(**arguments), usage_context=usage)
 
 
+OF_VLLM = {
+    "device_map": "use engine.tensor_parallel_size or engine.pipeline_parallel_size",
+    "attn_implementation": "leave it out, as vLLM chooses its attention",
+}
+"""Options of a model that vLLM does not read, and what to do instead."""
+
+
 def check_options(options: Mapping[str, Any], fields: Collection[str]) -> None:
     """Check that vLLM reads ``options``, and that a user may set them.
 
@@ -97,16 +104,11 @@ def check_options(options: Mapping[str, Any], fields: Collection[str]) -> None:
         UserError: If one may not be set.
     """
     for name, value in options.items():
-        if name == "device_map":
-            if value not in (None, "auto"):
+        if name in OF_VLLM:
+            if value is not None and (name, value) != ("device_map", "auto"):
                 raise UserError(
-                    f"model.device_map: expected null or auto with engine=vllm, got {value!r}; use "
-                    "engine.tensor_parallel_size or engine.pipeline_parallel_size"
+                    f"model.{name}: expected null with engine=vllm, got {value!r}; {OF_VLLM[name]}"
                 )
-        elif name == "attn_implementation":
-            if value is not None:
-                raise UserError(f"model.attn_implementation: expected null with engine=vllm, got {value!r}; "
-                                "leave it out, as vLLM chooses its attention")  # fmt: skip
         elif name == "model":
             raise UserError("engine.model: expected the model's name at model.path; move it there")
         elif name in SET_HERE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -11,34 +12,42 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.models.utils import postprocess_generated_text
 
 from soft_reasoning.api import SoftReasoner
+from soft_reasoning.configuration.compose import override
 from soft_reasoning.configuration.options import Options, check_overrides, configured
 from soft_reasoning.engines.devices import device_of
 from soft_reasoning.engines.loading import why
 from soft_reasoning.engines.paths import resolve
-from soft_reasoning.integrations.harness.arguments import sort_arguments
 from soft_reasoning.integrations.harness.requests import generation_of, questions_of, text_of
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
 OF_HARNESS = frozenset(inspect.signature(HFLM.__init__).parameters) - {"self", "kwargs", "backend"}
+REASONER = ("prompt", "answer_type", *Options.__annotations__)
+"""Keyword arguments of ``SoftReasoner``."""
+
+TO_TRANSFORMERS = (
+    "attn_implementation", "device_map", "load_in_4bit", "load_in_8bit", "bnb_4bit_compute_dtype",
+    "bnb_4bit_quant_type", "bnb_4bit_use_double_quant",
+)  # fmt: skip
+"""What the harness's model hands on to ``from_pretrained``."""
+
+NOT_READ = {
+    "model": "the harness's arguments load the model (pretrained=, dtype=, revision=, peft=, ...)",
+    "engine": "the model runs in transformers; of this group only engine.max_batch_tokens is read",
+    "dataset": "the harness's task is the data set",
+}
+"""Groups of the configuration that are not read, and why."""
+
 OWN_WORDS = ("rap", "verifier_only")
 """Methods that do not read a prompt that comes with a question."""
 
-PLAIN = {
-    "repetition_penalty": (None, 1.0),
-    "no_repeat_ngram_size": (None, 0),
-    "min_length": (None, 0),
-    "min_new_tokens": (None, 0),
-    "num_beams": (None, 1),
-    "bad_words_ids": (None,),
-    "suppress_tokens": (None,),
-    "begin_suppress_tokens": (None,),
-    "exponential_decay_length_penalty": (None,),
-    "sequence_bias": (None,),
-}
-"""Values of a model's generation config that leave greedy decoding as it is."""
-
+ACT_IN_HF = (
+    "repetition_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens", "num_beams",
+    "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty",
+    "sequence_bias",
+)  # fmt: skip
+"""Settings of a model's generation config that change greedy decoding, unless they are None, 0 or 1."""
 
 _HFLM: Any = HFLM  # its decorator hides its type
 
@@ -64,27 +73,26 @@ class SoftReasoningLM(_HFLM):
     """
 
     def __init__(self, pretrained: str = "demo", *, question_field: str | None = None, **given: Any) -> None:
-        found = sort_arguments(given, OF_HARNESS)
-        if found.reasoner.get("method") in OWN_WORDS:
+        harness, reasoner, overrides = sort_arguments(given)
+        if reasoner.get("method") in OWN_WORDS:
             raise UserError(
-                f"method={found.reasoner['method']}: expected a method that asks with the task's prompt, got "
-                "one that asks in its own words; choose another"
+                f"method={reasoner['method']}: expected a method that asks with the task's prompt, got one "
+                "that asks in its own words; choose another"
             )
-        if isinstance(found.harness.get("think_end_token"), int):
+        if isinstance(harness.get("think_end_token"), int):
             raise UserError("think_end_token: expected the token's text, got its id; give the text")
-        check_overrides(found.overrides)
-        shown = Options(**{k: v for k, v in found.reasoner.items() if k not in ("prompt", "answer_type")})
-        configured(shown, found.overrides)  # a typing error is told before the model is loaded
+        check_overrides(overrides)
+        shown = Options(**{k: v for k, v in reasoner.items() if k not in ("prompt", "answer_type")})
+        configured(shown, overrides)  # a typing error is told before the model is loaded
         name = resolve(str(pretrained))
-        found.harness.setdefault("device", str(device_of(None)))
         try:
-            super().__init__(name, backend="causal", **found.harness)
+            super().__init__(name, backend="causal", **{"device": str(device_of(None)), **harness})
         except Exception as error:  # any error of a foreign model is the reason to give
             raise UserError(why(name, error)) from error
         _warn_of_generation_config(self.model)
         self.question_field = question_field
-        found.reasoner.setdefault("answer_type", "number")
-        self.reasoner = SoftReasoner(self.model, self.tokenizer, **found.reasoner, overrides=found.overrides)
+        reasoner = {"answer_type": "number", **reasoner}
+        self.reasoner = SoftReasoner(self.model, self.tokenizer, **reasoner, overrides=overrides)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Return the text of each request's solution; all of them share batches.
@@ -122,12 +130,33 @@ class SoftReasoningLM(_HFLM):
         return ids[0].tolist()
 
 
+def sort_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Return the arguments of the harness's ``hf``, those of ``SoftReasoner``, and the overrides.
+
+    Raises:
+        UserError: For an override that is not read.
+    """
+    harness: dict[str, Any] = {}
+    reasoner: dict[str, Any] = {}
+    overrides: list[str] = []
+    for name, value in given.items():
+        group = name.lstrip("+~").replace("/", ".").partition(".")[0]
+        if name in REASONER:
+            reasoner[name] = value
+        elif name in OF_HARNESS or name in TO_TRANSFORMERS:
+            harness[name] = value
+        elif group in NOT_READ and name != "engine.max_batch_tokens":
+            raise UserError(f"model_args: {name} is not read: {NOT_READ[group]}; leave it out")
+        else:
+            overrides.append(override(name, value))
+    return harness, reasoner, overrides
+
+
 def _warn_of_generation_config(model: Any) -> None:
     """Name what ``hf`` would apply to the logits and Soft Reasoning does not."""
     config = getattr(model, "generation_config", None)
-    changed = [f"{key}={getattr(config, key, None)}" for key, plain in PLAIN.items()
-               if getattr(config, key, None) not in plain]  # fmt: skip
-    if changed:
+    values = {key: getattr(config, key, None) for key in ACT_IN_HF}
+    if changed := [f"{key}={value}" for key, value in values.items() if value not in (None, 0, 1)]:
         log.warning(
             "the model's generation config has %s, which --model hf applies and soft_reasoning does not",
             ", ".join(changed),

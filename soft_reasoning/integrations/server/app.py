@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
@@ -86,18 +86,11 @@ def create_app(service: Service) -> FastAPI:
         return JSONResponse({"status": "closed" if closed else "ok", "in_work": service.in_work},
                             503 if closed else 200)  # fmt: skip
 
-    @app.get("/metrics", dependencies=[Depends(guard)])
-    async def metrics() -> Response:
-        return PlainTextResponse(service.metrics(), media_type="text/plain; version=0.0.4")
-
     @app.exception_handler(HTTPException)
-    async def _(request: Request, error: HTTPException) -> Response:
-        return JSONResponse(error_body(error), error.status_code, error.headers)
-
     @app.exception_handler(RequestValidationError)
-    async def _(request: Request, error: RequestValidationError) -> Response:
-        refusal = of_fields(error)
-        return JSONResponse(error_body(refusal), refusal.status_code)
+    async def _(request: Request, error: HTTPException | RequestValidationError) -> Response:
+        refusal = of_fields(error) if isinstance(error, RequestValidationError) else error
+        return JSONResponse(error_body(refusal), refusal.status_code, refusal.headers)
 
     app.include_router(v1)
     return app

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Asked, Message
+from soft_reasoning.engines.text import decode
 from soft_reasoning.integrations.server.settings import Names, Settings
 
 HINTS = frozenset(
@@ -91,7 +93,11 @@ class Extra(BaseModel):
 
 
 Count = Annotated[int, Field(ge=1)]
-Stop = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+Stop = Annotated[
+    list[Annotated[str, Field(min_length=1)]],
+    Field(max_length=4),
+    BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop or []),
+]
 
 
 class Body(BaseModel):
@@ -103,26 +109,17 @@ class Body(BaseModel):
     n: Count | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
-    stop: Annotated[str, Field(min_length=1)] | Stop | None = None
+    stop: Stop = []
     stream: bool | None = None
     soft_reasoning: Extra = Extra()
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        """The texts that end an answer."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
     def wants_logprobs(self) -> bool:
         """Whether the answer comes with log-probabilities."""
-        return False
+        asked = getattr(self, "logprobs", None)
+        return asked is not None and asked is not False
 
-    @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        """Most tokens of each completion, and of all work."""
-        return None, None
-
-    def questions(self) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[Asked]:
         """Return what is to be solved."""
         raise NotImplementedError
 
@@ -142,15 +139,7 @@ class ChatBody(Body):
     logprobs: bool | None = None
     stream_options: StreamOptions | None = None
 
-    @property
-    def wants_logprobs(self) -> bool:
-        return bool(self.logprobs)
-
-    @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        return self.max_tokens, self.max_completion_tokens
-
-    def questions(self) -> list[Asked]:
+    def questions(self, tokenizer: Any) -> list[Asked]:
         return [[message.plain() for message in self.messages]]
 
 
@@ -162,18 +151,11 @@ class TextBody(Body):
     logprobs: int | None = Field(default=None, ge=0)
     stream_options: StreamOptions | None = None
 
-    @property
-    def wants_logprobs(self) -> bool:
-        return self.logprobs is not None
-
-    @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        return self.max_tokens, None
-
-    def prompts(self) -> list[str | list[int]]:
-        """Return each prompt, a text or token ids."""
+    def questions(self, tokenizer: Any) -> list[Asked]:
         alone = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        return cast(list[str | list[int]], [self.prompt] if alone else self.prompt)
+        prompts = cast(list[str | list[int]], [self.prompt] if alone else self.prompt)
+        texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
+        return [{"question": text, "prompt": prompt} for text, prompt in zip(texts, prompts, strict=True)]
 
 
 class ResponsesBody(Body):
@@ -183,19 +165,10 @@ class ResponsesBody(Body):
     instructions: str | None = None
     max_output_tokens: Count | None = None
 
-    @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        return None, self.max_output_tokens
-
-    def questions(self) -> list[Asked]:
-        chat: list[Message] = []
-        if self.instructions:
-            chat.append({"role": "system", "content": self.instructions})
-        if isinstance(self.input, str):
-            chat.append({"role": "user", "content": self.input})
-        else:
-            chat += [item.plain() for item in self.input if isinstance(item, ChatMessage)]
-        return [chat]
+    def questions(self, tokenizer: Any) -> list[Asked]:
+        said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        chat = [message.plain() for message in said if isinstance(message, ChatMessage)]
+        return [[{"role": "system", "content": self.instructions}, *chat] if self.instructions else chat]
 
 
 def check_unused(body: Body, ignored: bool) -> None:
@@ -221,34 +194,33 @@ def changes_of(
     Raises:
         ApiError: For a model that is not served, and for what is beyond the server's limits.
     """
-    extra, (each, total) = body.soft_reasoning, body.bounds
+    extra = body.soft_reasoning
     if body.model not in names.served:
         served = ", ".join(names.served)
         raise ApiError(
             404, f"model: expected one of {served}, got {body.model!r:.80}", "model", "model_not_found"
         )
-    named, method = names.method(body.model), extra.method
+    named = names.method(body.model)
     known = names.methods if named is None else [named]
-    for field, value, choices in (("method", method, known), ("preset", extra.preset, presets)):
+    for field, value, choices in (("method", extra.method, known), ("preset", extra.preset, presets)):
         if value is not None and value not in choices:
             raise refused(
                 f"soft_reasoning.{field}", f"expected one of {', '.join(choices)}, got {value!r:.80}"
             )
-    for field, value, most in (
-        ("n", body.n, settings.max_n),
-        ("max_tokens", each, settings.max_tokens),
-        ("max_tokens", each, context_length),
-        ("max_output_tokens" if isinstance(body, ResponsesBody) else "max_completion_tokens", total,
-         settings.max_tokens),
-        ("soft_reasoning.k", extra.k, settings.max_k),
-        ("soft_reasoning.rounds", extra.rounds, settings.max_rounds),
-        ("soft_reasoning.max_seconds", extra.max_seconds, settings.max_seconds),
-    ):  # fmt: skip
-        if value is not None and most is not None and value > most:
+    tokens = settings.max_tokens or math.inf
+    limits = {
+        "n": settings.max_n, "max_tokens": min(tokens, context_length), "max_completion_tokens": tokens,
+        "max_output_tokens": tokens, "soft_reasoning.k": settings.max_k,
+        "soft_reasoning.rounds": settings.max_rounds, "soft_reasoning.max_seconds": settings.max_seconds,
+    }  # fmt: skip
+    for field, most in limits.items():
+        value = getattr(extra if "." in field else body, field.rpartition(".")[2], None)
+        if value is not None and value > most:
             raise refused(field, f"expected at most {most:g}, the limit here, got {value:g}")
+    total = getattr(body, "max_completion_tokens", None) or getattr(body, "max_output_tokens", None)
     options = {
-        "method": method or named, "preset": extra.preset, "k": extra.k, "rounds": extra.rounds,
-        "max_seconds": extra.max_seconds, "temperature": body.temperature, "seed": body.seed,
-        "max_tokens": total or settings.max_tokens, "max_new_tokens": each, "stop": body.stops or None,
+        **extra.model_dump(), "method": extra.method or named, "temperature": body.temperature,
+        "seed": body.seed, "max_tokens": total or settings.max_tokens,
+        "max_new_tokens": getattr(body, "max_tokens", None), "stop": body.stop or None,
     }  # fmt: skip
     return cast(Options, {key: value for key, value in options.items() if value is not None})

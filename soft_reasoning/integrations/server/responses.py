@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import soft_reasoning
@@ -15,7 +16,7 @@ from soft_reasoning.engines.text import decode, earliest_stop
 from soft_reasoning.integrations.server.requests import Body, refused
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Round
+from soft_reasoning.types import Candidate, Round, Usage
 
 
 @dataclass(frozen=True)
@@ -24,28 +25,28 @@ class Choice:
 
     Attributes:
         text: What it says.
-        thought: What a thinking model wrote before it.
-        finish_reason: ``stop`` or ``length``.
-        tokens: The generated tokens that it is made of; 0 for a text of the verifier's.
-        candidate: The candidate that it is, or None.
+        reasoning: What came before: a line for each round, and the thoughts of a thinking model.
+        candidate: The candidate that it is; None for a text of the verifier's.
         logprobs: Tokens of ``text`` with their log-probabilities, if asked for; not those of ``opening``.
-        opening: What free text begins with: the token nearest to the soft token, which it goes on after.
+        opening: What free text begins with: the token nearest to the soft token.
     """
 
     text: str
-    thought: str
-    finish_reason: str
-    tokens: int
+    reasoning: str
     candidate: Candidate | None
     logprobs: list[tuple[str, float]] | None
-    opening: str = ""
+    opening: str
+
+    @property
+    def finish_reason(self) -> str:
+        """``stop`` or ``length``."""
+        return "length" if self.candidate and self.candidate.cut else "stop"
 
     def story(self) -> dict[str, Any]:
         """Return what OpenAI's fields have no name for."""
-        candidate = self.candidate
-        if candidate is None:
+        if (candidate := self.candidate) is None:
             return {"source": "verifier", "answer": None, "reward": None, "round": None}
-        reward = candidate.reward if math.isfinite(_reward(candidate)) else None
+        reward = candidate.reward if math.isfinite(candidate.rank) else None
         return {"source": "candidate", "answer": candidate.answer, "reward": reward, "round": candidate.round,
                 "opening": self.opening}  # fmt: skip
 
@@ -56,29 +57,28 @@ def choices_of(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]
     Raises:
         ApiError: If log-probabilities are asked for and the method's candidates are not single completions.
     """
-    candidates, chosen = solution.candidates, solution.chosen
-    if body.wants_logprobs and any(one.generated_tokens and not one.token_ids for one in candidates):
+    joins = any(each.generated_tokens and not each.token_ids for each in solution.candidates)
+    if body.wants_logprobs and joins:
         raise refused("logprobs", "expected a method whose solutions are single completions, got "
                       f"{solution.method}; leave it out")  # fmt: skip
+    rounds = "".join(map(_line, range(len(solution.rounds)), solution.rounds)) if solution.trace else ""
 
-    def choice(candidate: Candidate | None) -> Choice:
-        thought, text = prompts.split(solution.text if candidate is None else candidate.text)
-        end = earliest_stop(text, body.stops)  # a method that joins completions may have written a stop text
-        whole, text = text, text if end < 0 else text[:end]
+    def choice(place: int, candidate: Candidate | None) -> Choice:
+        whole = solution.text if candidate is None else candidate.text
+        thought, text = prompts.split(whole)
+        start, end = len(whole) - len(text), earliest_stop(text, body.stop)
+        text = text if end < 0 else text[:end]  # a method that joins completions may have written a stop text
+        reasoning = ("" if place else rounds) + thought
         if candidate is None:
-            return Choice(text, thought, "stop", 0, None, None)
-        start = len(candidate.text) - len(whole)
-        logprobs = _logprobs(prompts.tokenizer, candidate, start, start + len(text))
-        reason = "length" if candidate.finish_reason in ("length", "budget") else "stop"
+            return Choice(text, reasoning, None, None, "")
         opening = "" if thought or not prompts.neutral else solution.opening(candidate)
         if opening in prompts.tokenizer.all_special_tokens:
             opening = ""
         shown = (opening + text).lstrip() if opening else text
-        return Choice(shown, thought, reason, candidate.generated_tokens, candidate,
-                      logprobs if body.wants_logprobs else None, opening)  # fmt: skip
+        logprobs = _logprobs(prompts.tokenizer, candidate, start, start + len(text))
+        return Choice(shown, reasoning, candidate, logprobs if body.wants_logprobs else None, opening)
 
-    others = sorted((one for one in candidates if one is not chosen), key=_reward, reverse=True)
-    return [choice(chosen), *map(choice, others[: (body.n or 1) - 1])]
+    return [choice(i, candidate) for i, candidate in enumerate(solution.ranked[: body.n or 1])]
 
 
 def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -98,26 +98,17 @@ def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def _logprobs(tokenizer: Any, candidate: Candidate, start: int, stop: int) -> list[tuple[str, float]]:
-    """The tokens of ``candidate.text[start:stop]``."""
-    entries: list[tuple[str, float]] = []
-    place = 0
-    for piece, logprob in zip(pieces(tokenizer, candidate.token_ids), candidate.logprobs, strict=True):
-        if place >= stop:
-            break
-        if place >= start:
-            entries.append((piece, logprob))
-        place += len(piece)
-    return entries
-
-
-def _reward(candidate: Candidate) -> float:
-    return -math.inf if candidate.reward is None else candidate.reward
+    """The tokens that begin in ``candidate.text[start:stop]``."""
+    texts = pieces(tokenizer, candidate.token_ids)
+    places = accumulate(map(len, texts), initial=0)
+    entries = zip(texts, candidate.logprobs, places, strict=False)
+    return [(text, logprob) for text, logprob, place in entries if start <= place < stop]
 
 
 def _line(number: int, candidates: Sequence[Candidate]) -> str:
     """One line about a round, for people who wait."""
-    best = max(candidates, key=_reward)
-    reward = f" (reward {_reward(best):.2f})" if math.isfinite(_reward(best)) else ""
+    best = max(candidates, key=lambda each: each.rank)
+    reward = f" (reward {best.rank:.2f})" if math.isfinite(best.rank) else ""
     answer = "no answer" if best.answer is None else f"{' '.join(best.answer.split()):.60}"
     return f"Round {number + 1}: {len(candidates)} candidates, the best says {answer}{reward}\n"
 
@@ -140,7 +131,7 @@ class Reply:
 
     def __init__(self, body: Body, prompts: Prompts) -> None:
         self.body, self.prompts = body, prompts
-        self.begun = False  # whether a part was streamed
+        self._told = ""  # the streamed lines about rounds
         self.head: dict[str, Any] = {
             "id": f"{self.prefix}-{uuid.uuid4().hex}",
             "object": self.kind,
@@ -151,44 +142,44 @@ class Reply:
 
     def whole(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         """Return the body of a response that is not streamed."""
-        groups = [choices_of(solution, self.body, self.prompts) for solution in solutions]
-        pairs = [(one, solution) for group, solution in zip(groups, solutions, strict=True) for one in group]
-        choices = [
-            {"index": i, **self.choice(one, _thoughts(one, solution)), "finish_reason": one.finish_reason,
-             "soft_reasoning": one.story()}
-            for i, (one, solution) in enumerate(pairs)
+        choices = [choice for each in solutions for choice in choices_of(each, self.body, self.prompts)]
+        listed = [
+            {"index": i, **self.choice(choice), "finish_reason": choice.finish_reason,
+             "soft_reasoning": choice.story()}
+            for i, choice in enumerate(choices)
         ]  # fmt: skip
-        usage = _usage(solutions, sum(one.tokens for one, _ in pairs))
-        return {**self.head, "choices": choices, "usage": usage, "soft_reasoning": _story(solutions[0])}
+        usage = _usage(solutions, choices)
+        return {**self.head, "choices": listed, "usage": usage, "soft_reasoning": solutions[0].summary()}
 
-    def choice(self, one: Choice, thoughts: str | None) -> dict[str, Any]:
+    def choice(self, choice: Choice) -> dict[str, Any]:
         """Return the part of a choice that the kinds write differently."""
         entries = [
             {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": []}
-            for token, value in one.logprobs or ()
+            for token, value in choice.logprobs or ()
         ]
-        message = {"role": "assistant", "content": one.text, "refusal": None, **_reasoning(thoughts)}
-        logprobs = None if one.logprobs is None else {"content": entries, "refusal": None}
+        message = {
+            "role": "assistant", "content": choice.text, "refusal": None, **_reasoning(choice.reasoning)
+        }  # fmt: skip
+        logprobs = None if choice.logprobs is None else {"content": entries, "refusal": None}
         return {"message": message, "logprobs": logprobs}
 
     def round(self, round: Round) -> Iterator[str]:
         """Yield the events of a finished round."""
-        role = {} if self.begun else {"role": "assistant", "content": ""}
-        self.begun = True
-        yield self._chunk(0, delta={**role, **_reasoning(_line(round.number, round.candidates))})
+        line = _line(round.number, round.candidates)
+        role = {} if self._told else {"role": "assistant", "content": ""}
+        self._told += line
+        yield self._chunk(0, delta={**role, **_reasoning(line)})
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
         whole = self.whole(solutions)
-        for i, choice in enumerate(whole["choices"]):
-            message = choice.pop("message")
-            if i == 0 and self.begun:  # role and rounds were sent
-                thought = choices_of(solutions[0], self.body, self.prompts)[0].thought
-                delta = _reasoning(thought) if thought else {}
-            else:
-                delta = {"role": "assistant", **_reasoning(message["reasoning"])}
-            content = {**delta, "content": message["content"]}
-            yield self._chunk(i, delta=content, logprobs=choice.pop("logprobs"))
+        for choice in whole["choices"]:
+            message, logprobs, index = choice.pop("message"), choice.pop("logprobs"), choice["index"]
+            told = self._told if index == 0 else ""  # role and rounds were sent
+            role = {} if told else {"role": "assistant"}
+            reasoning = _reasoning((message["reasoning"] or "").removeprefix(told))
+            delta = {**role, **reasoning, "content": message["content"]}
+            yield self._chunk(index, delta=delta, logprobs=logprobs)
             yield self._chunk(**choice, delta={})
         yield from self._last(whole)
 
@@ -213,22 +204,21 @@ class TextReply(Reply):
 
     prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
-    def choice(self, one: Choice, thoughts: str | None) -> dict[str, Any]:
+    def choice(self, choice: Choice) -> dict[str, Any]:
         logprobs = None
-        if one.logprobs is not None:
-            tokens = [token for token, _ in one.logprobs]
-            offsets = [len("".join(tokens[:i])) for i in range(len(tokens))]
-            logprobs = {"tokens": tokens, "token_logprobs": [value for _, value in one.logprobs],
+        if choice.logprobs is not None:
+            tokens = [token for token, _ in choice.logprobs]
+            offsets = [*accumulate(map(len, tokens), initial=0)][: len(tokens)]
+            logprobs = {"tokens": tokens, "token_logprobs": [value for _, value in choice.logprobs],
                         "top_logprobs": None, "text_offset": offsets}  # fmt: skip
-        return {"text": one.text, "logprobs": logprobs}
+        return {"text": choice.text, "logprobs": logprobs}
 
     def round(self, round: Round) -> Iterator[str]:
         yield f": {_line(round.number, round.candidates)}\n"  # a comment: these chunks have no place for it
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         whole = self.whole(solutions)
-        for choice in whole["choices"]:
-            yield self._chunk(**choice)
+        yield from (self._chunk(**choice) for choice in whole["choices"])
         yield from self._last(whole)
 
 
@@ -254,23 +244,19 @@ class ResponsesReply(Reply):
     def whole(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         [solution] = solutions
         choice = choices_of(solution, self.body, self.prompts)[0]
-        cut, usage = choice.finish_reason == "length", _usage(solutions, choice.tokens)
+        cut, usage = choice.finish_reason == "length", _usage(solutions, [choice])
         status = "incomplete" if cut else "completed"
         text = {"type": "output_text", "text": choice.text, "annotations": [], "logprobs": []}
         output: list[dict[str, Any]] = [{**self._message, "status": status, "content": [text]}]
-        if thoughts := _thoughts(choice, solution):
-            summary = [{"type": "summary_text", "text": thoughts}]
+        if choice.reasoning:
+            summary = [{"type": "summary_text", "text": choice.reasoning}]
             output.insert(0, {**self._thoughts, "summary": summary})
         return {
             **self._response, "status": status, "output": output,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "usage": {
-                "input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"],
-                "total_tokens": usage["total_tokens"],
-                "input_tokens_details": usage["prompt_tokens_details"],
-                "output_tokens_details": usage["completion_tokens_details"],
-            },
-            "soft_reasoning": {**choice.story(), **_story(solution)},
+            "usage": {key.replace("prompt", "input").replace("completion", "output"): value
+                      for key, value in usage.items()},
+            "soft_reasoning": {**choice.story(), **solution.summary()},
         }  # fmt: skip
 
     def round(self, round: Round) -> Iterator[str]:
@@ -291,11 +277,10 @@ class ResponsesReply(Reply):
             if item is whole["output"][-1] or not begun:
                 yield self._event("output_item.added", output_index=index, item=empty)
             for part in item.get("content", ()):
-                place = {"item_id": item["id"], "output_index": index, "content_index": 0}
-                text = {"text": part["text"], "logprobs": []}
+                place = {"item_id": item["id"], "output_index": index, "content_index": 0, "logprobs": []}
                 yield self._event("content_part.added", part={**part, "text": ""}, **place)
-                yield self._event("output_text.delta", delta=part["text"], logprobs=[], **place)
-                yield self._event("output_text.done", **text, **place)
+                yield self._event("output_text.delta", delta=part["text"], **place)
+                yield self._event("output_text.done", text=part["text"], **place)
                 yield self._event("content_part.done", part=part, **place)
             yield self._event("output_item.done", output_index=index, item=item)
         yield self._event(whole["status"], response=whole)
@@ -306,40 +291,18 @@ class ResponsesReply(Reply):
         return event({"type": kind, "sequence_number": self._sent - 1, **data}, kind)
 
 
-def models_of(names: Sequence[str], created: int) -> list[dict[str, Any]]:
-    """Return models as ``/v1/models`` lists them."""
-    return [
-        {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"} for name in names
-    ]
-
-
-def _thoughts(choice: Choice, solution: Solution) -> str | None:
-    """What came before an answer: a line for each round, and the thoughts of a thinking model."""
-    rounds = solution.rounds if solution.trace and choice.candidate is solution.chosen else []
-    lines = "".join(_line(number, candidates) for number, candidates in enumerate(rounds))
-    return lines + choice.thought or None
-
-
-def _reasoning(text: str | None) -> dict[str, str | None]:
+def _reasoning(text: str) -> dict[str, str | None]:
     """``text`` by both names that clients know."""
-    return {"reasoning": text, "reasoning_content": text}
+    return {"reasoning": text or None, "reasoning_content": text or None}
 
 
-def _story(solution: Solution) -> dict[str, Any]:
-    return {
-        "method": solution.method, "answer": solution.answer, "candidates": len(solution.candidates),
-        "rounds": len(solution.rounds), "ended": solution.ended,
-    }  # fmt: skip
-
-
-def _usage(solutions: Sequence[Solution], shown: int) -> dict[str, Any]:
-    """The tokens of all work; ``shown`` of them are in the choices, the others count as reasoning."""
-    roles = [usage for solution in solutions for usage in solution.usage.values()]
-    prompt, cached, generated = (
-        sum(getattr(usage, f"{kind}_tokens") for usage in roles) for kind in ("prompt", "cached", "generated")
-    )
+def _usage(solutions: Sequence[Solution], choices: Sequence[Choice]) -> dict[str, Any]:
+    """The tokens of all work; those that are not in ``choices`` count as reasoning."""
+    total = sum((solution.total for solution in solutions), Usage())
+    prompt, generated = total.prompt_tokens, total.generated_tokens
+    shown = sum(choice.candidate.generated_tokens for choice in choices if choice.candidate)
     return {
         "prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": generated - shown},
     }  # fmt: skip

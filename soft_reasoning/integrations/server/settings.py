@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.types import UserError
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -93,15 +88,6 @@ class Settings:
         if self.allowed_hosts is not None:
             return list(self.allowed_hosts)
         return [f"[{host}]" if ":" in host else host for host in (self.host, *LOCAL)] if self.local else ["*"]
-
-
-def choices_of(group: str) -> list[str]:
-    """Return the choices of a group of the configuration, those of a ``--config-dir`` included."""
-    if GlobalHydra.instance().is_initialized():
-        names = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
-    else:
-        names = [path.stem for path in Path(conf_dir(), group).glob("*.yaml")]
-    return sorted(name for name in names if not name.startswith("_"))
 
 
 @dataclass(frozen=True)
