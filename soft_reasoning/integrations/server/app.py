@@ -22,7 +22,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
-from soft_reasoning.integrations.server.responses import Reply, ResponsesReply, TextReply, event, models_of
+from soft_reasoning.integrations.server.responses import Reply, ResponsesReply, TextReply, event
 from soft_reasoning.integrations.server.service import Service, shutting_down
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.types import Round, UserError
@@ -69,16 +69,19 @@ def create_app(service: Service) -> FastAPI:
     async def response(body: ResponsesBody, http: Request) -> Response:
         return await respond(http, service, ResponsesReply(body, service.reasoner.context.prompts))
 
+    def described(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}
+
     @v1.get("/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": models_of(names.served, created)}
+        return {"object": "list", "data": [described(name) for name in names.served]}
 
     @v1.get("/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         if name not in names.served:
             message = f"model: expected one of {', '.join(names.served)}, got {name!r:.80}"
             raise ApiError(404, message, "model", "model_not_found")
-        return models_of([name], created)[0]
+        return described(name)
 
     @app.get("/health")
     async def health() -> Response:
