@@ -52,7 +52,7 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
 
 
 def _wording(kind: type, where: str, content: Any) -> dict[str, Any]:
-    return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **_mapping(where, content)}
+    return {"_target_": f"soft_reasoning.prompts.{kind.__name__}", **_mapping(where, content)}
 
 
 def _mapping(where: str, content: Any) -> Mapping[str, Any]:

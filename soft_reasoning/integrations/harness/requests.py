@@ -6,8 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval.api.instance import Instance
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
@@ -21,14 +20,10 @@ READ = ("until", "max_gen_toks", "do_sample", "temperature")
 """Generation arguments that are read; ``normalize_gen_kwargs`` makes ``max_gen_toks`` of its other names."""
 
 
-@dataclass(frozen=True)
-class Generation:
-    """How a request is to be completed.
+class Generation(NamedTuple):
+    """How a request is to be completed; ``stop`` holds the end-of-sequence token's text, too.
 
-    Attributes:
-        stop: Texts that end a completion, the end-of-sequence token's included.
-        max_new_tokens: Most tokens of a completion.
-        temperature: Sampling temperature; None leaves the sampling to the method.
+    ``temperature`` None leaves the sampling to the method.
     """
 
     stop: tuple[str, ...]
@@ -88,24 +83,17 @@ def questions_of(
         UserError: If a row has no ``field``.
     """
     seen: Counter[str] = Counter()
-    found: list[Question] = []
-    for request, generation in zip(requests, generations, strict=True):
+    questions: list[Question] = []
+    for request, (stop, most, _) in zip(requests, generations, strict=True):
         context = request.args[0]
         seen[context] += 1
         name = context if seen[context] == 1 else f"{context} [{seen[context]}]"
-        ids = encode(context, generation.max_new_tokens)
+        ids = encode(context, most)
         if not ids:
             raise UserError("expected a prompt of at least one token, got an empty context; check the task")
-        found.append(
-            {
-                "question": question_in(request.doc, context, field),
-                "id": name,
-                "prompt": ids,
-                "stop": generation.stop,
-                "max_new_tokens": generation.max_new_tokens,
-            }
-        )
-    return found
+        text = question_in(request.doc, context, field)
+        questions.append({"question": text, "id": name, "prompt": ids, "stop": stop, "max_new_tokens": most})
+    return questions
 
 
 def question_in(row: Any, context: str, field: str | None) -> str:
@@ -136,8 +124,7 @@ def text_of(solution: Solution, grader: AnswerGrader, answer_type: str) -> str:
     answer, text = solution.answer, solution.text
     if answer is None or any(one.answer == answer for one in solution.candidates):
         return text
-    best = sorted(solution.candidates, key=lambda one: math.inf if one.reward is None else -one.reward)
-    for one in best:
+    for one in sorted(solution.candidates, key=lambda candidate: -candidate.rank):
         place = grader.locate(one.text, answer_type)
         if one.answer is not None and place is not None:
             before = re.split(r"\n|\. ", one.text[: place[0]])[-1]

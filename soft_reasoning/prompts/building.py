@@ -1,14 +1,11 @@
-"""Turning a problem and exemplars into token ids, and placing the soft tokens.
-
-All wording is in ``conf/prompt/*.yaml`` and reaches this module as :class:`Wording`.
-"""
+"""Turning a problem and exemplars into token ids, and placing the soft tokens."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -16,7 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from jinja2 import TemplateError
 
-from soft_reasoning.checks import OptionError, choice, form
+from soft_reasoning.checks import choice, form
+from soft_reasoning.prompts.wording import ReviewWording, Wording
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 T = TypeVar("T")
@@ -31,126 +29,6 @@ DATE = "2024-07-26"
 """The date that the templates of Llama 3.1 state when no date is given."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
 """Two texts that differ in their first and last tokens, so what their prompts share is the template."""
-
-
-@dataclass(frozen=True)
-class ReviewWording:
-    """The wording of a verifier's prompt: ``head``, worked reviews, ``ask`` and ``cue``.
-
-    A worked review is ``ask``, ``cue`` and ``worked``, filled in from an entry of ``exemplars``.
-
-    Attributes:
-        ask: The question to the verifier, with {question} and {solutions}.
-        head: The task.
-        cue: What the model's answer follows.
-        solution: One line per solution, with {i} and {text}.
-        first: The first solution's {i}.
-        lines: Whether solutions keep their lines, as poems and code need; else each is put on one line.
-        worked: The answer of a worked review, with the fields of its entry.
-        exemplars: Entries with a question, its solutions (each ending in its "Answer: ...") and the fields
-            of ``worked``.
-    """
-
-    ask: str
-    head: str = ""
-    cue: str = ""
-    solution: str = "{i}. {text}"
-    first: int = 1
-    worked: str = ""
-    exemplars: Sequence[Mapping[str, Any]] = ()
-    lines: bool = False
-
-    def listed(self, solutions: Sequence[str]) -> str:
-        """Return ``solutions`` as a list."""
-        texts = [text.strip() if self.lines else " ".join(text.split()) for text in solutions]
-        return "\n".join(self.solution.format(i=i, text=text) for i, text in enumerate(texts, self.first))
-
-    def opening(self, shots: int | None = None, brief: bool = False) -> str:
-        """Return ``head`` and the first ``shots`` worked reviews (None: all).
-
-        ``brief`` keeps only the answers of their solutions.
-
-        Raises:
-            UserError: If there are fewer.
-        """
-        if shots is not None and shots > len(self.exemplars):
-            raise UserError(f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
-                            f"this prompt, got {shots}")  # fmt: skip
-        text = self.head
-        for entry in self.exemplars[:shots]:
-            shown = [s[max(0, s.rfind("Answer:")) :] if brief else s for s in entry["solutions"]]
-            text += self.ask.format(question=entry["question"], solutions=self.listed(shown))
-            text += self.cue + self.worked.format(**entry)
-        return text
-
-
-@dataclass(frozen=True)
-class TaskWording:
-    """The wording of another task of a method, such as a sub-question.
-
-    Attributes:
-        ask: The question, with {question}, {steps} and the fields that the method names.
-        head: The task.
-        exemplars: Worked examples after it, each as it is shown.
-        cue: What the model's answer follows.
-        step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
-    """
-
-    ask: str
-    head: str = ""
-    exemplars: Sequence[str] = ()
-    cue: str = ""
-    step: str = "Q: {asked}\nA: {answered}\n"
-
-
-@dataclass(frozen=True)
-class Wording:
-    """The wording of one family of benchmarks.
-
-    A solving prompt is ``head``, the exemplars, ``ask`` and ``cue``.
-
-    Attributes:
-        ask: The question, with {question}.
-        head: The task.
-        cue: What the model's answer follows.
-        exemplar: The template of an exemplar, with {question}, {thought} and {answer}.
-        stop: Texts that end generation.
-        reviews: A :class:`ReviewWording` for each verifier.
-        tasks: A :class:`TaskWording` for each other task of a method.
-
-    Raises:
-        UserError: For a template that cannot be filled in.
-    """
-
-    ask: str
-    head: str = ""
-    cue: str = ""
-    exemplar: str = ""
-    stop: Sequence[str] = ()
-    reviews: Mapping[str, ReviewWording] = field(default_factory=dict)
-    tasks: Mapping[str, TaskWording] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.stop, list | tuple) or not all(_is_text(text) and text for text in self.stop):
-            raise OptionError("stop", f"expected a list of texts, none of them empty, got {self.stop!r}")
-        texts = {"head": self.head, "cue": self.cue}
-        form("ask", self.ask, {"question": ""}, needed=["question"])
-        if self.exemplar:
-            shown = {"question": "", "thought": "", "answer": ""}
-            form("exemplar", self.exemplar, shown, needed=["question"])
-        for kind, review in self.reviews.items():
-            key, asked = f"reviews.{kind}", {"question": "", "solutions": ""}
-            texts[f"{key}.cue"] = review.cue
-            form(f"{key}.ask", review.ask, asked, needed=list(asked))
-            form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
-            for entry in review.exemplars:
-                form(f"{key}.worked", review.worked, entry)
-        for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
-            texts[f"tasks.{kind}.cue"] = task.cue
-            form(f"tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
-        for key, text in texts.items():
-            if not _is_text(text):
-                raise OptionError(key, f"expected a text, got {text!r}")
 
 
 class Prompts:
@@ -408,10 +286,6 @@ def _day(date: str) -> datetime:
         return datetime.strptime(date, "%Y-%m-%d")
     except (TypeError, ValueError) as error:
         raise UserError(f"prompt.date: expected a date such as {DATE}, got {date!r:.40}") from error
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _question(problem: Problem) -> str:
