@@ -1,4 +1,4 @@
-"""A result that explains itself: which answer was chosen, by what votes, and what was said on the way."""
+"""A result that explains itself: which answer was chosen, by what votes, and what the model wrote on the way."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Solution(Result):
         """The candidate whose text is :attr:`text`; None if the verifier wrote that, or there is none."""
         if self._verifiers_text() is not None:
             return None
-        having = [one for one in self.candidates if one.answer == self.answer] or self.candidates
+        having = [each for each in self.candidates if each.answer == self.answer] or self.candidates
         return max(having, key=lambda candidate: candidate.rank, default=None)
 
     @property
@@ -94,9 +94,8 @@ class Solution(Result):
 
         It is in the trace. Free text that lacks it would begin in mid-sentence.
         """
-        entry = next((one for one in self.trace if one.get("round") == candidate.round), {})
-        here = [one for one in self.candidates if one.round == candidate.round]
-        place = next((i for i, one in enumerate(here) if one is candidate), len(here))
+        entry = next((entry for entry in self.trace if entry.get("round") == candidate.round), {})
+        place = [id(each) for each in self.rounds[candidate.round]].index(id(candidate))
         soft = entry.get("tokens") or []
         if place >= len(soft) or len(self.prompt) < 2 or self.prompt[-1]:
             return ""
@@ -105,8 +104,8 @@ class Solution(Result):
     @property
     def rounds(self) -> list[list[Candidate]]:
         """The candidates of each round."""
-        count = max((one.round for one in self.candidates), default=-1) + 1
-        return [[one for one in self.candidates if one.round == number] for number in range(count)]
+        count = max((each.round for each in self.candidates), default=-1) + 1
+        return [[each for each in self.candidates if each.round == number] for number in range(count)]
 
     @property
     def ended(self) -> str | None:
@@ -192,11 +191,11 @@ class Solution(Result):
 
     def _verifiers_text(self) -> str | None:
         """What the verifier last wrote to the final answer, if no candidate has that answer."""
-        if any(one.answer == self.answer for one in self.candidates):
+        if any(each.answer == self.answer for each in self.candidates):
             return None
         for entry in reversed(self.trace):
-            said = entry.get("verifier") or {}
-            for answer, text in zip(said.get("answers", ()), said.get("texts", ()), strict=False):
+            verdict = entry.get("verifier") or {}
+            for answer, text in zip(verdict.get("answers", ()), verdict.get("texts", ()), strict=False):
                 if answer == self.answer:
                     return str(text)
         return None

@@ -122,13 +122,13 @@ def text_of(solution: Solution, grader: AnswerGrader, answer_type: str) -> str:
     ``#### (.*)`` looks for the form that the task's prompt asks for.
     """
     answer, text = solution.answer, solution.text
-    if answer is None or any(one.answer == answer for one in solution.candidates):
+    if answer is None or any(candidate.answer == answer for candidate in solution.candidates):
         return text
-    for one in sorted(solution.candidates, key=lambda candidate: -candidate.rank):
-        place = grader.locate(one.text, answer_type)
-        if one.answer is not None and place is not None:
-            before = re.split(r"\n|\. ", one.text[: place[0]])[-1]
-            after = re.match(r"[^.\n]*\.?", one.text[place[1] :])
+    for candidate in sorted(solution.candidates, key=lambda candidate: -candidate.rank):
+        place = grader.locate(candidate.text, answer_type)
+        if candidate.answer is not None and place is not None:
+            before = re.split(r"\n|\. ", candidate.text[: place[0]])[-1]
+            after = re.match(r"[^.\n]*\.?", candidate.text[place[1] :])
             closing = f"{before}{answer}{after[0] if after else ''}"
             stated = re.search(r"\d", before) or text.rstrip().endswith(closing.strip())
             return text if stated else f"{text.rstrip()}\n{closing}"
