@@ -1,4 +1,4 @@
-"""A result that explains itself: which answer was chosen, by what votes, and what the model wrote on the way."""
+"""A result that explains itself: which answer was chosen, by what votes, and what the model wrote."""
 
 from __future__ import annotations
 
