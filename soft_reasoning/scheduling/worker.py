@@ -49,6 +49,7 @@ class Call:
     ended: bool = field(default=False, init=False)
     todo: deque[Problem] = field(init=False)
     results: dict[str, Result] = field(default_factory=dict[str, Result], init=False)
+    generated_tokens: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.todo = deque(self.problems)
@@ -58,12 +59,6 @@ class Call:
         """Whether :meth:`take` has got every result."""
         return len(self.results) == len(self.problems)
 
-    @property
-    def generated_tokens(self) -> int:
-        """Tokens generated for the results so far."""
-        roles = (usage for result in self.results.values() for usage in result.usage.values())
-        return sum(usage.generated_tokens for usage in roles)
-
     def take(self, update: Update, on_round: Callable[[Round], None] | None = None) -> None:
         """Add a result, pass a round on, or raise an error; called in the caller's thread."""
         problem, outcome = update
@@ -72,6 +67,7 @@ class Call:
         if isinstance(outcome, Result):
             assert problem is not None
             self.results[problem.id] = outcome
+            self.generated_tokens += sum(usage.generated_tokens for usage in outcome.usage.values())
         elif on_round is not None:
             on_round(outcome)
 
