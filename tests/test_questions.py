@@ -258,9 +258,9 @@ def judged(reasoner):
     [
         (None, "expected a YAML file"),
         ("ask: [", "expected a YAML file"),
-        ("head: hello", "prompt.wording: .* missing a required argument: .ask."),
+        ("head: hello", "prompt.wording: .*missing a required argument: .ask."),
         ("ask: '{question}'\nasks: 1", "unexpected keyword argument .asks."),
-        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: .* missing a required"),
+        ("ask: '{question}'\nreviews: {multi_generate: {cue: x}}", "multi_generate: .*missing a required"),
     ],
 )  # fmt: skip
 def test_a_prompt_file_that_cannot_be(tmp_path, text, message):

@@ -26,6 +26,7 @@ class FakeTokenizer:
     eos_token: str = "</s>"
     pad_token: str = "<pad>"
     all_special_ids = [0, 1, 2]
+    all_special_tokens = ["<s>", "</s>", "<pad>"]
     chat_template = None
     is_fast = False
 
