@@ -37,6 +37,9 @@ from soft_reasoning.types import Problem, UserError
 IGNORED = -100
 """The label of a token that is not learnt."""
 RESPONSE = "{thought}\nAnswer: {answer}\n"
+FIRST, EARLY, REST, EARLY_TOKENS = 0.5, 2.0, 0.1, 5
+"""b of a response's first token, of the others up to ``EARLY_TOKENS``, and of the rest: the paper's, whose
+first is smaller for numerical stability."""
 
 
 def token_losses(logprobs: Tensor, reference: Tensor, b: Tensor) -> Tensor:
@@ -44,15 +47,10 @@ def token_losses(logprobs: Tensor, reference: Tensor, b: Tensor) -> Tensor:
     return -(2 / b) * F.logsigmoid(b * (logprobs - reference.detach()))
 
 
-def strengths(responses: Tensor, *, first: float, early: float, early_tokens: int, rest: float) -> Tensor:
-    """b (n,) of the tokens where ``responses`` (rows, t) is true, row by row.
-
-    The first token of a response has its own, then come those up to ``early_tokens``, then the rest. The
-    paper's are 0.5, 2.0 (tokens 2 to 5) and 0.1; its first is smaller for numerical stability.
-    """
+def strengths(responses: Tensor) -> Tensor:
+    """b (n,) of the tokens where ``responses`` (rows, t) is true, row by row."""
     place = responses.cumsum(dim=1)[responses]
-    b = torch.where(place <= early_tokens, early, rest)
-    return torch.where(place == 1, first, b)
+    return torch.where(place == 1, FIRST, torch.where(place <= EARLY_TOKENS, EARLY, REST))
 
 
 def response_logprobs(model: Any, ids: Tensor, labels: Tensor) -> Tensor:
@@ -67,10 +65,6 @@ def response_logprobs(model: Any, ids: Tensor, labels: Tensor) -> Tensor:
 class ConstrainedTrainer(Trainer):
     """A trainer with the constrained objective, its mean taken over the labelled tokens of a step."""
 
-    def __init__(self, *args: Any, b: dict[str, Any], **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.b = b
-
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
@@ -78,7 +72,7 @@ class ConstrainedTrainer(Trainer):
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
             reference = response_logprobs(model, ids, labels)
         logprobs = response_logprobs(model, ids, labels)
-        losses = token_losses(logprobs, reference, strengths(labels[:, 1:] != IGNORED, **self.b))
+        losses = token_losses(logprobs, reference, strengths(labels[:, 1:] != IGNORED))
         loss = losses.sum() / (len(losses) if num_items_in_batch is None else num_items_in_batch)
         return (loss, None) if return_outputs else loss
 
@@ -139,16 +133,12 @@ def train(args: argparse.Namespace) -> None:
         TrainingArguments(
             output_dir=str(args.out), num_train_epochs=args.epochs,
             per_device_train_batch_size=args.batch_size, gradient_accumulation_steps=args.accumulate,
-            learning_rate=args.learning_rate, adam_beta1=args.beta1, weight_decay=0.0,
+            learning_rate=args.learning_rate, adam_beta1=0.5, weight_decay=0.0,
             warmup_steps=args.warmup_steps, max_grad_norm=1.0, seed=config.seed,
             save_strategy="epoch", save_total_limit=1, logging_steps=10, report_to="none",
             remove_unused_columns=False, dataloader_pin_memory=False,
         ),
         data_collator=padded, train_dataset=training_rows(rows, prompts, args.max_length),
-        b={
-            "first": args.b_first, "early": args.b_early, "early_tokens": args.early_tokens,
-            "rest": args.b_rest,
-        },
     )  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(args.out)))
@@ -165,13 +155,8 @@ def main() -> None:
     parser.add_argument("--accumulate", type=int, default=1, help="passes of a step")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--warmup-steps", type=int, default=10)
-    parser.add_argument("--beta1", type=float, default=0.5, help="AdamW's")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--alpha", type=float, default=32)
-    parser.add_argument("--b-first", type=float, default=0.5, help="b of a response's first token")
-    parser.add_argument("--b-early", type=float, default=2.0, help="of the others up to --early-tokens")
-    parser.add_argument("--early-tokens", type=int, default=5)
-    parser.add_argument("--b-rest", type=float, default=0.1, help="of all later ones")
     parser.add_argument("--max-length", type=int, default=512, help="tokens; longer rows are left out")
     parser.add_argument("overrides", nargs="*", help="configuration, as on the command line of a run")
     try:

@@ -96,13 +96,12 @@ def save(table: Table, folder: Path, name: str) -> None:
     write_text(folder / f"{name}.tex", table.tex())
 
 
-def best(values: Sequence[float | None], *, highest: bool = True) -> list[int]:
-    """Return the indices of the best ``values``; none if fewer than two are known or all are equal."""
+def best(values: Sequence[float | None]) -> list[int]:
+    """Return the indices of the largest ``values``; none if fewer than two are known or all are equal."""
     known = [value for value in values if value is not None]
     if len(known) < 2 or min(known) == max(known):
         return []
-    wanted = max(known) if highest else min(known)
-    return [i for i, value in enumerate(values) if value == wanted]
+    return [i for i, value in enumerate(values) if value == max(known)]
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -112,8 +111,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def share(metrics: Mapping[str, Any], name: str) -> str:
     """Format a share with its standard error, in percent."""
-    error = metrics.get(f"{name}_stderr")
-    return percent(metrics.get(name)) + ("" if error is None else f" ± {100 * error:.1f}")
+    return over_seeds([metrics.get(name)], metrics.get(f"{name}_stderr"))
 
 
 def number(value: float | None, digits: int = 2) -> str:

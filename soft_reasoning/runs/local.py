@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import DictConfig
@@ -73,17 +72,12 @@ class MemorySampler:
                     total[1] += 1
 
 
-@dataclass(frozen=True)
 class Local:
     """Solves in this process on the engine of ``context``, ``max_live`` problems at a time."""
 
-    method: Method
-    context: Context
-    max_live: int = MAX_LIVE
-    _sampler: MemorySampler = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sampler", MemorySampler(self.context.engine))
+    def __init__(self, method: Method, context: Context, max_live: int = MAX_LIVE) -> None:
+        self.method, self.context, self.max_live = method, context, max_live
+        self._sampler = MemorySampler(context.engine)
 
     @property
     def about(self) -> Mapping[str, Any]:

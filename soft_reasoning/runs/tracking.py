@@ -154,12 +154,14 @@ def _trackers(name: str) -> Any:
     """``accelerate.tracking``, after the library of the tracker ``name`` has been imported."""
     try:
         importlib.import_module(name)
-        return importlib.import_module("accelerate.tracking")
+        trackers = importlib.import_module("accelerate.tracking")
     except ImportError as error:
         raise UserError(
             f"logging={name}: expected {name} and accelerate, which cannot be imported ({error}): "
             f"pip install 'soft-reasoning[{name}]', or leave logging out"
         ) from error
+    importlib.import_module("accelerate").PartialState()  # without it accelerate's own log raises an error
+    return trackers
 
 
 class Followed:

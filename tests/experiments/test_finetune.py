@@ -21,8 +21,6 @@ peft = pytest.importorskip("peft")
 from experiments import finetune as script  # noqa: E402
 from experiments.finetune import strengths, token_losses  # noqa: E402
 
-B = {"first": 0.5, "early": 2.0, "early_tokens": 5, "rest": 0.1}
-
 
 @pytest.fixture
 def model():
@@ -31,7 +29,7 @@ def model():
     logits = torch.randn(12, 7, generator=generator, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(0, 7, (12,), generator=generator)
     reference = torch.randn(12, 7, generator=generator, dtype=torch.float64).log_softmax(-1)
-    b = strengths(torch.ones(1, 12).bool(), **B).double()
+    b = strengths(torch.ones(1, 12).bool()).double()
     return logits, targets, reference[torch.arange(12), targets], b
 
 
