@@ -35,15 +35,11 @@ COST = (
 )  # fmt: skip
 
 NOTE = (
-    "Accuracy, coverage and pass@m (unbiased, for independent samples) are mean ± standard deviation over "
-    "seeds, or ± standard error for a single run. "
-    "Difference is that of accuracy to {reference}, in points, on the n problems of both, each weighted by "
-    "the seeds that have it in both; its interval is a paired bootstrap over problems. "
-    "p is a two-sided paired permutation test (McNemar's exact test for single runs), Holm-corrected for all "
-    "rows together, so that it may be above 0.05 where the interval, which is each row's own, excludes 0. "
-    "Tokens, sequences and time are per problem. Keys and values, and activations (counted only on GPUs), "
-    "are the most memory in use with all active problems. Decided is the share of proposals that the "
-    "acquisition function decided."
+    "Mean ± standard deviation over seeds, or ± standard error for a single run. Difference: accuracy less "
+    "that of {reference}, in points, on the n problems of both, with a paired bootstrap interval; p: paired "
+    "permutation test (McNemar's for single runs), Holm-corrected for all rows. Tokens, sequences and time "
+    "are per problem, memory is the most in use. Decided: the share of proposals that the acquisition "
+    "function decided."
 )
 
 

@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
-BLUE, ORANGE, GREEN, GREY = "#2f6db3", "#e0812c", "#3f9b5b", "#9a9a9a"
-COLORS = (
-    BLUE, ORANGE, GREEN, "#8a5fb0", "#c0504d", "#4aa3a2", "#b8912f", "#5a5a5a", "#d16ba5", "#7fb3e6",
-    "#8c564b",
-)  # fmt: skip
-MARKERS = "osD^vpX<>h"
-"""Their number shares no factor with that of the colours, so 110 methods differ."""
+BLUE, ORANGE, GREY = "#2f6db3", "#e0812c", "#9a9a9a"
+MARKERS = "osD^vpX<>h*"
+"""Their number shares no factor with that of Matplotlib's ten colours, so 110 methods differ."""
 STYLE: dict[str, Any] = {
     "figure.dpi": 150,
     "font.size": 10,
@@ -71,7 +67,7 @@ def figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]
 
 def style_of(i: int) -> tuple[str, str]:
     """Return (colour, marker) of the ``i``-th method."""
-    return COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
+    return f"C{i % 10}", MARKERS[i % len(MARKERS)]
 
 
 def percent_axis(axes: Any, name: str) -> None:

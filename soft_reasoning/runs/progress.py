@@ -88,10 +88,8 @@ class Progress:
         """Describe running accuracy and coverage, speed and remaining time."""
         elapsed = perf_counter() - self._start
         here = self.done - self._before
-        parts: list[str] = []
-        if self._graded:
-            parts.append(f"accuracy {100 * (self._correct / self._graded):.1f} %")
-            parts.append(f"coverage {100 * (self._covered / self._graded):.1f} %")
+        shares = {name: value for name, value in self.figures().items() if name in ("accuracy", "coverage")}
+        parts = [f"{name} {100 * value:.1f} %" for name, value in shares.items()]
         parts.append(f"{clock.generated_tokens / max(elapsed, 1e-9):,.0f} tokens/s")
         if here:
             parts.append(f"{duration(elapsed / here * (self.total - self.done))} left")

@@ -44,13 +44,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Finished:
-    """A problem's result, and what its worker has spent on its share so far (``Solver`` says how)."""
+    """A problem's result, and what its worker has spent on its share so far."""
 
     problem: Problem
     result: Result
     clock: Clock
-    peaks: Mapping[str, int]
-    used: Mapping[str, Sequence[int]]
 
 
 class Worker:
@@ -81,7 +79,7 @@ class Worker:
         self.begin(run)
         local, clock = self._local, Clock()
         for problem, result in local.solve(problems, clock=clock):
-            yield Finished(problem, result, clock, local.peaks(), local.memory_samples())
+            yield Finished(problem, result, clock)
 
 
 class RayLauncher:
@@ -152,8 +150,7 @@ class RaySolver:
     ) -> None:
         self.grader = grader
         self._ray, self._workers, self._run = ray, workers, ray.put(run)
-        self._latest: dict[Any, Finished] = {}  # by share
-        self._samples: dict[str, list[int]] = {}
+        self._clocks: dict[Any, Clock] = {}  # by share
         beginning = [worker.begin.remote(self._run) for worker in workers]
         ready, _ = ray.wait(beginning, timeout=PATIENCE)
         if not ready:
@@ -163,14 +160,12 @@ class RaySolver:
         self.about: Mapping[str, Any] = self._value(lambda: ray.get(first.begin.remote(self._run, problems)))
 
     def peaks(self) -> dict[str, int]:
-        """Return the largest peak of any worker, by kind."""
-        kinds = {kind for last in self._latest.values() for kind in last.peaks}
-        return {kind: max(last.peaks.get(kind, 0) for last in self._latest.values()) for kind in kinds}
+        """Nothing: memory is not measured on Ray."""
+        return {}
 
     def memory_samples(self) -> dict[str, list[int]]:
-        """Return [sum of bytes, number of samples] of all workers by kind since the last call."""
-        samples, self._samples = self._samples, {}
-        return samples
+        """Nothing: memory is not measured on Ray."""
+        return {}
 
     def solve(
         self,
@@ -209,7 +204,8 @@ class RaySolver:
                 running[self._begin(worker, shares[worker])] = worker
                 continue
             del shares[worker][finished.problem.id]
-            self._count(share, finished, clock)
+            self._clocks[share] = finished.clock
+            self._add_up(clock)
             yield finished.problem, finished.result
             if on_tick is not None:
                 on_tick(clock)
@@ -218,13 +214,8 @@ class RaySolver:
         solve = self._workers[worker].solve.options(num_returns="streaming", max_task_retries=0)
         return solve.remote(self._run, list(share.values()))
 
-    def _count(self, share: Any, finished: Finished, clock: Clock) -> None:
-        """Take note of what a worker tells with a result."""
-        self._latest[share] = finished
-        for kind, (total, number) in finished.used.items():
-            before = self._samples.get(kind, [0, 0])
-            self._samples[kind] = [before[0] + total, before[1] + number]
-        clocks = [last.clock for last in self._latest.values()]
+    def _add_up(self, clock: Clock) -> None:
+        clocks = self._clocks.values()
         for kind in KINDS:
             clock.seconds[kind] = sum(other.seconds[kind] for other in clocks) / len(self._workers)
         for name in ("generated_tokens", "sequences", "live"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,11 @@ def write_run(
         "rule": final and final.rule, "command": config.get("command"), "seconds": seconds,
         "pictures": pictures_of(folder, pictures or {}),
     }  # fmt: skip
-    records = (record for record in read_records(folder) if record["doc_id"] in ids)
-    write_page(folder, title, head, _entries(records, grader, final, greedy))
-
-
-def _entries(
-    records: Iterable[Mapping[str, Any]],
-    grader: AnswerGrader,
-    final: FinalAnswer | None,
-    greedy: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Entry]:
-    for record in records:
-        before = greedy.get(record["doc_id"])
-        if before is not None and before["question"] != record["question"]:
-            before = None
-        yield entry_of(record, grader, final, before)
+    write_page(
+        folder, title, head,
+        (entry_of(record, grader, final, greedy.get(record["doc_id"]))
+         for record in read_records(folder) if record["doc_id"] in ids),
+    )  # fmt: skip
 
 
 def entry_of(
@@ -87,7 +77,7 @@ def entry_of(
         "anchor": anchor_of(record),
     } | _map(record)
     base = None
-    if greedy is not None and greedy["candidates"]:
+    if greedy is not None and greedy["candidates"] and greedy["question"] == record["question"]:
         first, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
         base = grader.correct(first, problem)
         detail["greedy"] = {"text": text, "answer": first, "right": base}
