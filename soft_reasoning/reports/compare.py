@@ -131,7 +131,7 @@ def _statistics(
             "accuracy": accuracies.mean(),
             "error": accuracies.std() if several else first.get("exact_match_stderr"),
             "interval": half_width(accuracies.std(), len(accuracies), first.get("exact_match_stderr")),
-            "curve": mean_curve([read_stopped(one) for one in cell.folders]),
+            "curve": mean_curve([read_stopped(folder) for folder in cell.folders]),
             **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
             "prompt": cell.per_problem("tokens", "total", "prompt"),
@@ -159,16 +159,16 @@ def _statistics(
     return rows
 
 
-def _paired(one: Any, other: Any) -> tuple[list[float], list[float]]:
+def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
     """Mean correctness of both on each shared problem, weighted by the seeds that have it in both.
 
     With the same problems in every seed all weights are 1. If each seed draws its own problems, the means
     of the two lists are the accuracies over all pairs of a seed and a problem.
     """
-    both = one.join(other, how="inner", rsuffix="_other").sort_index()
-    seeds = both[["seeds", "seeds_other"]].min(axis=1)
+    both = grades.join(base, how="inner", rsuffix="_base").sort_index()
+    seeds = both[["seeds", "seeds_base"]].min(axis=1)
     weights = seeds * len(both) / seeds.sum()
-    return (weights * both["right"]).tolist(), (weights * both["right_other"]).tolist()
+    return (weights * both["right"]).tolist(), (weights * both["right_base"]).tolist()
 
 
 def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
@@ -181,11 +181,11 @@ def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
         }
         if cell is not base:
             chosen[cell.label] = list(map(str, sorted(samples)))
-    given = [f"{label} ({', '.join(samples)})" for label, samples in chosen.items() if samples]
+    matched = [f"{label} ({', '.join(samples)})" for label, samples in chosen.items() if samples]
     rest = [label for label, samples in chosen.items() if not samples]
     note = (
         f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "
-        f"{', '.join(given) or 'of no method'}. With a budget of their own: {', '.join(rest) or 'none'}."
+        f"{', '.join(matched) or 'of no method'}. With a budget of their own: {', '.join(rest) or 'none'}."
     )
     equal = any(config.get("budget") == "equal" for cell in cells for config in cell.configs)
     return [note] if equal else []

@@ -103,11 +103,11 @@ def after_each_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], path: Pa
                 color=color, marker=marker, label=label,
             )  # fmt: skip
         most = max(len(rows) for rows in curves.values())
-        for one, title in ((left, "Accuracy if stopped after a round (%)"), (right, "Best reward so far")):
-            one.set_title(title)
-            one.set_xticks(range(1, most + 1))
-            one.set_xlabel("round (all problems)")
-            one.margins(0.08, 0.15)
+        for axis, title in ((left, "Accuracy if stopped after a round (%)"), (right, "Best reward so far")):
+            axis.set_title(title)
+            axis.set_xticks(range(1, most + 1))
+            axis.set_xlabel("round (all problems)")
+            axis.margins(0.08, 0.15)
         percent_axis(left, "y")
         left.figure.legend(loc="outside lower center", ncols=2)
 

@@ -174,13 +174,13 @@ def notes_of(cells: Sequence[Cell]) -> list[str]:
     return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
 
 
-def _heads(cells: Sequence[Cell], *own: str) -> list[str]:
-    """The first columns: model and shots if there are several, and ``own``."""
+def _heads(cells: Sequence[Cell], *names: str) -> list[str]:
+    """The first columns: model and shots if there are several, and ``names``."""
     several = {
         "model": len({cell.model for cell in cells}) > 1,
         "shots": len({cell.shots for cell in cells}) > 1,
     }
-    order = ["model", *own[:-1], "shots", own[-1]] if "metric" in own else ["model", "shots", *own]
+    order = ["model", *names[:-1], "shots", names[-1]] if "metric" in names else ["model", "shots", *names]
     return [name for name in order if several.get(name, True)]
 
 
@@ -238,16 +238,16 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
     costs = pd.DataFrame(values, columns=[*index, *COSTS]).set_index(index).astype(float)
     costs = costs.dropna(axis="columns", how="all")
     shares = []
-    for place, own in costs.groupby(index[:3], sort=False):
+    for place, spent in costs.groupby(index[:3], sort=False):
         model, shots, label = cast(tuple[str, int, str], place)
         if label == base or (model, shots, base) not in costs.index.droplevel(3):
             continue
         others = costs.xs((model, shots, base), level=(0, 1, 2))
-        own = own.droplevel(index[:3])
-        common = sorted(own.index.intersection(others.index))
-        ratios = own.loc[common] / others.loc[common]
+        spent = spent.droplevel(index[:3])
+        common = sorted(spent.index.intersection(others.index))
+        ratios = spent.loc[common] / others.loc[common]
         if len(common) > 1:
-            ratios.loc[ALL] = own.loc[common].sum(skipna=False) / others.loc[common].sum(skipna=False)
+            ratios.loc[ALL] = spent.loc[common].sum(skipna=False) / others.loc[common].sum(skipna=False)
         shares.append(pd.concat({place: ratios}, names=cast(Any, index[:3])))
     relative = pd.concat(shares) if shares else costs.iloc[:0]
     relative = relative.replace([math.inf, -math.inf], math.nan).dropna(axis="columns", how="all")

@@ -86,7 +86,7 @@ def _page(title: str, data: Mapping[str, str]) -> str:
         f"script-src '{_digest(script)}' 'self' file:; base-uri 'none'; form-action 'none'",
         "style": style,
         "data": "\n".join(
-            f'<script type="text/plain" id="{name}">{one}</script>' for name, one in data.items()
+            f'<script type="text/plain" id="{name}">{packed}</script>' for name, packed in data.items()
         ),
         "script": script,
     }
