@@ -4,8 +4,8 @@
     python experiments/bench_search.py --grid            # the presets and the controls alone
     python experiments/bench_search.py --grid default    # every rule for one preset
 
-Rewards are like a question's: five points u ~ N(0, I) in R^d come first (d is the preset's: 50, or 10 in
-the informed subspace), then three rounds of five. A reward is a verifier's bit, wrong with probability 0.1,
+Rewards are like a question's: five points u ~ N(0, I) in R^d come first (d is the preset's: 50, or 25 in
+the token simplex), then three rounds of five. A reward is a verifier's bit, wrong with probability 0.1,
 plus 0.5 times a coherence unrelated to it. Boxes for choosing the default's values:
 
 * half-space: success is w.u > t for a random direction w; the base rate sets t.
@@ -44,7 +44,7 @@ from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.types import generator_for
 
 ROUNDS, K = 4, 5
-PRESETS = ("default", "informed", "paper", "paper_literal", "released")
+PRESETS = ("default", "paper", "paper_literal", "released")
 ACQUISITIONS = {
     **{name: (f"acquisition={name}",) for name in ("ei", "log_ei", "pi")},
     **{f"ucb {beta}": ("acquisition=ucb", f"acquisition.beta={beta}") for beta in (1, 2, 5)},

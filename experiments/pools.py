@@ -4,7 +4,7 @@
     python experiments/pools.py compare FOLDER --rule "search=random" --rule "features=next_token" [overrides]
 
 ``record`` completes every point of a question's pool as configured and lets the verifier judge each text
-alone (``verifier=single_judge``), so that a point's verdict does not depend on the round that it is shown in.
+alone (the default), so that a point's verdict does not depend on the round that it is shown in.
 ``compare`` replays rules (search, features, surrogate, acquisition, stopping) with the package's own
 optimiser, stopping and final rule. Differences are paired with the first rule; +- is a standard error over
 problems. "AUC" is the chance that the surrogate expected more of a right candidate than of a wrong one of the
@@ -34,9 +34,6 @@ from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.features import Features, LookaheadFeatures, PointFeatures, Pool, SoftTokenFeatures
 from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result, generator_for
-
-JUDGE = ("verifier=single_judge", "verifier.confidence=sequence_prob")
-POOL = ("candidate_points=pool", *JUDGE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Record:
 def record(folder: Path, problems: int, points: int, overrides: Sequence[str]) -> None:
     """Record what is not in ``folder`` yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = compose_config([*JUDGE, f"limit={problems}", "dataset.split=validation", *overrides])
+    config = compose_config([f"limit={problems}", "dataset.split=validation", *overrides])
     dataset = build_dataset(config)
     context = build_context(config, build_engine(config), dataset.exemplars())
     left = [p for p in dataset.problems() if not (folder / f"{p.id}.pt").exists()]
@@ -175,7 +172,7 @@ def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequ
     pools = [torch.load(path, weights_only=False) for path in sorted(folder.glob("*.pt"))]
     rows, first = [], None
     for rule in rules:
-        method = build_method(compose_config([*POOL, *overrides, *rule.split()]))
+        method = build_method(compose_config(["candidate_points=pool", *overrides, *rule.split()]))
         results = [[replayed(one, method, i) for i in range(replicates)] for one in pools]
         table = {
             key: torch.tensor([[row[key] for row in group] for group in results]).double().nanmean(-1)

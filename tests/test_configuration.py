@@ -36,7 +36,6 @@ APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
-    "embedding=orthonormal": ["embedding.dim=10"],  # the fake engine is 32 wide
     "final=learned": [f"final.prior={Path(__file__).with_name('learned_rule.json')}"],
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
@@ -162,9 +161,8 @@ def test_what_cannot_be_built_is_named_by_its_key(override, message):
 
 
 def test_another_model_does_not_get_the_bundled_one_s_sigma():
-    assert compose_config(["model.path=demo"]).embedding.sigma == 8
-    assert compose_config(["model.path=someone/model"]).embedding.sigma == 2
-    assert compose_config(["model.path=smollm2_135m"]).embedding.sigma == 1
+    for path, sigma in (("demo", 8), ("someone/model", 2), ("smollm2_135m", 1)):
+        assert compose_config([f"model.path={path}", "embedding=gaussian"]).embedding.sigma == sigma
 
 
 @pytest.mark.parametrize("value", ["it's", 'a "b" \\', "x=[1],{2}", "null", "5", None, True, 0.5])

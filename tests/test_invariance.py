@@ -54,7 +54,9 @@ def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, embedding
 def test_without_noise_every_candidate_is_the_greedy_continuation(engine):
     problems = demo_dataset("validation", name="demo", limit=10).problems()
     context = build_context(compose_config(), engine)
-    results = solve(engine, problems, 20, "embedding.sigma=0", "search.rounds=0")
+    results = solve(
+        engine, problems, 20, "embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "search.rounds=0"
+    )
     for problem in problems:
         prompt = context.prompts.solve(problem)
         [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=301, stop=context.prompts.stop)])

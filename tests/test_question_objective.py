@@ -16,7 +16,7 @@ from soft_reasoning.types import generator_for
 
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
 QUESTION, GOLD = ROW["question"], str(ROW["answer"])
-ROUNDS = ["search.stopping.rule=none", "search.rounds=1"]
+ROUNDS = ["embedding=gaussian", "decoding=greedy", "search.stopping.rule=none", "search.rounds=1"]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_is_a_botorch_test_problem(reasoner):
 
 
 def test_sampled_decoding_draws_a_reward_anew_each_time():
-    with SoftReasoner.from_pretrained("demo", overrides=["decoding=sampled"]) as sampled:
+    with SoftReasoner.from_pretrained("demo", overrides=["embedding=gaussian"]) as sampled:
         objective, again = (SoftReasoningObjective(sampled, QUESTION) for _ in range(2))
         X = torch.randn(3, 50, dtype=torch.float64, generator=generator_for(0, "points"))
         first, second = objective(X), objective(X)

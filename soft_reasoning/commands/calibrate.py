@@ -1,8 +1,9 @@
 """The command line: soft-reasoning calibrate [group=choice] [key=value].
 
 It tries shared points on all questions, and other embeddings and other values of sigma and of the sampling
-temperature. It writes ``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and
-``calibration.png``. The tries are stored in ``tries/``, so that the same command continues.
+temperature, and says which points the surrogate foresees to be right from what it may see of them. It writes
+``portfolio.json`` (for ``search.prior=FILE``), ``calibration.md`` and ``calibration.png``. The tries are
+stored in ``tries/``, so that the same command continues.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.commands.launch import launch
-from soft_reasoning.commands.trials import Trial, Try, at_points, by_sampling, tried
+from soft_reasoning.commands.trials import SHOWN, Foresight, Trial, Try, at_points, by_sampling, tried
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -43,6 +44,7 @@ from soft_reasoning.reports.calibration import (
     Tried,
     choose,
     draw,
+    foreseen,
     held_out,
     recommend,
     table,
@@ -56,51 +58,16 @@ from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.manifest import IGNORED
 from soft_reasoning.runs.records import candidates_of, problem_of
 from soft_reasoning.runs.runner import solve_into
+from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.prior import Prior, question_mark
-from soft_reasoning.types import Problem, UserError, generator_for
+from soft_reasoning.types import UserError, generator_for
 
 SIGMA, EMBEDDING, TEMPERATURE = "embedding.sigma", "embedding", "temperature"
 PORTFOLIO, REPORT, PLOT, TRIES = "portfolio.json", "calibration.md", "calibration.png", "tries"
 LIVE = 32
 """Questions tried together."""
-LATER = ("calibration.portfolio", "calibration.reference", "calibration.runs")
+LATER = tuple(f"calibration.{name}" for name in ("features", "portfolio", "reference", "runs"))
 """Settings that change what is made of the tries, not the tries."""
-
-
-def prior_from(
-    own: Tried,
-    points: Tensor,
-    portfolio: Sequence[int],
-    labels: bool,
-    method: SoftReasoning,
-    made_for: Mapping[str, Any],
-    problems: Sequence[Problem],
-) -> Prior:
-    """Return the prior with each point's mean over all problems.
-
-    A point's share is its accuracy, or without labels the mean share of tries that gave its answers. Its
-    reward is what a perfect verifier would give it, or without labels its coherence alone.
-    """
-    coherence = own.coherence
-    share = own.correct if labels and own.correct is not None else own.agreement()
-    scores = share if labels else [[0.0] * own.tries] * len(problems)
-    rewards = _matrix(
-        [list(map(method.reward, row, values)) for row, values in zip(scores, coherence, strict=True)]
-    )
-    rest = rewards - rewards.mean(0) - rewards.mean(1, keepdim=True) + rewards.mean()
-    return Prior(
-        points=tuple(map(tuple, points.tolist())),
-        share=tuple(_matrix(share).mean(0).tolist()),
-        reward=tuple(rewards.mean(0).tolist()),
-        noise=float(rest.square().mean()) / len(problems),
-        portfolio=tuple(portfolio),
-        made_for=made_for,
-        questions={problem.id: question_mark(problem.question) for problem in problems},
-    )
-
-
-def _matrix(rows: Sequence[Sequence[float]]) -> Tensor:
-    return torch.tensor([list(map(float, row)) for row in rows], dtype=torch.float64)
 
 
 def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
@@ -114,15 +81,15 @@ def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
     return sorted({real(name, value, **bounds) for value in given})
 
 
-def _embeddings(given: Any) -> dict[str, Any]:
-    """Build the embeddings of the given choices, but for the run's own."""
+def _parts(name: str, given: Any, group: str, without: Sequence[str]) -> dict[str, Any]:
+    """Build the given choices of a group, but for some."""
     if not isinstance(given, ListConfig):
-        raise UserError(f"calibration.embeddings: expected a list such as [orthonormal], got {given!r}")
-    names = [choice("calibration.embeddings", name, choices(EMBEDDING)) for name in given]
+        raise UserError(f"{name}: expected a list such as [{choices(group)[0]}], got {given!r}")
+    names = [choice(name, one, choices(group)) for one in given]
     return {
-        name: built(compose_config([f"{EMBEDDING}={name}"]), EMBEDDING)
-        for name in dict.fromkeys(names)
-        if name != _choice(EMBEDDING)
+        one: built(compose_config([f"{group}={one}"]), group)
+        for one in dict.fromkeys(names)
+        if one not in without
     }
 
 
@@ -139,7 +106,9 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     reference = choice("calibration.reference", settings.reference, REFERENCES)
     sigmas = numbers("calibration.sigmas", settings.sigmas, least=0.0) if "sigma" in config.embedding else []
     temperatures = numbers("calibration.temperatures", settings.temperatures, above=0.0)
-    embeddings = _embeddings(settings.embeddings)
+    embeddings = _parts("calibration.embeddings", settings.embeddings, EMBEDDING, [_choice(EMBEDDING)])
+    features = _parts("calibration.features", settings.features, "features", [])
+    surrogate = built(compose_config(["surrogate=features"]), "surrogate")
     if kept > count:
         raise UserError(
             f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
@@ -153,6 +122,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
                         "without; use calibration.reference=answers")  # fmt: skip
     labels = labelled and reference != "answers"
 
+    ids = [problem.id for problem in problems]
     points = _points(count, method, config, "calibration")
     own = config.embedding.get("sigma")
     todo: dict[tuple[str, Any], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
@@ -173,11 +143,19 @@ def calibrate(config: DictConfig, folder: Path) -> None:
             problems, solver, folder / TRIES, plain(config),
             fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
         )  # fmt: skip
-        found = tried(records, todo, problems, context)
+        tries_of = tried(records, todo, problems, context)
+        worth = tries_of["own", own].worth_of(labels)
+        foresight = Foresight(
+            method, features, surrogate, points, dict(zip(ids, worth, strict=True)),
+            {i: [c["text"] for c in records[i]["candidates"][:count]] for i in ids}, {},
+        )  # fmt: skip
+        if features:
+            for _ in drive(problems, foresight, context, max_live=LIVE):
+                pass
         made_for, judged = made_for_of(config, context), model_and_prompt(config, context)
-    first = found["own", own]
+    first = tries_of["own", own]
     groups = {
-        kind: {value: one for (name, value), one in found.items() if name == kind}
+        kind: {value: one for (name, value), one in tries_of.items() if name == kind}
         for kind in (SIGMA, EMBEDDING, TEMPERATURE)
     }
     if groups[SIGMA] and own is not None:
@@ -187,7 +165,8 @@ def calibrate(config: DictConfig, folder: Path) -> None:
 
     wanted = first.wanted(labels)
     portfolio = choose(first, wanted, kept)
-    prior = prior_from(first, points, portfolio, labels, method, made_for, problems)
+    chosen = tuple(tuple(points[i].tolist()) for i in portfolio)
+    prior = Prior(chosen, made_for, {problem.id: question_mark(problem.question) for problem in problems})
     if rows:
         rule, right = fit(rows, context.grader, judged)
         asked = {problem.id: question_mark(problem.question) for problem, *_ in rows}
@@ -195,7 +174,9 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
     prior.save(folder / PORTFOLIO)
     defaults = {SIGMA: own, EMBEDDING: _choice(EMBEDDING)}
-    report(first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, defaults, folder)
+    report(
+        first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, defaults, foresight.found, folder
+    )
 
 
 def labelled_run(folder: Path, config: DictConfig) -> list[Row]:
@@ -231,6 +212,7 @@ def report(
     labels: bool,
     groups: Mapping[str, Mapping[Any, Tried]],
     defaults: Mapping[str, Any],
+    found: Mapping[str, Sequence[tuple[float, float]]],
     folder: Path,
 ) -> None:
     """Print the tables and recommendations, and write them with the plot."""
@@ -244,6 +226,10 @@ def report(
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         lines += [one.text(), advice, ""]
         markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
+    if found:
+        one, advice = foreseen(found, SHOWN)
+        lines += [one.text(), advice, ""]
+        markdown += ["## features\n", one.markdown() + "\n", advice + "\n"]
     chosen = "by labels" if labels else "without labels, by distinct answers"
     words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
     if own.correct is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from soft_reasoning.methods.base import read_candidate, sampled
@@ -13,8 +14,12 @@ from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import Tried
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.search.features import Features
+from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling
 
+SHOWN = 10
+"""Points of a question whose worth the surrogate is told."""
 Try = Callable[[Problem, Context], Steps[list[Candidate]]]
 
 
@@ -57,6 +62,56 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
         return [read_candidate(one, problem, context, reward=method.reward) for one in completions]
 
     return steps
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """Asks how well the surrogate foresees a point's worth, for each choice of features.
+
+    It is told the worth of a question's first points, and ranks the others.
+
+    Args:
+        method: Its search space is that of the points.
+        features: By name.
+        surrogate: Fitted to the features.
+        points: (n, d), tried on all questions.
+        worth: What each point's try at a question, by its id, was worth, for example 1 if it is right.
+        texts: What it wrote.
+        found: Filled with each question's shares, by name, of pairs ranked rightly: of all, and of new texts.
+    """
+
+    method: SoftReasoning
+    features: Mapping[str, Features]
+    surrogate: Surrogate
+    points: Tensor
+    worth: Mapping[str, Sequence[float]]
+    texts: Mapping[str, Sequence[str]]
+    found: dict[str, list[tuple[float, float]]]
+    name: str = "foresight"
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        box = yield from self.method.open(problem, context)
+        worth = torch.tensor(self.worth[problem.id], dtype=torch.float64)
+        texts = self.texts[problem.id]
+        new = torch.tensor([text not in texts[:SHOWN] for text in texts[SHOWN:]])
+        for name, features in self.features.items():
+            pool = yield from replace(self.method, features=features).look(box, self.points, context)
+            with torch.no_grad():
+                gp = self.surrogate.fit(pool.features[:SHOWN], worth[:SHOWN])
+                expected, _ = gp.marginals(pool.features[SHOWN:])
+            rest = worth[SHOWN:]
+            shares = ranked(expected, rest), ranked(expected[new], rest[new])
+            self.found.setdefault(name, []).append(shares)
+        return Result(None, ())
+
+
+def ranked(expected: Tensor, worth: Tensor) -> float:
+    """Return the share of pairs of unequal worth (n,) that ``expected`` (n,) ranks rightly; NaN without one.
+
+    A tie counts half.
+    """
+    right = (expected.unsqueeze(-1) - expected).sign() / 2 + 0.5
+    return float(right[worth.unsqueeze(-1) > worth].mean())
 
 
 def tried(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
@@ -142,12 +142,13 @@ class Rounds:
         """
         kind, verdict = self._problem.answer_type, self.verdicts[-1]
         known = estimates(self.seen, self._grader, kind)
+        votes = [one.yes if one.yes + one.no else len(one.members) for one in known]
         leader = getattr(self._final, "leader", None)
         reason = stopping.reason(
             self._rewards,
             agreement=verdict.agreement,
             scores=verdict.scores,
-            votes=[one.yes if one.yes + one.no else len(one.members) for one in known],
+            votes=None if kind in FREE else votes,
             leader=leader(self.seen, self.verdicts, self._grader, kind) if leader else 0.0,
         )
         reason = reason or otherwise

@@ -26,7 +26,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import answers
 from soft_reasoning.scheduling.job import Job
-from soft_reasoning.search.embedding import LinearEmbedding
+from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.search.features import ROLE, NextTokenFeatures
 from soft_reasoning.types import Effect, Problem, Request, generator_for
 
@@ -42,7 +42,7 @@ SLACK = 0.05
 class ChooseSigma(Effect):
     """Asks for the scale of ``embedding``."""
 
-    embedding: LinearEmbedding
+    embedding: GaussianEmbedding
     context: Context
     placement: str
 

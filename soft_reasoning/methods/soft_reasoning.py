@@ -32,7 +32,7 @@ from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.search.embedding import Embedding, LinearEmbedding, Subspace
+from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
 from soft_reasoning.search.optimiser import Optimiser, Proposal
 from soft_reasoning.search.stopping import Stopping
@@ -285,7 +285,7 @@ class SoftReasoning:
             ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer)
             tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
         embedding, sigma = self.embedding, None
-        if isinstance(embedding, LinearEmbedding) and embedding.sigma is None:
+        if isinstance(embedding, GaussianEmbedding) and embedding.sigma is None:
             sigma = yield ChooseSigma(embedding, context, self.placement)
             embedding = embedding.at(sigma)
         subspace: Subspace = embedding.bind(

@@ -87,6 +87,12 @@ class Tried:
             for row, count in zip(self.answers, counts, strict=True)
         ]
 
+    def worth_of(self, labels: bool) -> list[list[float]]:
+        """Return what each try is worth: 1 if it is right or, without ``labels``, its :meth:`agreement`."""
+        if not labels or self.correct is None:
+            return self.agreement()
+        return [[float(right) for right in row] for row in self.correct]
+
     def wanted(self, labels: bool) -> list[set[str]]:
         """Return each question's answers worth finding: all, or with ``labels`` the right ones."""
         if not labels:
@@ -161,6 +167,36 @@ def recommend(settings: Mapping[Any, Tried], labels: bool, default: Any = None) 
         f"it gives the most distinct answers ({percent(settings[best].distinct)} % of the tries) among the "
         f"values with at most {percent(limit)} % unparsed answers, one point more than at "
         f"{written(ordered[0])}"
+    )
+
+
+def foreseen(found: Mapping[str, Sequence[tuple[float, float]]], seen: int) -> tuple[Table, str]:
+    """Return a table of how well each choice of features foresees, and which to take.
+
+    Args:
+        found: For each choice, each question's shares of pairs ranked rightly: of all, and of new texts.
+        seen: How many points of a question the surrogate was told of.
+    """
+    rows: list[tuple[str, ...]] = []
+    gains: dict[str, tuple[float, float]] = {}
+    for name, shares in found.items():
+        known, new = ([v for v in column if not math.isnan(v)] for column in zip(*shares, strict=True))
+        gap = paired_bootstrap(known, [0.5] * len(known)) if known else None
+        gains[name] = (gap.low, gap.difference) if gap else (0.0, 0.0)
+        rows.append((name, percent(_mean(known)) if known else "", percent(_mean(new)) if new else ""))
+    table = Table(("features", "ranked rightly (%)", "of new texts (%)"), rows)
+    best = max(gains, key=lambda name: gains[name][1])
+    share = percent(0.5 + gains[best][1])
+    if gains[best][0] <= 0:
+        return table, (
+            f"After {seen} points of a question no features rank the others rightly beyond chance (50 %; the "
+            f"best, {best}, {share} %): random points will do as well (method=random_embedding)."
+        )
+    if best == "point":
+        return table, f"Recommended: features=point, the default, which ranks {share} % of the pairs rightly."
+    return table, (
+        f"Recommended: candidate_points=pool surrogate=features features={best}, because after {seen} points "
+        f"of a question it ranks {share} % of the pairs of others rightly, where chance is 50 %."
     )
 
 

@@ -4,7 +4,6 @@ from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.embedding import (
     Embedding,
     GaussianEmbedding,
-    OrthonormalEmbedding,
     Subspace,
 )
 from soft_reasoning.search.informed import TokenSimplexEmbedding
@@ -23,7 +22,6 @@ __all__ = [
     "GaussianEmbedding",
     "NoiseAdaptiveExpectedImprovement",
     "Optimiser",
-    "OrthonormalEmbedding",
     "Proposal",
     "RandomOptimiser",
     "Stopping",

@@ -12,7 +12,6 @@ translated by z.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import copy
 from functools import lru_cache
 from typing import Protocol
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.types import UserError, generator_for
+from soft_reasoning.types import generator_for
 
 ANCHORS = ("first_token", "none")
 UNITS = ("rms", "absolute")
@@ -70,27 +69,29 @@ class Embedding(Protocol):
 
 
 class LinearSubspace:
-    """x_j = z_j + step(u_j) for each of m soft tokens; ``step`` maps (..., d) to (..., D) in float64."""
+    """x_j = z_j + scale A u_j for each of m soft tokens; ``A`` is (D, d) float64."""
 
-    def __init__(self, anchor: Tensor, dim: int, step: Callable[[Tensor], Tensor], box: float | None):
+    def __init__(self, anchor: Tensor, A: Tensor, scale: float, box: float | None):
         self.anchor: Tensor = anchor.double()  # (m, D)
-        self.dim: int = len(anchor) * dim
-        self._each, self._step, self._box = dim, step, box
+        self.dim: int = len(anchor) * A.shape[1]
+        self._A, self._scale, self._box = A, scale, box
 
     def __call__(self, U: Tensor) -> Tensor:
         if U.ndim != 2 or U.shape[1] != self.dim:
             raise ValueError(f"expected points of shape (n, {self.dim}), got {tuple(U.shape)}")
-        u = U.double().reshape(len(U), -1, self._each)  # (n, m, d)
+        u = U.double().reshape(len(U), -1, self._A.shape[1])  # (n, m, d)
         if self._box is not None:
             u = u.clamp(-self._box, self._box)
-        return (self.anchor + self._step(u)).float()
+        return (self.anchor + self._scale * (u @ self._A.T)).float()
 
     def weights(self, U: Tensor) -> Tensor | None:
         return None
 
 
-class LinearEmbedding:
-    """The settings of a linear embedding.
+class GaussianEmbedding:
+    """REMBO's random embedding: x = z + sigma A u / sqrt(d), with i.i.d. N(0, 1) entries of A (D, d).
+
+    Over A and u ~ N(0, I) every coordinate of x - z has variance sigma^2.
 
     Args:
         dim: d, search dimensions per soft token.
@@ -127,9 +128,9 @@ class LinearEmbedding:
     @property
     def settings(self) -> tuple[object, ...]:
         """All settings but sigma."""
-        return type(self), self.dim, self.units, self.anchor, self.box, self.seed
+        return self.dim, self.units, self.anchor, self.box, self.seed
 
-    def at(self, sigma: float) -> LinearEmbedding:
+    def at(self, sigma: float) -> GaussianEmbedding:
         """Return a copy with another sigma."""
         other = copy(self)
         other.sigma = sigma
@@ -141,49 +142,11 @@ class LinearEmbedding:
         scale = self.sigma * (rms if self.units == "rms" else 1.0)
         start = anchor if self.needs_anchor else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed
-        return LinearSubspace(start, self.dim, self._step(anchor.shape[1], scale, seed), self.box)
-
-    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
-        raise NotImplementedError
-
-
-class GaussianEmbedding(LinearEmbedding):
-    """REMBO's random embedding: A (D, d) with i.i.d. N(0, 1) entries, x = z + sigma A u / sqrt(d).
-
-    Over A and u ~ N(0, I) every coordinate of x - z has variance sigma^2.
-    """
-
-    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
-        A = gaussian_matrix(seed, width, self.dim)
-        factor = scale / math.sqrt(self.dim)
-        return lambda u: factor * (u @ A.T)
-
-
-class OrthonormalEmbedding(LinearEmbedding):
-    """A has orthonormal columns, scaled by sqrt(D) so that coordinates keep the variance sigma^2.
-
-    Distances in u are kept exactly: ``|x - x'| = sigma sqrt(D / d) |u - u'|``.
-    """
-
-    def _step(self, width: int, scale: float, seed: int) -> Callable[[Tensor], Tensor]:
-        if self.dim > width:
-            raise UserError(
-                f"embedding.dim: expected at most the model's width {width} for orthonormal columns, "
-                f"got {self.dim}; lower it or use embedding=gaussian"
-            )
-        Q = orthonormal_matrix(seed, width, self.dim)
-        factor = scale * math.sqrt(width / self.dim)
-        return lambda u: factor * (u @ Q.T)
+        A = gaussian_matrix(seed, anchor.shape[1], self.dim)
+        return LinearSubspace(start, A, scale / math.sqrt(self.dim), self.box)
 
 
 @lru_cache(maxsize=4)
 def gaussian_matrix(seed: int, width: int, dim: int) -> Tensor:
     """(width, dim) float64 standard normal entries, a function of the arguments alone."""
     return torch.randn(width, dim, dtype=torch.float64, generator=generator_for(seed, "projection"))
-
-
-@lru_cache(maxsize=4)
-def orthonormal_matrix(seed: int, width: int, dim: int) -> Tensor:
-    """(width, dim) float64 with orthonormal columns, uniform over such matrices."""
-    Q, R = torch.linalg.qr(gaussian_matrix(seed, width, dim))
-    return Q * R.diagonal().sign()  # without the signs Q is not uniformly distributed

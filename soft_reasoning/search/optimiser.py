@@ -109,10 +109,6 @@ class Optimiser(Protocol):
         """
         ...
 
-    def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        """The surrogate's posterior mean at the points themselves, (b, n)."""
-        ...
-
 
 def checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) -> tuple[Tensor, Tensor]:
     """``U`` and ``y`` in float64 once their shapes and values are found right."""
@@ -161,14 +157,6 @@ def rows(features: Tensor, index: Tensor) -> Tensor:
     return features[torch.arange(len(index)).unsqueeze(-1), index]
 
 
-def seen_means(surrogate: Surrogate, U: Tensor, y: Tensor) -> Tensor:
-    """(b, n): posterior means at the points observed."""
-    if surrogate.fits:
-        each = (slice(i, i + 1) for i in range(len(U)))
-        return torch.cat([surrogate.fit(U[one], y[one]).marginals(U[one])[0] for one in each])
-    return surrogate.fit(U, y).marginals(U)[0]
-
-
 class BayesianOptimiser:
     """Fits a surrogate, scores candidate points by an acquisition function, and chooses a batch.
 
@@ -180,9 +168,8 @@ class BayesianOptimiser:
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
-        prior: Knowledge from other questions, or its file. The first round takes the portfolio's points;
-            the surrogate's prior mean is the pooled estimate. A pool begins with these points, and there
-            the prior mean, a function of u, is not used.
+        prior: Knowledge from other questions, or its file. The first round, and a pool, begins with the
+            portfolio's points.
         first: The first round from a pool: ``diverse`` points, one after another of the largest posterior
             deviation, or ``random`` ones. After a portfolio's.
 
@@ -204,8 +191,6 @@ class BayesianOptimiser:
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
         self.pool: int | None = pool_size(self.candidate_points)
-        if self.prior is not None and self.pool is None:
-            self.surrogate = self.surrogate.with_pooled(self.prior.mean())
         self.acquisition = acquisition
         self.first: str = choice("first", first, FIRST_ROUNDS)
         self.batch: Batch = batch or KrigingBeliever()
@@ -251,10 +236,6 @@ class BayesianOptimiser:
             chosen = self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
             proposals += self._described(gp, incumbent, chosen, pooled=not placed)
         return proposals
-
-    @torch.no_grad()
-    def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        return seen_means(self.surrogate, *checked(U, y, 1))
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:
         return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))

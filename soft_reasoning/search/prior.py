@@ -1,9 +1,4 @@
-"""Knowledge from other questions: a portfolio of points to begin with, and a prior mean of the reward.
-
-BoTorch's ``PriorGuidedAcquisitionFunction`` (piBO) is not used: it multiplies an acquisition function by a
-density of where the optimum lies, which fades by a schedule. The estimates here are rewards. As a prior mean
-they are outweighed by the problem's own rewards as these come in.
-"""
+"""Knowledge from other questions: a portfolio of points to begin with."""
 
 from __future__ import annotations
 
@@ -13,17 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
-from gpytorch.means import Mean
 from torch import Tensor
 
-from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import UserError
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file's layout."""
 
 
@@ -34,24 +26,16 @@ def question_mark(question: str) -> str:
 
 @dataclass(frozen=True)
 class Prior:
-    """Points tried on all calibration problems, with pooled estimates; made by ``soft-reasoning calibrate``.
+    """Points chosen on calibration problems; made by ``soft-reasoning calibrate``.
 
     Attributes:
-        points: (M, d) float64.
-        share: (M,) estimated share of the problems that each point solves.
-        reward: (M,) mean reward of each point over all problems.
-        noise: Variance of the error of an entry of ``reward``.
-        portfolio: Indices of points, each the one that solves most of what those before it left unsolved.
+        portfolio: (m, d) float64, each the point that solves most of what those before it left unsolved.
         made_for: What the points belong to: plain values by name (model, prompt, embedding, ...).
         questions: Id and :func:`question_mark` of every calibration problem.
         final: A learned final rule (``rewards.learned``), if one was fitted.
     """
 
-    points: tuple[tuple[float, ...], ...]
-    share: tuple[float, ...]
-    reward: tuple[float, ...]
-    noise: float
-    portfolio: tuple[int, ...]
+    portfolio: tuple[tuple[float, ...], ...]
     made_for: Mapping[str, Any]
     questions: Mapping[str, str]
     final: Mapping[str, Any] | None = None
@@ -68,24 +52,14 @@ class Prior:
             content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            lists = {key: tuple(content[key]) for key in ("share", "reward", "portfolio")}
-            points = tuple(tuple(map(float, point)) for point in content["points"])
-            prior = cls(**{**content, **lists, "points": points})
+            points = tuple(tuple(map(float, point)) for point in content["portfolio"])
+            if len({len(point) for point in points}) != 1:
+                raise ValueError("points of no or several dimensions")
+            return cls(**{**content, "portfolio": points})
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{wanted}, got {path}, which is not one; calibrate again") from error
-        count, widths = len(prior.points), {len(point) for point in prior.points}
-        if (
-            not count
-            or len(widths) != 1
-            or {len(prior.share), len(prior.reward)} != {count}
-            or not all(0 <= i < count for i in prior.portfolio)
-        ):
-            raise UserError(
-                f"{wanted}, got {path}, whose points and estimates differ in number; calibrate again"
-            )
-        return prior
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the prior as JSON."""
@@ -95,7 +69,7 @@ class Prior:
     @property
     def first(self) -> Tensor:
         """(m, d) float64: the portfolio's points, in its order."""
-        return torch.tensor([self.points[i] for i in self.portfolio], dtype=torch.float64)
+        return torch.tensor(self.portfolio, dtype=torch.float64)
 
     def check(self, made_for: Mapping[str, Any]) -> None:
         """Refuse another model, prompt or projection.
@@ -118,39 +92,6 @@ class Prior:
                 f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
                 f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
-
-    def mean(self) -> PooledMean:
-        """Fit a Gaussian process to the points' rewards over all problems, and return its mean."""
-        U = torch.tensor(self.points, dtype=torch.float64)
-        y = torch.tensor(self.reward, dtype=torch.float64)
-        # Rewards of a point differ by some hundredths: a unit variance would be far from any optimum.
-        kernel = ScaleKernel(RBFKernel())
-        kernel.outputscale = y.var().clamp_min(1e-6)
-        surrogate = Surrogate(kernel, lengthscale=None, variance=None, noise=max(self.noise, 1e-6), fit="map")
-        gp = surrogate.fit(U.unsqueeze(0), y.unsqueeze(0))
-        with torch.no_grad():
-            L, white = gp.conditioned()
-            weights = torch.linalg.solve_triangular(L.mT, white, upper=True).squeeze()
-        return PooledMean(gp.covar_module, U, weights)
-
-
-class PooledMean(Mean):
-    """k(x, U) w: a point's mean reward over all calibration problems, less the average point's."""
-
-    points: Tensor
-    weights: Tensor
-
-    def __init__(self, kernel: Kernel, points: Tensor, weights: Tensor):
-        super().__init__()
-        self.kernel: Any = kernel.requires_grad_(False)
-        self.register_buffer("points", points)
-        self.register_buffer("weights", weights)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (batch x n) values at ``x`` (batch x n x d)."""
-        flat = x.reshape(-1, x.shape[-1])
-        K = cast(Tensor, self.kernel(flat, self.points).to_dense())
-        return (K @ self.weights).reshape(x.shape[:-1])
 
 
 def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:

@@ -9,29 +9,25 @@ from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.search.candidates import CandidatePoints, pool_size
-from soft_reasoning.search.optimiser import Proposal, checked, in_order, normal, rows, seen_means
+from soft_reasoning.search.optimiser import Proposal, checked, in_order, normal, rows
 from soft_reasoning.search.prior import Prior, first_points, opened
-from soft_reasoning.search.surrogate import Surrogate
 from soft_reasoning.types import generator_for
 
 
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    Its ``surrogate`` is only used by final-answer rules. With a pool as ``candidate_points`` a round is the
-    pool's next points of a behaviour not seen yet. ``independent``: no point depends on another, and none is
-    the same for all problems.
+    With a pool as ``candidate_points`` a round is the pool's next points of a behaviour not seen yet.
+    ``independent``: no point depends on another, and none is the same for all problems.
     """
 
     independent: bool
 
     def __init__(
         self,
-        surrogate: Surrogate | None = None,
         prior: Prior | str | None = None,
         candidate_points: CandidatePoints | None = None,
     ):
-        self.surrogate: Surrogate = surrogate or Surrogate()
         self.prior: Prior | None = opened(prior)
         self.pool: int | None = pool_size(candidate_points)
         self.independent = self.prior is None and self.pool is None
@@ -58,10 +54,6 @@ class RandomOptimiser:
             return [Proposal(points[i], chosen=tuple(index[i].tolist())) for i in range(len(U))]
         streams = [generator_for(seed, key, "random", round) for key in keys]
         return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
-
-    @torch.no_grad()
-    def posterior_mean(self, U: Tensor, y: Tensor) -> Tensor:
-        return seen_means(self.surrogate, *checked(U, y, 1))
 
     def _next(self, seen: int, k: int, dim: int, generator: torch.Generator) -> Tensor:
         first = first_points(self.prior, seen, k, dim)

@@ -19,7 +19,8 @@ class Stopping:
         threshold: Of the rules ``improvement`` and ``difference``.
         rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
             ``sure`` when it does and is sure: their scores, weighed by its confidence, are at least 0.5.
-            ``settled`` stops when the vote over all rounds is settled with probability ``confidence``,
+            ``settled`` stops when the vote over all rounds is settled with probability ``confidence``
+            (texts that cannot be compared have no vote: there it is ``sure``),
             ``leader`` when the leading answer is right with that posterior probability,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
@@ -34,8 +35,8 @@ class Stopping:
         self,
         rounds: int = 4,
         threshold: float = 0.01,
-        rule: str = "agreement",
-        confidence: float = 0.95,
+        rule: str = "settled",
+        confidence: float = 0.85,
     ):
         self.rounds: int = whole("rounds", rounds, least=0)
         self.threshold: float = real("threshold", threshold, least=0.0)
@@ -48,7 +49,7 @@ class Stopping:
         *,
         agreement: Sequence[float | None] = (),
         scores: Sequence[float | None] = (),
-        votes: Sequence[float] = (),
+        votes: Sequence[float] | None = (),
         leader: float = 0.0,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
@@ -58,15 +59,16 @@ class Stopping:
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
             scores: The same, weighed by the verifier's confidence.
-            votes: The weight of each distinct answer over all rounds.
+            votes: The weight of each distinct answer over all rounds; None if answers cannot be compared.
             leader: The posterior probability that the leading answer is right.
         """
         best = [max(rewards) for rewards in rewards_by_round]
-        judged = scores if self.rule == "sure" else agreement
-        if self.rule in ("settled", "leader"):
-            converged = (settled(votes) if self.rule == "settled" else leader) >= self.confidence
+        if self.rule == "settled" and votes is not None:
+            converged = settled(votes) >= self.confidence
+        elif self.rule == "leader":
+            converged = leader >= self.confidence
         else:
-            converged = self._converged(best, judged)
+            converged = self._converged(best, agreement if self.rule == "agreement" else scores)
         if converged:
             return "converged"
         if len(rewards_by_round) > self.rounds:
@@ -74,7 +76,7 @@ class Stopping:
         return None
 
     def _converged(self, best: list[float], judged: Sequence[float | None]) -> bool:
-        if self.rule in ("agreement", "sure"):
+        if self.rule in ("agreement", "sure", "settled"):
             return 2 * sum(share is not None and share >= 0.5 for share in judged) > len(judged)
         if self.rule == "none" or len(best) < 2:
             return False

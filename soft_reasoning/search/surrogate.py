@@ -72,13 +72,6 @@ class Surrogate:
         self.variance: float | None = None if variance is None else real("variance", variance, above=0.0)
         self.centred: bool = switch("centred", centred)
         self.fits: bool = choice("fit", fit, FITS) == "map"
-        self.pooled: Mean | None = None
-
-    def with_pooled(self, pooled: Mean) -> Surrogate:
-        """Return a copy whose prior mean has ``pooled``, the knowledge from other problems, added to it."""
-        other = copy(self)
-        other.pooled = pooled
-        return other
 
     def unfitted(self) -> Surrogate:
         """Return a copy that fits no parameters, for points without rewards."""
@@ -97,9 +90,8 @@ class Surrogate:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
         mean = deepcopy(self.mean).double()
-        rest = y if self.pooled is None else y - cast(Tensor, self.pooled(U))
-        average = rest.mean(-1) if self.centred else rest.new_zeros(rest.shape[:-1])
-        mean = SumMean(average, mean, *([] if self.pooled is None else [self.pooled]))
+        average = y.mean(-1) if self.centred else y.new_zeros(y.shape[:-1])
+        mean = SumMean(average, mean)
         try:
             gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()

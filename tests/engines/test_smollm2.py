@@ -34,7 +34,7 @@ SMALL = {"k": 3, "rounds": 1, "max_tokens": 200}
 
 @pytest.fixture(scope="module")
 def reasoner():
-    short = ["max_new_tokens=24", "verifier.shots=1", "embedding.sigma=1"]
+    short = ["max_new_tokens=24", "verifier.shots=1", "embedding=gaussian", "decoding=greedy"]
     with SoftReasoner.from_pretrained("smollm2_135m", prompt="math", overrides=short) as opened:
         yield opened
 
@@ -59,7 +59,7 @@ def test_without_noise_candidates_are_the_greedy_continuation(reasoner):
     engine, prompts = reasoner.context.engine, reasoner.context.prompts
     quiet = SoftReasoner(
         engine.model, engine.tokenizer, prompt="math", k=2, rounds=0,
-        overrides=["embedding.sigma=0", "max_new_tokens=24"],
+        overrides=["embedding=gaussian", "embedding.sigma=0", "decoding=greedy", "max_new_tokens=24"],
     )  # fmt: skip
     for question, result in zip(QUESTIONS[:2], quiet.solve(QUESTIONS[:2]), strict=True):
         prompt = prompts.solve(Problem("question", question))

@@ -56,7 +56,7 @@ def value(metric, config):
         chosen("engine=fake"),
         chosen("search.rounds=0"),
         chosen("search.stopping.rule=none"),
-        chosen("embedding.sigma=0"),
+        chosen("embedding=gaussian", "embedding.sigma=0"),
         chosen("method.temperature=0.8", "method.top_p=0.9", method="self_consistency"),
         chosen("method.first_temperature=5", method="fire"),
         chosen("method.continuation=greedy", method="cot_decoding"),

@@ -10,8 +10,9 @@ from soft_reasoning.data.demo import FOLDER
 from soft_reasoning.types import generator_for
 
 QUESTIONS = [json.loads(row)["question"] for row in (FOLDER / "test.jsonl").read_text().splitlines()[:4]]
+GREEDY = ["embedding=gaussian", "decoding=greedy"]
 POOL = ["candidate_points=pool", "candidate_points.count=16", "surrogate=features",
-        "search.stopping.rule=none"]  # fmt: skip
+        "search.stopping.rule=none", *GREEDY]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def looking():
 
 
 def test_completions_that_go_on_from_a_look_are_those_from_the_start(looking):
-    with SoftReasoner.from_pretrained("demo") as plain:
+    with SoftReasoner.from_pretrained("demo", overrides=GREEDY) as plain:
         for question in QUESTIONS:
             result = looking.solve(question)
             objective = SoftReasoningObjective(plain, question)
@@ -58,7 +59,7 @@ def test_every_feature_searches(features):
 
 
 def test_equal_soft_tokens_are_looked_at_and_tried_once():
-    discrete = ["preset=informed", "embedding.dim=5", "embedding.tau=1e9", "features=lookahead"]
+    discrete = ["embedding=token_simplex", "embedding.dim=5", "embedding.tau=1e9", "features=lookahead"]
     with SoftReasoner.from_pretrained("demo", overrides=[*POOL, *discrete]) as reasoner:
         result = reasoner.solve(QUESTIONS[0])
         assert result.usage["look"].sequences <= 5 and len(result.candidates) <= 5

@@ -28,7 +28,7 @@ def test_the_smallest_of_those_near_the_best_is_taken():
 
 def test_auto_is_the_scale_that_was_best_for_the_bundled_model():
     """On validation problems random points at 8 and 16 are right most often (experiments/results/demo.md)."""
-    run = ["embedding.dim=20", "search.rounds=0"]
+    run = ["embedding=gaussian", "embedding.dim=20", "search.rounds=0"]
     with SoftReasoner.from_pretrained("demo", overrides=[*run, "embedding.sigma=auto"]) as reasoner:
         auto = reasoner.solve(QUESTION)
         again = reasoner.solve(QUESTION)

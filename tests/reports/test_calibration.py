@@ -1,19 +1,23 @@
 """Calibration: its calculations, and the command with what a run makes of its file."""
 
+import math
 import re
 import sys
 
 import pytest
+import torch
 
 from soft_reasoning.commands import calibrate
 from soft_reasoning.commands import run as program
-from soft_reasoning.reports.calibration import Tried, choose, held_out, recommend
+from soft_reasoning.commands.trials import SHOWN, ranked
+from soft_reasoning.reports.calibration import Tried, choose, foreseen, held_out, recommend
 from soft_reasoning.search.prior import Prior
 
-FAKE = ["engine=fake", "progress=false", "max_new_tokens=20", "limit=4"]
+FAKE = ["engine=fake", "embedding=gaussian", "progress=false", "max_new_tokens=20", "limit=4"]
 SMALL = [
     "calibration.points=8", "calibration.portfolio=6", "calibration.tries=5", "calibration.sigmas=[1,2]",
-    "calibration.embeddings=[]", "calibration.temperatures=[]", "dataset.split=validation",
+    "calibration.features=[]", "calibration.embeddings=[]", "calibration.temperatures=[]",
+    "dataset.split=validation",
 ]  # fmt: skip
 
 
@@ -75,6 +79,25 @@ def test_the_default_is_kept_unless_another_setting_is_better_beyond_chance(labe
     assert recommend(tie, labels)[0] == 2.0
 
 
+def test_pairs_are_ranked_and_ties_count_half():
+    worth = torch.tensor([1.0, 0.0, 0.0, 1.0])
+    assert ranked(worth, worth) == 1.0 and ranked(-worth, worth) == 0.0
+    assert ranked(torch.zeros(4), worth) == 0.5
+    assert ranked(torch.tensor([3.0, 2.0, 1.0, 0.0]), worth) == 0.5
+    assert math.isnan(ranked(worth, torch.ones(4)))
+
+
+def test_the_features_that_foresee_are_recommended():
+    blind = [(0.5, 0.5), (0.45, math.nan), (0.55, 0.5)] * 10
+    sees = [(0.9, 0.5), (0.7, math.nan), (math.nan, math.nan)] * 10
+    one, advice = foreseen({"point": blind, "next_token": sees}, 10)
+    assert one.rows == [("point", "50.0", "50.0"), ("next_token", "80.0", "50.0")]
+    assert "candidate_points=pool surrogate=features features=next_token" in advice
+    assert "no features rank" in foreseen({"point": blind, "hidden_state": blind}, 10)[1]
+    assert "features=point, the default" in foreseen({"point": sees, "hidden_state": blind}, 10)[1]
+    assert "no features rank" in foreseen({"point": [(math.nan, math.nan)]}, 10)[1]
+
+
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
     def called(module, *arguments):
@@ -99,7 +122,7 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
     assert "Recommended: embedding.sigma=" in out and "Portfolio: 6 of 8 points, chosen by labels" in out
     assert {path.name for path in (tmp_path / "cal").iterdir()} >= {"portfolio.json", "calibration.md"}
     prior = Prior.load(tmp_path / "cal" / "portfolio.json")
-    assert len(prior.points) == 8 and len(prior.portfolio) == 6 and len(prior.questions) == 4
+    assert len(prior.portfolio) == 6 and len(prior.questions) == 4
 
     use = [*FAKE, "search.prior=cal/portfolio.json", "search.rounds=0", "verifier=oracle"]
     code, out, err = call(program, *use, "hydra.run.dir=used")
@@ -114,14 +137,14 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
 
 
 def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, tmp_path):
-    run = [*FAKE, "method=verified_sampling", "dataset.offset=100", "search.candidates=9", "limit=40"]
+    run = [*FAKE[:1], *FAKE[2:], "method=verified_sampling", "dataset.offset=100", "search.candidates=9", "limit=40"]
     code, _, err = call(program, *run, "hydra.run.dir=labelled")
     assert code == 0, err
     code, out, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "hydra.run.dir=cal")
     assert code == 0, err
     assert "Final rule: right on" in out and "of 40 problems that it was not fitted to" in out
     assert len(Prior.load(tmp_path / "cal" / "portfolio.json").questions) == 44
-    use = [*FAKE, "method=verified_sampling", "limit=2", "final=learned", "final.prior=cal/portfolio.json"]
+    use = [*FAKE[:1], *FAKE[2:], "method=verified_sampling", "limit=2", "final=learned", "final.prior=cal/portfolio.json"]
     code, _, err = call(program, *use, "hydra.run.dir=used")
     assert code == 0, err
     code, _, err = call(program, *use, "prompt=math", "hydra.run.dir=refused")
@@ -146,6 +169,18 @@ def test_other_embeddings_are_compared_with_the_runs_own(call, tmp_path):
     report = (tmp_path / "cal" / "calibration.md").read_text()
     report = re.sub(" +", " ", report)
     assert "| gaussian |" in report and "| token_simplex |" in report and "Recommended: embedding=" in out
+
+
+def test_each_choice_of_features_is_compared(call, tmp_path):
+    changes = [
+        *(one for one in SMALL if not one.startswith(("calibration.features", "calibration.points"))),
+        f"calibration.points={SHOWN + 6}", "calibration.features=[point,soft_token,next_token,lookahead]",
+    ]  # fmt: skip
+    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    assert code == 0, err
+    assert "after 10 points" in out.lower()
+    report = (tmp_path / "cal" / "calibration.md").read_text()
+    assert all(f"| {name} " in report for name in ("point", "soft_token", "next_token", "lookahead"))
 
 
 def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(call, tmp_path):
@@ -175,8 +210,8 @@ def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(c
         ("calibration.portfolio=99", "expected at most calibration.points=8, got 99"),
         ("calibration.reference=votes", "calibration.reference: expected one of auto, labels, answers"),
         ("calibration.sigmas=2", "calibration.sigmas: expected a list such as [1,2]"),
-        ("calibration.embeddings=[nope]", "calibration.embeddings: expected one of gaussian, orthonormal"),
-        ("calibration.embeddings=gaussian", "calibration.embeddings: expected a list such as [orthonormal]"),
+        ("calibration.embeddings=[nope]", "calibration.embeddings: expected one of gaussian, token_simplex"),
+        ("calibration.embeddings=gaussian", "calibration.embeddings: expected a list such as [gaussian]"),
         ("calibration.temperatures=[0]", "calibration.temperatures: expected a finite number above 0"),
         ("method=cot", "expected a method that searches, got method=cot"),
     ],

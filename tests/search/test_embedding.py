@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from soft_reasoning.search import (
-    GaussianEmbedding,
-    OrthonormalEmbedding,
-    TokenSimplexEmbedding,
-)
+from soft_reasoning.search import GaussianEmbedding, TokenSimplexEmbedding
 from soft_reasoning.types import UserError
 from tests.contracts import embedding as contract
 
-LINEAR = [GaussianEmbedding, OrthonormalEmbedding]
-ALL = [*LINEAR, TokenSimplexEmbedding]
+ALL = [GaussianEmbedding, TokenSimplexEmbedding]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -32,30 +27,27 @@ def test_contract(kind, check):
     check(kind(dim=6))
 
 
-@pytest.mark.parametrize("kind", LINEAR)
-def test_sigma_zero_is_the_anchor_exactly(kind):
-    embedding = kind(dim=6, sigma=0.0)
+def test_sigma_zero_is_the_anchor_exactly():
+    embedding = GaussianEmbedding(dim=6, sigma=0.0)
     anchor = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)) * 1e-3
     x = embedding.bind(anchor=anchor, rms=0.3, seed=1)(contract.points(3, 12))
     assert torch.equal(x, anchor.expand(3, -1, -1))
 
 
-@pytest.mark.parametrize("kind", LINEAR)
 @pytest.mark.parametrize("units, expected", [("rms", 1.0), ("absolute", 2.0)])
-def test_variance_of_a_coordinate_is_sigma_squared(kind, units, expected):
+def test_variance_of_a_coordinate_is_sigma_squared(units, expected):
     anchor = torch.full((1, 256), 3.0)
     draws = []
     for seed in range(40):
-        subspace = kind(dim=8, sigma=2.0, units=units).bind(anchor=anchor, rms=0.5, seed=seed)
+        subspace = GaussianEmbedding(dim=8, sigma=2.0, units=units).bind(anchor=anchor, rms=0.5, seed=seed)
         draws.append(subspace(contract.points(50, 8)) - 3.0)
     assert torch.stack(draws).std().item() == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("kind", LINEAR)
-def test_projection_depends_on_the_seed_and_not_on_the_problem(kind):
+def test_projection_depends_on_the_seed_and_not_on_the_problem():
     U = contract.points(3, 6)
     one, two = torch.randn(1, 64), torch.randn(1, 64)
-    embedding = kind(dim=6)
+    embedding = GaussianEmbedding(dim=6)
     step = [embedding.bind(anchor=z, rms=1.0, seed=0)(U) - z for z in (one, two)]
     torch.testing.assert_close(step[0], step[1], rtol=0, atol=1e-5)
     other = embedding.bind(anchor=one, rms=1.0, seed=1)(U) - one
@@ -71,13 +63,6 @@ def test_no_anchor_starts_at_zero_and_a_box_clips():
     torch.testing.assert_close(boxed(U), free(0.5 * U.sign()))
 
 
-def test_orthonormal_keeps_distances():
-    subspace = OrthonormalEmbedding(6, 2.0, units="absolute").bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0)
-    U = contract.points(5, 6)
-    expected = 2.0 * (64 / 6) ** 0.5 * torch.pdist(U)
-    torch.testing.assert_close(torch.pdist(subspace(U).squeeze(1).double()), expected, rtol=1e-5, atol=0)
-
-
 def test_simplex_mixes_tokens_by_softmax():
     tokens = torch.randn(4, 64)
     subspace = TokenSimplexEmbedding(4, tau=3.0).bind(
@@ -90,16 +75,15 @@ def test_simplex_mixes_tokens_by_softmax():
     assert weights.shape == (7, 1, 4) and torch.allclose(weights.sum(-1), torch.ones(7, 1).double())
 
 
-@pytest.mark.parametrize("kind", [GaussianEmbedding, OrthonormalEmbedding])
 @pytest.mark.parametrize("d", [3, 10])
-def test_rembo_theorem(kind, d):
+def test_rembo_theorem(d):
     """A function of effective dimension 3 <= d reaches its optimum within the random subspace."""
     width, effective = 300, 3
     generator = torch.Generator().manual_seed(d)
     frame = torch.linalg.qr(torch.randn(width, effective, dtype=torch.float64, generator=generator)).Q
     target = torch.randn(effective, dtype=torch.float64, generator=generator)
     anchor = torch.randn(1, width, generator=generator)
-    subspace = kind(d, 1.0, units="absolute").bind(anchor=anchor, rms=1.0, seed=d)
+    subspace = GaussianEmbedding(d, 1.0, units="absolute").bind(anchor=anchor, rms=1.0, seed=d)
 
     def loss(U):  # depends on x through three directions only; its optimum is 0
         return ((subspace(U).squeeze(1).double() @ frame - target) ** 2).sum(-1)
@@ -118,11 +102,10 @@ def test_bad_dimension(kind, dim):
         kind(dim=dim)
 
 
-@pytest.mark.parametrize("kind", LINEAR)
 @pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
-def test_bad_sigma(kind, sigma):
+def test_bad_sigma(sigma):
     with pytest.raises(UserError, match="sigma"):
-        kind(sigma=sigma)
+        GaussianEmbedding(sigma=sigma)
 
 
 def test_other_bad_values():
@@ -135,17 +118,14 @@ def test_other_bad_values():
             GaussianEmbedding(**kwargs)
     with pytest.raises(UserError, match="tau"):
         TokenSimplexEmbedding(tau=-1.0)
-    with pytest.raises(UserError, match="width"):
-        OrthonormalEmbedding(65).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0)
     with pytest.raises(ValueError, match="10 likely tokens"):
         TokenSimplexEmbedding(10).bind(anchor=torch.zeros(1, 64), rms=1.0, seed=0, tokens=torch.zeros(9, 64))
 
 
-@pytest.mark.parametrize("kind", LINEAR)
-def test_the_projection_may_have_a_seed_of_its_own(kind):
+def test_the_projection_may_have_a_seed_of_its_own():
     anchor, u = torch.zeros(1, 64), torch.ones(1, 8)
     own, run_5, run_6 = (
-        kind(8, seed=own).bind(anchor=anchor, rms=1.0, seed=run)(u)
+        GaussianEmbedding(8, seed=own).bind(anchor=anchor, rms=1.0, seed=run)(u)
         for own, run in ((5, 6), (None, 5), (None, 6))
     )
     assert torch.equal(own, run_5) and not torch.equal(own, run_6)

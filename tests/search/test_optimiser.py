@@ -233,16 +233,6 @@ def test_optimiser_learns_a_half_space():
     assert rate > 0.4
 
 
-@pytest.mark.parametrize("surrogate", [Surrogate(), Surrogate(fit="map")], ids=["fixed", "map"])
-def test_posterior_mean_is_the_surrogate_s(surrogate):
-    U, y = data(n=15, d=50)
-    for optimiser in (BayesianOptimiser(surrogate), RandomOptimiser(surrogate)):
-        found = optimiser.posterior_mean(U, y)
-        for i in range(len(U)):
-            expected = surrogate.fit(U[i], y[i]).marginals(U[i])[0]
-            torch.testing.assert_close(found[i], expected, rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     "acquisition",
     [

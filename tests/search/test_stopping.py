@@ -72,6 +72,11 @@ def test_a_settled_vote_by_its_closed_form():
     assert settled([]) == settled([2.0, 2.0, 1.0]) == pytest.approx(0.5)
 
 
+def test_texts_that_cannot_be_compared_end_when_the_verifier_is_sure():
+    sure, unsure = (Stopping().reason([[1.0] * 3], scores=[p, p, 0.1], votes=None) for p in (0.6, 0.4))
+    assert (sure, unsure) == ("converged", None)
+
+
 def test_a_search_ends_once_the_vote_is_settled():
     rounds, ends = [[0.0] * 5], {}
     for confidence in (0.9, 0.95, 0.99):
