@@ -92,7 +92,7 @@ class HalfSquared(Kernel):
 
 @pytest.mark.parametrize("kernel", [None, HalfSquared()])
 def test_features_are_inputs_of_a_users_own_model(kernel):
-    more = ["candidate_points=pool", "features=lookahead"]
+    more = ["embedding=gaussian", "decoding=greedy", "candidate_points=pool", "features=lookahead"]
     with SoftReasoner.from_pretrained("demo", overrides=more) as looking:
         objective = SoftReasoningObjective(looking, QUESTION)
         pool = torch.randn(16, objective.dim, dtype=torch.float64, generator=generator_for(0, "pool"))
