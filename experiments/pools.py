@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ from torch import Tensor
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.methods.base import answer_votes
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.rewards.estimates import estimates, pooled_scores
+from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.features import Features, LookaheadFeatures, PointFeatures, Pool, SoftTokenFeatures
 from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result, generator_for
@@ -110,6 +110,11 @@ def pool_of(one: Recorded, features: Features, greedy: bool, order: Tensor) -> P
     )
 
 
+def mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known) if known else math.nan
+
+
 def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, float]:
     """What the rule reaches on one question."""
     grader, greedy = Grader(), method.decoding == GREEDY
@@ -120,7 +125,8 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
     seen: list[Candidate] = []
     verdicts: list[Verdict] = []
     rewards: list[list[float]] = []
-    ranked: dict[bool, list[float]] = {True: [], False: []}
+    ranked: list[tuple[int, bool, float]] = []  # round, new texts, whether the right one was ahead
+    covered = [0.0] * 5
     while True:
         before = pool.points[chosen]
         k = min(method.candidates, pool.unseen(before))
@@ -137,19 +143,31 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
             for b, low in zip(picks, proposal.mean.tolist(), strict=False):
                 if one.right[a] and not one.right[b]:
                     fresh = not {one.candidates[a].text, one.candidates[b].text} & texts
-                    ranked[fresh].append((high > low) + 0.5 * (high == low))
+                    ranked.append((len(rewards), fresh, (high > low) + 0.5 * (high == low)))
         found = [replace(one.candidates[i], round=len(rewards)) for i in picks]
+        if isinstance(method.verifier, Oracle):
+            truth = [float(one.right[i]) for i in picks]
+            found = [
+                replace(c, verified=score, reward=method.reward(score, c.coherence))
+                for c, score in zip(found, truth, strict=True)
+            ]
+        covered[len(rewards) :] = [max(covered[-1], *(one.right[i] for i in picks))] * (5 - len(rewards))
         chosen += proposal.chosen
         seen += found
+        if method.reward.pooled:
+            scores = pooled_scores(seen, grader, one.answer_type)
+            seen = [
+                replace(c, reward=method.reward(score, c.coherence))
+                for c, score in zip(seen, scores, strict=True)
+            ]
         rewards.append(rewards_of(found))
         scores, agreed = tuple(c.verified for c in found), tuple(c.agreement for c in found)
         verdicts.append(Verdict(scores, agreement=agreed))
-        votes = answer_votes(seen, grader, one.answer_type)
+        votes = [each.yes for each in estimates(seen, grader, one.answer_type)]
         if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
             break
     right = {c.answer: ok for c, ok in zip(one.candidates, one.right, strict=True)}
     answer = method.final.choose(seen, verdicts, grader, one.answer_type)
-    both = ranked[True] + ranked[False]
     return {
         "accuracy": right.get(answer, False),
         "coverage": any(right[c.answer] for c in seen),
@@ -158,13 +176,15 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
         "tokens": sum(c.generated_tokens for c in seen),
         "texts": len({c.text for c in seen}),
         "answers": len({c.answer for c in seen} - {None}),
-        "auc": sum(both) / len(both) if both else math.nan,
-        "new": sum(ranked[True]) / len(ranked[True]) if ranked[True] else math.nan,
+        "auc": mean(share for _, _, share in ranked),
+        "new": mean(share for _, new, share in ranked if new),
+        **{f"auc{n}": mean(share for at, _, share in ranked if at == n) for n in range(1, 5)},
+        **{f"covered{n}": float(share) for n, share in enumerate(covered)},
     }
 
 
 COLUMNS = ("rule", "accuracy %", "difference", "coverage %", "difference", "right candidates %", "candidates",
-           "tokens", "texts", "answers", "AUC", "AUC, new")  # fmt: skip
+           "tokens", "texts", "answers", "AUC", "AUC, new", "AUC by round", "covered by round %")  # fmt: skip
 
 
 def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequence[str]) -> str:
@@ -184,12 +204,14 @@ def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequ
             gap = 100 * (table[key] - first[key])
             return f"{gap.mean():+.1f} ± {gap.std() / len(gap) ** 0.5:.1f}"
 
-        mean = {key: float(values.nanmean()) for key, values in table.items()}
+        means = {key: float(values.nanmean()) for key, values in table.items()}
         rows.append(
-            [f"`{rule}`", f"{100 * mean['accuracy']:.1f}", paired("accuracy"),
-             f"{100 * mean['coverage']:.1f}", paired("coverage"), f"{100 * mean['right']:.1f}",
-             *(f"{mean[key]:.1f}" for key in ("candidates", "tokens", "texts", "answers")),
-             *(f"{mean[key]:.2f}" for key in ("auc", "new"))]
+            [f"`{rule}`", f"{100 * means['accuracy']:.1f}", paired("accuracy"),
+             f"{100 * means['coverage']:.1f}", paired("coverage"), f"{100 * means['right']:.1f}",
+             *(f"{means[key]:.1f}" for key in ("candidates", "tokens", "texts", "answers")),
+             *(f"{means[key]:.2f}" for key in ("auc", "new")),
+             " ".join(f"{means[f'auc{n}']:.2f}" for n in range(1, 5)),
+             " ".join(f"{100 * means[f'covered{n}']:.0f}" for n in range(5))]
         )  # fmt: skip
         print(" | ".join(rows[-1]), flush=True)
     return f"{len(pools)} problems, {replicates} orders of each pool.\n\n{Table(COLUMNS, rows).markdown()}\n"

@@ -147,7 +147,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         worth = tries_of["own", own].worth_of(labels)
         foresight = Foresight(
             method, features, surrogate, points, dict(zip(ids, worth, strict=True)),
-            {i: [c["text"] for c in records[i]["candidates"][:count]] for i in ids}, {},
+            {i: [c.text for c in candidates_of(records[i])[:count]] for i in ids}, {},
         )  # fmt: skip
         if features:
             for _ in drive(problems, foresight, context, max_live=LIVE):

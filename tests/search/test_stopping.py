@@ -48,7 +48,8 @@ def test_agreement_is_more_than_half_of_the_round():
         ((None, None), None),  # no verifier
         ((1.0, 1.0, None), "converged"),
     ):
-        assert Stopping().reason([[0.0] * len(scores)], agreement=scores) == reason
+        rule = Stopping(rule="agreement")
+        assert rule.reason([[0.0] * len(scores)], agreement=scores) == reason
 
 
 def test_bad_values():
