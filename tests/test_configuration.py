@@ -133,6 +133,14 @@ def test_python_s_default_optimiser_is_the_command_line_s():
     assert all(torch.equal(a.points, b.points) for a, b in zip(theirs, mine, strict=True))
 
 
+def test_the_paper_s_preset_has_the_paper_s_parts():
+    for name in ("paper", "paper_literal"):
+        config = compose_config([f"preset={name}"])
+        assert config.embedding._target_.endswith("GaussianEmbedding") and "temperature" not in config.decoding
+        assert (config.verifier.name, config.verifier.confidence) == ("multi_generate", "none")
+        assert (config.final.rule, config.search.stopping.rule) == ("best_reward", "difference")
+
+
 def test_an_experiment_s_preset_is_for_the_methods_that_have_presets():
     for method in ("cot", "self_consistency"):
         assert compose_config(["+experiment=llama_zero", f"method={method}"]).method.name == method

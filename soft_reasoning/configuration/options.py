@@ -59,7 +59,7 @@ class Options(TypedDict, total=False):
 
     Attributes:
         method: A method's name, or an object of your own.
-        preset: Which parts Soft Reasoning has: default, informed, paper, paper_literal or released.
+        preset: Which parts Soft Reasoning has: default, paper, paper_literal or released.
         k: Candidates of a round, or samples.
         rounds: Rounds after the first.
         max_tokens: Most generated tokens per question; it holds within a round.
