@@ -32,7 +32,14 @@ from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.estimates import estimates, pooled_scores
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.search.features import Features, LookaheadFeatures, PointFeatures, Pool, SoftTokenFeatures
+from soft_reasoning.search.features import (
+    Features,
+    LookaheadFeatures,
+    NextTokenFeatures,
+    PointFeatures,
+    Pool,
+    SoftTokenFeatures,
+)
 from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result, generator_for
 
 
@@ -103,6 +110,12 @@ def pool_of(one: Recorded, features: Features, greedy: bool, order: Tensor) -> P
             replace(look, token_ids=text[: features.tokens]) for look, text in zip(looks, texts, strict=True)
         ]
         behaviours = [look.token_ids for look in looks] if greedy else behaviours
+    if isinstance(features, NextTokenFeatures) and features.top:
+        likely = [torch.log_softmax(look.next_logits, -1).topk(features.top) for look in looks]
+        looks = [
+            replace(look, top_logprobs=((tuple(ids.tolist()), tuple(values.tolist())),))
+            for look, (values, ids) in zip(looks, likely, strict=True)
+        ]
     if isinstance(features, PointFeatures | SoftTokenFeatures):
         looks = []
     return Pool.of(
