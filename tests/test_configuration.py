@@ -136,7 +136,9 @@ def test_python_s_default_optimiser_is_the_command_line_s():
 def test_the_paper_s_preset_has_the_paper_s_parts():
     for name in ("paper", "paper_literal"):
         config = compose_config([f"preset={name}"])
-        assert config.embedding._target_.endswith("GaussianEmbedding") and "temperature" not in config.decoding
+        assert (
+            config.embedding._target_.endswith("GaussianEmbedding") and "temperature" not in config.decoding
+        )
         assert (config.verifier.name, config.verifier.confidence) == ("multi_generate", "none")
         assert (config.final.rule, config.search.stopping.rule) == ("best_reward", "difference")
 

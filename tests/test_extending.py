@@ -87,7 +87,7 @@ def test_own_prompt_file(here):
     )
     run_one(config, Path("out"), LocalLauncher())
     stored = json.loads(Path("out", MANIFEST).read_text())["config"]["prompt"]["wording"]
-    assert "Several people answered" in stored["reviews"]["multi_generate"]["ask"]
+    assert "Somebody answered" in stored["reviews"]["single_judge"]["ask"]
     assert all("Think step by step." in "".join(one["prompt"]) for one in records())
     Path("mine.yaml").write_text(BLOCKS["yaml"][0].replace("Think", "Reason"))
     with pytest.raises(UserError, match="prompt.wording"):

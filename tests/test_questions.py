@@ -93,8 +93,8 @@ def test_options_of_a_call(reasoner):
     assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3
     assert len(reasoner.solve(question, method="self_consistency", k=7).candidates) == 7
     assert len(reasoner.solve(question, method="cot").candidates) == 1
-    greedy, sampled = (reasoner.solve(question, rounds=0, temperature=t) for t in (0, 2.0))
-    assert greedy == reasoner.solve(question, rounds=0) != sampled
+    own, greedy, hot = (reasoner.solve(question, rounds=0, temperature=t) for t in (1.1, 0, 2.0))
+    assert greedy != own == reasoner.solve(question, rounds=0) != hot
     assert reasoner.solve(question, preset="paper").rule == "best_reward"
     bounded = reasoner.solve(question, max_tokens=20)
     assert bounded.generated_tokens <= 20 and bounded.ended == "tokens"
@@ -215,7 +215,7 @@ def test_a_solution_explains_itself(reasoner):
 def test_a_prompt_of_ones_own(tmp_path, kind):
     given = {
         "ask": "PROBLEM {question}\n",
-        "reviews": {"multi_generate": {"ask": "COMPARE {question}\n{solutions}\n"}},
+        "reviews": {"single_judge": {"ask": "CHECK {question}\n{solutions}\n"}},
     }
     if kind == "file":
         prompt = tmp_path / "mine.yaml"
@@ -225,7 +225,7 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
     if kind == "object":
         from soft_reasoning.prompts import ReviewWording
 
-        reviews = {"multi_generate": ReviewWording(ask=given["reviews"]["multi_generate"]["ask"])}
+        reviews = {"single_judge": ReviewWording(ask=given["reviews"]["single_judge"]["ask"])}
         prompt = Wording(ask=given["ask"], reviews=reviews)
     with SoftReasoner.from_pretrained("demo", prompt=prompt, overrides=FAKE, rounds=0) as reasoner:
         asked = []
@@ -235,8 +235,8 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         assert "".join(found.prompt).startswith("<s>PROBLEM Ada has 3")
         tokenizer = reasoner.context.engine.tokenizer
         reviews = [tokenizer.decode(list(one.prompt_ids)) for one in asked if one.role == "verifier"]
-        assert reviews and all(one.startswith("<s>COMPARE Ada has 3") for one in reviews)
-        with pytest.raises(UserError, match="verifier=single_judge: this prompt has no wording for it"):
+        assert reviews and all(one.startswith("<s>CHECK Ada has 3") for one in reviews)
+        with pytest.raises(UserError, match="verifier=multi_judge: this prompt has no wording for it"):
             reasoner.solve(QUESTIONS[0], method=judged(reasoner))
 
 
@@ -250,7 +250,7 @@ def test_every_verifier_works_with_the_bundled_prompt(name):
 def judged(reasoner):
     from dataclasses import replace
 
-    return replace(reasoner.method, verifier=replace(reasoner.method.verifier, name="single_judge"))
+    return replace(reasoner.method, verifier=replace(reasoner.method.verifier, name="multi_judge"))
 
 
 @pytest.mark.parametrize(

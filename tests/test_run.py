@@ -17,7 +17,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["method=telepathy"], "random_embedding"),
         (["search=none"], "search: expected one with points for method=soft_reasoning"),
         (["embedding.dim=1000000"], "embedding.dim: expected a whole number of at most 16384, got 1000000"),
-        (["embedding=gaussian", "embedding.sigma=1" + 400 * "0"], "embedding.sigma: expected a finite number"),
+        (
+            ["embedding=gaussian", "embedding.sigma=1" + 400 * "0"],
+            "embedding.sigma: expected a finite number",
+        ),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
         (["methods=cot"], "methods: expected a list such as [cot,"),

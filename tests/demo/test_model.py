@@ -85,7 +85,12 @@ def test_first_tokens_lead_to_different_answers(engine):
 def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     right = {False: [], True: []}
     for problem, result, grader in solve(
-        engine, "method=verified_sampling", "search.rounds=0", "final=verifier", limit=200
+        engine,
+        "method=verified_sampling",
+        "verifier=multi_generate",
+        "search.rounds=0",
+        "final=verifier",
+        limit=200,
     ):
         found = any(grader.correct(c.answer, problem) for c in result.candidates)
         right[found].append(grader.correct(result.answer, problem))

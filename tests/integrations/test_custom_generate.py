@@ -142,8 +142,8 @@ class TestArguments:
         assert call(method="self_consistency", k=3).solutions[0].method == "self_consistency"
         assert call(k=2, rounds=0, max_tokens=20).solutions[0].generated_tokens <= 20
         assert call(method="cot", answer_type="text", prompt="text").answers[0] is not None
-        wording = {"ask": "{question}", "reviews": {"multi_generate": {"ask": "SEE {question} {solutions}"}}}
-        assert call(k=2, rounds=0, prompt=wording).solutions[0].usage["verifier"].sequences == 1
+        wording = {"ask": "{question}", "reviews": {"single_judge": {"ask": "SEE {question} {solutions}"}}}
+        assert call(k=2, rounds=0, prompt=wording).solutions[0].usage["verifier"].sequences <= 2
 
     def test_lengths(self, demo, batch, call):
         assert len(call(method="cot", max_new_tokens=7).solutions[0].candidates[0].token_ids) == 7

@@ -58,7 +58,7 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
         ({"extra": {"method": "telepathy"}}, "soft_reasoning.method", "expected one of cot, got"),
-        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of default, paper"),
+        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of default, pa"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
         ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
         ({"extra": {"max_seconds": 601}}, "soft_reasoning.max_seconds", "at most 600"),

@@ -137,14 +137,28 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
 
 
 def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, tmp_path):
-    run = [*FAKE[:1], *FAKE[2:], "method=verified_sampling", "dataset.offset=100", "search.candidates=9", "limit=40"]
+    run = [
+        *FAKE[:1],
+        *FAKE[2:],
+        "method=verified_sampling",
+        "dataset.offset=100",
+        "search.candidates=9",
+        "limit=40",
+    ]
     code, _, err = call(program, *run, "hydra.run.dir=labelled")
     assert code == 0, err
     code, out, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "hydra.run.dir=cal")
     assert code == 0, err
     assert "Final rule: right on" in out and "of 40 problems that it was not fitted to" in out
     assert len(Prior.load(tmp_path / "cal" / "portfolio.json").questions) == 44
-    use = [*FAKE[:1], *FAKE[2:], "method=verified_sampling", "limit=2", "final=learned", "final.prior=cal/portfolio.json"]
+    use = [
+        *FAKE[:1],
+        *FAKE[2:],
+        "method=verified_sampling",
+        "limit=2",
+        "final=learned",
+        "final.prior=cal/portfolio.json",
+    ]
     code, _, err = call(program, *use, "hydra.run.dir=used")
     assert code == 0, err
     code, _, err = call(program, *use, "prompt=math", "hydra.run.dir=refused")
