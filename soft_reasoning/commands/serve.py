@@ -17,7 +17,7 @@ from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import is_bundled
 from soft_reasoning.configuration.folder import choices
 from soft_reasoning.configuration.options import check_overrides
-from soft_reasoning.integrations.server.settings import Names, Settings
+from soft_reasoning.integrations.server.settings import Settings, model_names
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
@@ -84,7 +84,7 @@ def serve(config: DictConfig, folder: Path) -> None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         log_to_stderr()
-        service = Service(reasoner, settings, Names(name, choices("method")))
+        service = Service(reasoner, settings, model_names(name, choices("method")))
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
             Server(service, listening).run(sockets=[listening])
 

@@ -11,7 +11,7 @@ from soft_reasoning.configuration.folder import choices
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.integrations.server.app import Server, address_of, bound
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Names, Settings
+from soft_reasoning.integrations.server.settings import Settings, model_names
 
 
 def questions(count):
@@ -35,7 +35,7 @@ class Served:
     def __init__(self, reasoner, settings):
         listening = bound(settings)
         self.url = address_of(listening)
-        self.service = Service(reasoner, settings, Names("demo", choices("method")))
+        self.service = Service(reasoner, settings, model_names("demo", choices("method")))
         self.server = Server(self.service, listening)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()

@@ -21,7 +21,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
+from soft_reasoning.integrations.server.requests import (
+    ApiError,
+    ChatBody,
+    ResponsesBody,
+    TextBody,
+    known_model,
+)
 from soft_reasoning.integrations.server.responses import Reply, ResponsesReply, TextReply, event
 from soft_reasoning.integrations.server.service import Service, shutting_down
 from soft_reasoning.integrations.server.settings import Settings
@@ -74,14 +80,11 @@ def create_app(service: Service) -> FastAPI:
 
     @v1.get("/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [described(name) for name in names.served]}
+        return {"object": "list", "data": [described(name) for name in names]}
 
     @v1.get("/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
-        if name not in names.served:
-            message = f"model: expected one of {', '.join(names.served)}, got {name!r:.80}"
-            raise ApiError(404, message, "model", "model_not_found")
-        return described(name)
+        return described(known_model(name, names))
 
     @app.get("/health")
     async def health() -> Response:
@@ -249,7 +252,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
             )
         )  # fmt: skip
-        self._message = f"serving {service.names.model} at {address_of(listening)} (Ctrl-C ends it)"
+        self._message = f"serving {next(iter(service.names))} at {address_of(listening)} (Ctrl-C ends it)"
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say where."""

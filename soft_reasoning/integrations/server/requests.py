@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import HTTPException
@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.engines.text import decode
-from soft_reasoning.integrations.server.settings import Names, Settings
+from soft_reasoning.integrations.server.settings import Settings
 
 HINTS = frozenset(
     "client_metadata include metadata min_p name parallel_tool_calls prompt_cache_key reasoning "
@@ -171,6 +171,18 @@ class ResponsesBody(Body):
         return [[{"role": "system", "content": self.instructions}, *chat] if self.instructions else chat]
 
 
+def known_model(name: str, names: Mapping[str, Any]) -> str:
+    """Return ``name`` if it is one of ``names``.
+
+    Raises:
+        ApiError: With status 404 otherwise.
+    """
+    if name not in names:
+        message = f"model: expected one of {', '.join(names)}, got {name!r:.80}"
+        raise ApiError(404, message, "model", "model_not_found")
+    return name
+
+
 def check_unused(body: Body, ignored: bool) -> None:
     """Refuse fields that ask for what has no effect here, unless they are ``ignored``.
 
@@ -187,7 +199,11 @@ def check_unused(body: Body, ignored: bool) -> None:
 
 
 def changes_of(
-    body: Body, names: Names, settings: Settings, presets: Sequence[str], context_length: int
+    body: Body,
+    names: Mapping[str, str | None],
+    settings: Settings,
+    presets: Sequence[str],
+    context_length: int,
 ) -> Options:
     """Return the options of the call.
 
@@ -195,13 +211,8 @@ def changes_of(
         ApiError: For a model that is not served, and for what is beyond the server's limits.
     """
     extra = body.soft_reasoning
-    if body.model not in names.served:
-        served = ", ".join(names.served)
-        raise ApiError(
-            404, f"model: expected one of {served}, got {body.model!r:.80}", "model", "model_not_found"
-        )
-    named = names.method(body.model)
-    known = names.methods if named is None else [named]
+    named = names[known_model(body.model, names)]
+    known = [method for method in names.values() if method] if named is None else [named]
     for field, value, choices in (("method", extra.method, known), ("preset", extra.preset, presets)):
         if value is not None and value not in choices:
             raise refused(

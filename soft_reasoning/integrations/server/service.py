@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.folder import choices
@@ -18,7 +18,7 @@ from soft_reasoning.integrations.server.requests import (
     check_unused,
     refused,
 )
-from soft_reasoning.integrations.server.settings import Names, Settings
+from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError
 
@@ -40,10 +40,10 @@ class Service:
     Args:
         reasoner: Solves the questions.
         settings: The limits.
-        names: What models are called.
+        names: The method of each name of a model (``settings.model_names``).
     """
 
-    def __init__(self, reasoner: SoftReasoner, settings: Settings, names: Names) -> None:
+    def __init__(self, reasoner: SoftReasoner, settings: Settings, names: Mapping[str, str | None]) -> None:
         self.reasoner, self.settings, self.names = reasoner, settings, names
         self.in_work: int = 0
         self._presets = choices("preset")

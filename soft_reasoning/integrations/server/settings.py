@@ -90,23 +90,9 @@ class Settings:
         return [f"[{host}]" if ":" in host else host for host in (self.host, *LOCAL)] if self.local else ["*"]
 
 
-@dataclass(frozen=True)
-class Names:
-    """The model names that clients use: NAME for the configured method, METHOD-NAME for each method.
+def model_names(model: str, methods: Sequence[str]) -> dict[str, str | None]:
+    """Return the method of each name that clients use.
 
-    Attributes:
-        model: NAME.
-        methods: Methods that clients may ask for.
+    ``model`` itself is the configured method (None), METHOD-``model`` each of ``methods``.
     """
-
-    model: str
-    methods: Sequence[str]
-
-    @property
-    def served(self) -> list[str]:
-        """Every name, the plain one first."""
-        return [self.model, *(f"{method}-{self.model}" for method in self.methods)]
-
-    def method(self, name: str) -> str | None:
-        """Return the method of a served name; None for the configured one."""
-        return None if name == self.model else name.removesuffix(f"-{self.model}")
+    return {model: None, **{f"{method}-{model}": method for method in methods}}
