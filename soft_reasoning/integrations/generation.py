@@ -89,9 +89,8 @@ def generate(
         attention_mask: 1 for the tokens of a prompt; a row is padded on the left or the right. By default
             padding tokens are left out.
         tokenizer: The model's tokenizer.
-        method, preset, k, rounds, answer_type, max_tokens, seed, overrides: As for
-            :class:`~soft_reasoning.SoftReasoner`.
-        prompt: The wording of verifiers, as there.
+        method, preset, k, rounds, answer_type, max_tokens, seed, prompt, overrides: As for
+            :class:`~soft_reasoning.SoftReasoner`; ``prompt`` is the wording of verifiers.
         options: Other arguments of ``model.generate`` (``ACTS``).
 
     Returns:
@@ -101,17 +100,15 @@ def generate(
     Raises:
         UserError: In one line, for an argument that is missing, unknown or has no effect here.
     """
-    if tokenizer is None:
-        raise UserError("generate: expected the model's tokenizer, got none; add tokenizer=tokenizer")
-    ids, asked, own = _ids(inputs, input_ids), _asked(generation_config, options), model.generation_config
+    ids = _ids(inputs, input_ids, tokenizer)
+    asked, own = _asked(generation_config, options), model.generation_config
     eos, pad, stop, as_object = (
         asked.get(key, getattr(own, key, None))
         for key in ("eos_token_id", "pad_token_id", "stop_strings", "return_dict_in_generate")
     )
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
     stops = [stop] if isinstance(stop, str) else stop or ()
-    rows = _rows(ids, attention_mask, None if pad in ends else pad)
-    most = _most(asked, own, ids.shape[1])
+    rows, most = _rows(ids, attention_mask, None if pad in ends else pad), _most(asked, own, ids.shape[1])
     training = model.training
     try:
         with SoftReasoner(
@@ -123,18 +120,12 @@ def generate(
             solutions = reasoner.solve([_question(row, tokenizer, stops) for row in rows])
     finally:
         model.train(training)
-    sequences = _joined(
-        ids,
-        [_tokens(solution, tokenizer)[:most] for solution in solutions],
-        next(iter(ends), 0) if pad is None else pad,
-    )
+    pad = next(iter(ends), 0) if pad is None else pad
+    sequences = _joined(ids, [_tokens(solution, tokenizer)[:most] for solution in solutions], pad)
     if not as_object:
         return sequences
-    return SoftReasoningOutput(
-        sequences=cast(torch.LongTensor, sequences),
-        answers=[solution.answer for solution in solutions],
-        solutions=solutions,
-    )
+    answers = [solution.answer for solution in solutions]
+    return SoftReasoningOutput(cast(torch.LongTensor, sequences), answers=answers, solutions=solutions)
 
 
 def _asked(config: GenerationConfig | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +179,9 @@ def _sampling(asked: Mapping[str, Any], method: str) -> list[str]:
     return chosen + [f"{group}.{key}={asked[key]}" for key in SAMPLING if key in asked]
 
 
-def _ids(inputs: Tensor | None, input_ids: Tensor | None) -> Tensor:
+def _ids(inputs: Tensor | None, input_ids: Tensor | None, tokenizer: Any) -> Tensor:
+    if tokenizer is None:
+        raise UserError("generate: expected the model's tokenizer, got none; add tokenizer=tokenizer")
     if (inputs is None) == (input_ids is None):
         raise UserError("generate: expected input_ids, or inputs, and not both; give token ids (b, n)")
     ids = inputs if input_ids is None else input_ids
