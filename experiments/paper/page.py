@@ -1,6 +1,6 @@
 """Writes results/paper.md by running the commands it lists: python -m experiments.paper.page [--only NAME]
 
-Every item of the paper, on 10 or 40 problems of the bundled model. It shows what a command makes and little
+Every item of the paper, on 4 to 40 problems of the bundled model. It shows what a command makes and little
 about the paper's models. --only runs some experiments again and reads the others' results from --work.
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("model=demo", "dataset=demo", "dataset.shots=0", "limit=10")
-ONE, TWO, MORE = (*SMALL, "seed=0"), (*SMALL, "seed=0,1"), (*SMALL[:-1], "limit=40", "seed=0")
+ONE, TWO = (*SMALL, "seed=0"), (*SMALL, "seed=0,1")
+FEW, MORE = ((*SMALL[:-1], f"limit={limit}", "seed=0") for limit in (4, 40))
 OTHER = ("prompt=paper", "prompt.wording.head=", "prompt.wording.cue=")
 """The bundled model's way of asking, with the verifiers' prompts of prompt=paper."""
 TABLE, ROUNDS = "Sweep", "Rounds to termination"
@@ -36,12 +37,12 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     ),
     "paper_llama_binary_verifier": ("tab:llama-binary-verifier", MORE, [TABLE]),
     "paper_llama_binary_verifier-prompt": ("The same with the printed templates", (*MORE, *OTHER), [TABLE]),
-    "paper_llama_verifier_updated": ("tab:llama-Verifier-updated", ONE, [TABLE]),
-    "paper_reduction": ("fig:Reduction", (*ONE, "embedding.seed=range(4)"), [TABLE]),
-    "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", ONE, [TABLE]),
+    "paper_llama_verifier_updated": ("tab:llama-Verifier-updated", FEW, [TABLE]),
+    "paper_reduction": ("fig:Reduction", (*FEW, "embedding.seed=range(4)"), [TABLE]),
+    "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", FEW, [TABLE]),
 }  # fmt: skip
 """By experiment (before "-"): the paper's label, what makes it small, and the sections of sweep.md shown."""
-NEURONS = ("--questions", "4", "--samples", "60", "--masked", "20")
+NEURONS = ("--questions", "3", "--samples", "40", "--masked", "20", "limit=12")
 HEAD = """\
 # The paper's tables and figures
 
@@ -72,7 +73,7 @@ def main() -> None:
             if label.startswith("fig:"):
                 shutil.copy(folder / "sweep.png", pictures / f"{name}.png")
                 parts.append(f"![{label}](paper/{name}.png)")
-    words, folder = ["+experiment=paper_correlation", *SMALL], args.work / "correlation"
+    words, folder = ["+experiment=paper_correlation", *FEW], args.work / "correlation"
     command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.run.dir={folder}"]
     if ready("paper_correlation", folder / "report.md", command, args):
         table = run("-m", "experiments.paper.correlation", str(folder)).strip()
