@@ -86,8 +86,9 @@ class Solution(Result):
     def ranked(self) -> list[Candidate | None]:
         """:attr:`chosen`, then the other candidates by reward."""
         chosen = self.chosen
-        others = (candidate for candidate in self.candidates if candidate is not chosen)
-        return [chosen, *sorted(others, key=lambda candidate: candidate.rank, reverse=True)]
+        others = [candidate for candidate in self.candidates if candidate is not chosen]
+        others.sort(key=lambda candidate: candidate.rank, reverse=True)
+        return [chosen, *others]
 
     def opening(self, candidate: Candidate) -> str:
         """Return the token nearest to a candidate's soft token, if its text goes on after that; else "".

@@ -13,7 +13,7 @@ A new effect is a class and a function, in any module; the scheduler does not ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -118,7 +118,7 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
         other = group[0].effect.engine
         granted = [job.bounded(job.effect.requests) for job in group]
         requests = [request for some in granted for request in some or ()]
-        results = iter(engine.add(requests) if other is None else other.generate(requests))
+        results: Iterator[Any] = iter(engine.add(requests) if other is None else other.generate(requests))
         for job, some in zip(group, granted, strict=True):
             own = list(islice(results, len(some or ())))
             if some is None:

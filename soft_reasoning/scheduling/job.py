@@ -77,7 +77,7 @@ class Job(Generic[E_co]):
         if not self.begun:
             self.begun, self._steps = True, self._start()
         try:
-            self.effect = self._steps.send(answer)
+            self.effect = cast(Any, self._steps.send(answer))
         except (BudgetSpent, StopIteration) as end:
             result = end.value if isinstance(end, StopIteration) else Result(None, ())
             return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
