@@ -11,18 +11,21 @@ the same five candidates, sampled at temperature 0.8; validation problems unless
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
+
 from experiments.demo.solutions import AUTHORS
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.reports.tables import Table
+from soft_reasoning.reports import tables
+from soft_reasoning.reports.tables import Table, percent
 from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.runs import metrics
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result
 
@@ -37,22 +40,13 @@ accuracy: the mean of the shares of right candidates called right and of wrong o
 
 def share(values: Iterable[bool]) -> str:
     """Percent ± its standard error."""
-    values = [bool(v) for v in values]
-    if not values:
-        return "-"
-    p = sum(values) / len(values)
-    error = math.sqrt(p * (1 - p) / max(1, len(values) - 1))
-    return f"{100 * p:.1f} ± {100 * error:.1f}"
+    return tables.share(metrics.share("x", pd.Series(list(values), dtype=float)), "x")
 
 
-def mean(values: Iterable[float]) -> float:
-    """Over the values that are known; NaN where none is."""
-    known = [v for v in values if not math.isnan(v)]
-    return sum(known) / len(known) if known else math.nan
-
-
-def percent(value: float) -> str:
-    return "-" if math.isnan(value) else f"{100 * value:.1f}"
+def mean(values: Iterable[float]) -> float | None:
+    """Over the values that are known; None where none is."""
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -158,7 +152,8 @@ def judged(held: Measurement, drawn: Mapping[str, Result]) -> str:
         ]
         right, wrong = mean(s for s, ok in pairs if ok), mean(not s for s, ok in pairs if not ok)
         tokens = sum(r.usage["verifier"].generated_tokens for r in reviews.values() if "verifier" in r.usage)
-        figures = [percent(x) for x in (right, wrong, (right + wrong) / 2)]
+        both = None if None in (right, wrong) else (right + wrong) / 2
+        figures = [percent(x) for x in (right, wrong, both)]
         rows.append([name, *figures, f"{tokens / len(reviews):.0f}"])
     columns = ("verifier", "right called right", "wrong called wrong", "balanced accuracy", "tokens")
     return Table(columns, rows).markdown()

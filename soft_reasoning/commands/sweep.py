@@ -27,7 +27,7 @@ from soft_reasoning.reports.sweeps import (
 )
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.files import shown
-from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import (
     PROBES,
     RESULTS,
@@ -94,10 +94,10 @@ def combine(folder: Path) -> None:
     write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
     print(folder / f"{TABLE}.md")
     _compare_all(cells, folder)
-    groups = [
-        Group(f"{model}, {dataset}, {shots} shots", [Column(cell.label, cell.folders) for cell in group])
+    groups = {
+        f"{model}, {dataset}, {shots} shots": group
         for (model, dataset, shots), group in by_problems(cells).items()
-    ]
+    }
     write_overview(folder, "Sweep", [shown(table, note=" ".join(notes_of(cells)))], groups)
 
 

@@ -15,7 +15,7 @@ from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap
 from soft_reasoning.reports.stopped import mean_curve, read_stopped
 from soft_reasoning.reports.tables import Table, best, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.reports.viewer.files import shown
-from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
 from soft_reasoning.runs.records import FIRST, MEMORY
 from soft_reasoning.types import UserError
@@ -90,9 +90,8 @@ def compare(
         if show:
             print("\n\n".join([*(table.text() for table in tables), *notes]))
         drawn = _write(Path(folder), tables, rows, notes)
-        columns = [Column(cell.label, cell.folders) for cell in cells]
         parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
-        write_overview(Path(folder), "Comparison", parts, [Group("", columns)], drawn)
+        write_overview(Path(folder), "Comparison", parts, {"": cells}, drawn)
     return tables
 
 

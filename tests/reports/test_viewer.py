@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from viewed import ASKED, GRADER, HOSTILE, data_of, problem, searched, write, write_all
+from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
 
 from soft_reasoning.reports.viewer import files
-from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of, write_run
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.runs.records import record_of
@@ -129,8 +129,8 @@ def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):
 def test_an_overview_has_the_problems_side_by_side(tmp_path):
     write_all(tmp_path)
     again = write(tmp_path / "se,ar=ch 2", {problem(1): searched("4", ["4", "4"], verifier="4")}, seed=1)
-    columns = [Column("cot", [tmp_path / "cot"]), Column("ours", [tmp_path / "search", again])]
-    write_overview(tmp_path, "Comparison", [], [Group("", columns)])
+    columns = [cell("cot", tmp_path / "cot"), cell("ours", tmp_path / "search", again)]
+    write_overview(tmp_path, "Comparison", [], {"": columns})
     index, details = data_of(tmp_path)
     [group] = index["groups"]
     assert [column["runs"] for column in group["columns"]] == [

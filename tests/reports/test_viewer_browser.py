@@ -7,9 +7,9 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from viewed import GRADER, problem, searched, write, write_all
+from viewed import GRADER, cell, problem, searched, write, write_all
 
-from soft_reasoning.reports.viewer.overview import Column, Group, write_overview
+from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import write_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -99,9 +99,9 @@ class Page:
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     write_all(folder)
-    columns = [Column("cot", [folder / "cot"]), Column("search", [folder / "search"])]
+    columns = [cell("cot", folder / "cot"), cell("search", folder / "search")]
     table = {"title": "T", "note": "", "labels": 1, "columns": ["a", "b"], "rows": [["x", "1"]], "bold": []}
-    write_overview(folder, "Comparison", [table], [Group("", columns)])
+    write_overview(folder, "Comparison", [table], {"": columns})
     return folder
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from base64 import b64decode
 from gzip import decompress
+from types import SimpleNamespace
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
@@ -20,6 +21,11 @@ ASKED = {
     "prompt": {"wording": "w"},
     "seed": 0,
 }
+
+
+def cell(label, *folders):
+    """What an overview reads of a ``Cell``."""
+    return SimpleNamespace(label=label, folders=folders)
 
 
 def problem(i, gold="3"):

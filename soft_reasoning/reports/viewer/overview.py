@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from soft_reasoning.reports.cells import Cell
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, write_page
 from soft_reasoning.reports.viewer.run import anchor_of
 from soft_reasoning.runs.files import GRADES, PAGE, read_json, read_records
-
-
-@dataclass(frozen=True)
-class Column:
-    """One setting: what tables call it, and its runs, one a draw."""
-
-    label: str
-    runs: Sequence[Path]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Settings on the same problems; ``name`` tells the group from others on the page."""
-
-    name: str
-    columns: Sequence[Column]
 
 
 def write_overview(
     folder: Path,
     title: str,
     tables: Sequence[Mapping[str, Any]],
-    groups: Sequence[Group],
+    groups: Mapping[str, Sequence[Cell]],
     pictures: Mapping[str, str] | None = None,
 ) -> None:
-    """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems."""
+    """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems.
+
+    ``groups`` holds settings on the same problems by what tells them from others on the page.
+    """
     head = {
         "kind": "overview",
         "title": title,
@@ -45,16 +32,16 @@ def write_overview(
         "pictures": pictures_of(folder, pictures or {}),
         "groups": [
             {
-                "name": group.name,
+                "name": name,
                 "columns": [
-                    {"label": column.label, "runs": [_link(run, folder) for run in column.runs]}
-                    for column in group.columns
+                    {"label": cell.label, "runs": [_link(run, folder) for run in cell.folders]}
+                    for cell in cells
                 ],
             }
-            for group in groups
+            for name, cells in groups.items()
         ],
     }
-    entries = (entry for number, group in enumerate(groups) for entry in _entries(number, group))
+    entries = (entry for number, cells in enumerate(groups.values()) for entry in _entries(number, cells))
     write_page(folder, title, head, entries)
 
 
@@ -62,21 +49,21 @@ def _link(run: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(run, folder)).as_posix()) + f"/{PAGE}"
 
 
-def _entries(number: int, group: Group) -> Iterator[Entry]:
+def _entries(number: int, cells: Sequence[Cell]) -> Iterator[Entry]:
     """Yield the problems of a group with each run's answer, correctness and coverage, and its solution.
 
     Both are None where a run does not have the problem.
     """
-    runs = [[_outcomes(run) for run in column.runs] for column in group.columns]
+    runs = [[_outcomes(run) for run in cell.folders] for cell in cells]
     problems: dict[str, list[Any]] = {}
     for column in runs:
         for run in column:
             for name, outcome in run.items():
                 problems.setdefault(name, outcome["problem"])
     for name, (question, target) in problems.items():
-        cells = [[_cell(run.get(name)) for run in column] for column in runs]
+        outcomes = [[_cell(run.get(name)) for run in column] for column in runs]
         texts = [[run[name]["text"] if name in run else None for run in column] for column in runs]
-        yield [number, name, question, target, cells], texts
+        yield [number, name, question, target, outcomes], texts
 
 
 def _cell(outcome: Mapping[str, Any] | None) -> list[Any] | None:
