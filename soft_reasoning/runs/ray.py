@@ -281,17 +281,16 @@ def places(
     """
     if gpus is None:
         gpus = 1.0 if resources.get("GPU", 0) >= 1 else 0.0
-    room = []
+    room = {}
     for name, each in (("GPU", gpus), ("CPU", cpus)):
-        if each == 0:
-            continue
-        total, wanted = resources.get(name, 0), workers or 1
-        # A fraction shares one device and is not split between two.
-        fits = int(total / each + 1e-9) if each >= 1 else int(total) * int(1 / each + 1e-9)
-        if fits < wanted:
-            raise UserError(
-                f"expected {name}s for {wanted} worker{'s' * (wanted > 1)} of {each:g} each, got {total:g} "
-                f"in all; lower ray.workers or ray.{name.lower()}s"
-            )
-        room.append(fits)
-    return workers or min(room, default=1), gpus
+        total = resources.get(name, 0)
+        if each:  # a fraction shares one device and is not split between two
+            room[name] = int(total / each + 1e-9) if each >= 1 else int(total) * int(1 / each + 1e-9)
+    fits = min(room.values(), default=workers or 1)
+    if fits < (workers or 1):
+        there = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in room)
+        raise UserError(
+            f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {there}; lower "
+            "ray.workers, ray.cpus or ray.gpus"
+        )
+    return workers or fits, gpus

@@ -28,9 +28,12 @@ def test_as_many_workers_as_there_is_room_for(asked, given):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ((3, 1, 1), "expected GPUs for 3 workers of 1 each, got 2 in all; lower ray.workers or ray.gpus"),
-        ((5, 1, 0.4), "expected GPUs for 5 workers of 0.4 each"),
-        ((9, 1, 0), "expected CPUs for 9 workers of 1 each, got 8"),
+        (
+            (3, 1, 1),
+            "expected room for 3 workers of 1 CPUs and 1 GPUs, got 2 GPUs, 8 CPUs; lower",
+        ),
+        ((5, 1, 0.4), "expected room for 5 workers of 1 CPUs and 0.4 GPUs"),
+        ((9, 1, 0), "expected room for 9 workers of 1 CPUs and 0 GPUs, got 8 CPUs"),
     ],
 )
 def test_more_than_there_is_is_refused(asked, message):

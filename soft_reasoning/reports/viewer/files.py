@@ -28,18 +28,7 @@ SHARD = 32
 """Problems in a shard."""
 
 SOURCES = Path(__file__).parent / "page"
-SCRIPTS = (
-    "dom.js",
-    "data.js",
-    "math.js",
-    "text.js",
-    "plot.js",
-    "list.js",
-    "problem.js",
-    "run.js",
-    "overview.js",
-    "main.js",
-)
+SCRIPTS = ("dom", "data", "math", "text", "plot", "list", "problem", "run", "overview", "main")
 
 Entry = tuple[list[Any], Any]
 """What the table shows of a problem, and what its own page shows."""
@@ -78,7 +67,7 @@ def pack(value: Any) -> str:
 
 def _page(title: str, data: Mapping[str, str]) -> str:
     style = (SOURCES / "style.css").read_text(encoding="utf-8")
-    script = "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = "\n".join((SOURCES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     script = f'"use strict";\n{script}'
     parts = {
         "title": html.escape(title),
