@@ -290,7 +290,7 @@ def places(
     if fits < (workers or 1):
         there = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in room)
         raise UserError(
-            f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {there}; lower "
-            "ray.workers, ray.cpus or ray.gpus"
+            f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {there}; "
+            "lower ray.workers, ray.cpus or ray.gpus"
         )
     return workers or fits, gpus
