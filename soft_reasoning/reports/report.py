@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ EXTRACTION = (
     "(grader, grader.extraction); under another the texts that gave its final answers are read again."
 )
 
+AUC = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
+"""How well the surrogate told right candidates from wrong ones before they were tried; chance is 50 %."""
 DECIDED = "proposals that the acquisition function decided %"
 
 SHOWN = 20
@@ -250,7 +253,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         ["accuracy %", share(metrics, "exact_match")],
         ["coverage %", share(metrics, "coverage")],
         [f"coverage of the first {FIRST} %", share(metrics, f"coverage@{FIRST}")],
-        *([f"{name} %", share(metrics, name)] for name in metrics if _is_pass(name)),
+        *([f"{name} %", share(metrics, name)] for name in metrics if re.fullmatch(r"pass@\d+", name)),
         ["accuracy of a candidate %", percent(metrics["candidate_accuracy"])],
         ["answers not parsed %", percent(metrics["unparsed"])],
         *(
@@ -266,20 +269,14 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
             for ended, part in metrics["rounds"]["share_ended_after"].items()
         ),
         *([[DECIDED, percent(metrics["decided"])]] if metrics["decided"] is not None else []),
-        *_learnt(metrics.get("auc") or {}),
+        *(
+            [AUC[which], percent(part)]
+            for which, part in (metrics.get("auc") or {}).items()
+            if part is not None
+        ),
         ["time", duration(metrics["seconds"].get("total"))],
     ]
     return Table(["", "value"], rows)
-
-
-def _learnt(auc: Mapping[str, float | None]) -> list[list[str]]:
-    """How well the surrogate told right candidates from wrong ones before they were tried; chance is 50 %."""
-    names = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
-    return [[names[which], percent(value)] for which, value in auc.items() if value is not None]
-
-
-def _is_pass(name: str) -> bool:
-    return name.startswith("pass@") and not name.endswith("_stderr")
 
 
 def _cost(metrics: Mapping[str, Any]) -> str:
