@@ -67,13 +67,13 @@ def test_a_sweep_over_data_sets_is_one_table_in_the_papers_layout(run, tmp_path,
 
 
 def test_a_sweep_ends_in_table_plot_and_paired_differences(run, tmp_path):
-    done = run(*FAKE, "limit=2", "-m", "embedding.dim=5,50", "search.rounds=0")
+    done = run(*FAKE, "limit=2", "-m", "embedding.dim=5,25", "search.rounds=0")
     assert done.returncode == 0, done.stderr
     [folder] = tmp_path.glob("runs/sweep-*")
     names = {path.name for path in folder.iterdir()}
     assert {"sweep.md", "sweep.json", "comparison.md", "comparison.json"} <= names
     rows = json.loads((folder / "comparison.json").read_text())
-    assert rows[0]["label"].endswith("50") and "difference" in rows[1]  # the default is the reference
+    assert rows[0]["label"].endswith("25") and "difference" in rows[1]  # the default is the reference
 
 
 @pytest.mark.parametrize("sweep", [[], ["-m", "seed=0,1"]], ids=["run", "sweep"])
