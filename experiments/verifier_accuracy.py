@@ -2,12 +2,14 @@
 
     python experiments/verifier_accuracy.py record FOLDER method=verified_sampling decoding.temperature=1.3
     python experiments/verifier_accuracy.py judge FOLDER [--verifier NAME] method=...
-    python experiments/verifier_accuracy.py table FOLDER [FOLDER ...]
+    python experiments/verifier_accuracy.py judge FOLDER --by LABEL model=...
+    python experiments/verifier_accuracy.py table FOLDER [FOLDER ...] [--learn FOLDER] [--stops VERIFIER]
 
 ``record`` draws five rounds of five candidates a problem, which nothing stops, with the model's certainties
-of them. ``judge`` lets verifiers judge them round by round; verifiers that differ in how they weigh
-what was written share it. ``table`` applies rules to the verdicts and replays stopping, which generates
-nothing. Of several folders (seeds) it gives the mean and the standard deviation. All of it can be continued.
+of them. ``judge`` lets verifiers, of this model or another, judge them round by round; verifiers that differ
+in how they weigh what was written share it. ``table`` applies rules to the verdicts and replays stopping,
+which generates nothing. Of several folders (seeds) it gives the mean and the standard deviation over those
+that a verifier judged. All of it can be continued.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +66,10 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
 QUICK = tuple(VERIFIERS)[:6]
 """Those that write a few tokens."""
 CERTAINTIES = ("mean_prob", "answer_prob", "self_certainty", "lowest_window")
+"""The last two take half of the time of recording."""
 K = 5
 """Candidates of a round."""
-LIVE = 16
+LIVE = 64
 """Problems at a time: what is cut off is lost."""
 
 
@@ -112,13 +116,14 @@ def lines(path: Path) -> dict[str, Any]:
     return {(row := json.loads(line))["id"]: row for line in path.read_text().splitlines()}
 
 
-def record(folder: Path, overrides: Sequence[str]) -> None:
+def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = CERTAINTIES) -> None:
     """Draw the candidates."""
     parts = Parts([*overrides, "verifier=none", "search.stopping.rule=none"])
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "candidates.jsonl"
     todo = [p for p in parts.problems if p.id not in lines(path)]
-    engine, tokenizer = Remembering(parts.engine, LIKELIEST), parts.engine.tokenizer
+    top = LIKELIEST if set(certainties) & set(CERTAINTIES[2:]) else 0
+    engine, tokenizer = Remembering(parts.engine, top), parts.engine.tokenizer
     method = build_method(parts.config)
     with path.open("a", encoding="utf-8") as file:
         for problem, result in drive(todo, method, parts.context, engine=engine, max_live=LIVE):
@@ -128,7 +133,7 @@ def record(folder: Path, overrides: Sequence[str]) -> None:
                 done = tops[c.token_ids, c.logprobs]
                 span = parts.context.grader.locate(c.text, problem.answer_type)
                 where = tokens_of(span, done, tokenizer) if span else ()
-                rows.append({**c.stored(), **{kind: coherence(done, kind, where) for kind in CERTAINTIES}})
+                rows.append({**c.stored(), **{kind: coherence(done, kind, where) for kind in certainties}})
             facts = {"question": problem.question, "gold": problem.gold, "type": problem.answer_type}
             file.write(json.dumps({"id": problem.id, **facts, "candidates": rows}) + "\n")
             file.flush()
@@ -169,13 +174,15 @@ def counted(steps):
             tokens += sum(one.generated_tokens for one in answer)
 
 
-def judge(folder: Path, verifiers: Sequence[str], overrides: Sequence[str], rounds: int) -> None:
-    """Let ``verifiers`` judge the candidates of ``folder``."""
+def judge(
+    folder: Path, verifiers: Sequence[str], overrides: Sequence[str], rounds: int, by: str = ""
+) -> None:
+    """Let ``verifiers`` judge the candidates of ``folder``; ``by`` says which model the overrides name."""
     parts = Parts(overrides)
     given = {key: read(row) for key, row in lines(folder / "candidates.jsonl").items()}
     engine = Remembering(parts.engine, ALTERNATIVES)
     for name in verifiers:
-        path = folder / f"{name}.jsonl"
+        path = folder / f"{name}{by and ', by '}{by}.jsonl"
         known = lines(path)
         todo = [p for p in parts.problems if p.id in given and p.id not in known]
         config = compose_config([*overrides, f"verifier={name.partition(',')[0]}", *VERIFIERS[name]])
@@ -194,15 +201,31 @@ def read(row: Mapping[str, Any]) -> list[Candidate]:
     return [Candidate(**{key: c[key] for key in keys}) for c in row["candidates"]]
 
 
-GRADER = Grader()
-RULES_SHOWN = ("vote", "reward_vote", "pooled_vote", "best_reward", "learned")
+@cache
+def same(a: str | None, b: str | None, kind: str) -> bool:
+    return Grader().equal(a, b, kind)
+
+
+class Compared(Grader):
+    """Compares two answers once."""
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        return same(a, b, answer_type)
+
+
+GRADER = Compared()
+RULES_SHOWN = ("vote", "reward_vote", "pooled_vote", "best_reward")
 NEVER = Stopping(rounds=99, rule="none")
 BLIND: dict[str, Callable[[random.Random], float]] = {
     "always yes": lambda rng: 1.0,
     "always no": lambda rng: 0.0,
     "at random": lambda rng: float(rng.random() < 0.5),
 }
-STOPS = (("agreement", 0.95), ("settled", 0.85), ("settled", 0.95), ("leader", 0.85), ("leader", 0.95))
+STOPS = (
+    ("none", 0.95),
+    ("agreement", 0.95),
+    *itertools.product(("settled", "leader"), (0.7, 0.8, 0.85, 0.95)),
+)
 
 
 class Run:
@@ -243,10 +266,9 @@ class Run:
                     for c, v, a in zip(found, scores, verdict.agreement, strict=True)
                 ]
                 rounds.add(judged, verdict)
-                if ended(rounds.end(stopping)):
+                if stopping is not NEVER and ended(rounds.end(stopping)):
                     break
-            answer = final.choose(rounds.seen, rounds.verdicts, GRADER, problem.answer_type)
-            rows.append(Row(problem, rounds, answer, spent))
+            rows.append(Row(problem, rounds, final, spent))
         return rows
 
 
@@ -262,11 +284,17 @@ def ended(steps) -> bool:
 class Row:
     """A problem's outcome."""
 
-    def __init__(self, problem: Problem, rounds: Rounds, answer: str | None, tokens: int) -> None:
+    def __init__(self, problem: Problem, rounds: Rounds, final: FinalAnswer, tokens: int) -> None:
         self.problem, self.rounds, self.tokens = problem, rounds, tokens
-        self.right = bool(GRADER.correct(answer, problem))
+        self.right = self.by(final)
         self.marks = [(c.agreement, bool(GRADER.correct(c.answer, problem))) for c in rounds.seen]
         self.covered = any(ok for _, ok in self.marks)
+
+    def by(self, final: FinalAnswer) -> bool:
+        """Whether the answer of a rule is right."""
+        kind = self.problem.answer_type
+        answer = final.choose(self.rounds.seen, self.rounds.verdicts, GRADER, kind)
+        return bool(GRADER.correct(answer, self.problem))
 
 
 def approved(rows: Iterable[Row], right: bool) -> float:
@@ -285,62 +313,69 @@ def over(values: Sequence[float]) -> str:
     return "-" if any(map(math.isnan, values)) else f"{statistics.fmean(values):.1f}{spread}"
 
 
-def learned(folder: Path | None, verifier: str | None) -> FinalAnswer | None:
-    """The rule that is learned from the verdicts in ``folder``."""
-    if folder is None:
-        return None
+def judged(folder: Path, verifier: str | None) -> bool:
+    return verifier is None or verifier in BLIND or (folder / f"{verifier}.jsonl").exists()
+
+
+def learned(folder: Path | None, verifier: str | None) -> dict[str, FinalAnswer]:
+    """The rules that are learned from the verdicts in ``folder``."""
+    if folder is None or not judged(folder, verifier):
+        return {}
     rows = Run(folder, verifier).replay(FinalAnswer("vote"))
     rule, _ = fit([(row.problem, row.rounds.seen, row.rounds.verdicts) for row in rows], GRADER, {})
     path = folder / f"rule of {verifier}.json"
     path.write_text(json.dumps({"final": asdict(rule)}))
-    return FinalAnswer("learned", prior=str(path))
+    return {
+        LEARNED[0]: FinalAnswer("pooled_vote", prior=str(path)),
+        LEARNED[1]: FinalAnswer("learned", prior=str(path)),
+    }
 
 
-def tables(folders: Sequence[Path], learn: Path | None) -> str:
+LEARNED = ("pooled_vote, prior fitted", "learned")
+
+
+def tables(folders: Sequence[Path], learn: Path | None, stops: Sequence[str] = ()) -> str:
     """The tables: verifiers by rules, stopping, and certainty without a verifier."""
-    names = [name for name in VERIFIERS if all((f / f"{name}.jsonl").exists() for f in folders)]
-    rules = {rule: FinalAnswer(rule) for rule in RULES_SHOWN[:-1]}
-    table, stops = [], []
-    for name in (None, *BLIND, *names):
-        runs = [Run(folder, name) for folder in folders]
-        known = learn is not None and (name is None or name in BLIND or (learn / f"{name}.jsonl").exists())
-        own = rules | ({"learned": learned(learn, name)} if known else {})
-        results = {rule: [run.replay(final) for run in runs] for rule, final in own.items()}
-        first = results["vote"]
-        cells = [over([approved(rows, ok) for rows in first]) for ok in (True, False)]
-        spent = [
-            statistics.fmean(sum(r[4] for r in said) for *_, said in run.problems.values()) for run in runs
-        ]
-        scores = [over([percent(rows, lambda row: row.right) for rows in results[r]]) if r in results else "-"
-                  for r in (*rules, "learned")]  # fmt: skip
-        table.append(
-            (name or "none", str(len(runs[0].problems)), *cells, f"{statistics.fmean(spent):.0f}", *scores)
+    found = sorted({path.stem for folder in folders for path in folder.glob("*.jsonl")} - {"candidates"})
+    rules = {rule: FinalAnswer(rule) for rule in RULES_SHOWN}
+    table, ends = [], []
+    for name in (None, *BLIND, *found):
+        runs = [Run(folder, name) for folder in folders if judged(folder, name)]
+        own = rules | learned(learn, name)
+        results = [run.replay(FinalAnswer("vote")) for run in runs]
+        cells = [over([approved(rows, ok) for rows in results]) for ok in (True, False)]
+        spent = statistics.fmean(
+            sum(r[4] for r in said) for run in runs for *_, said in run.problems.values()
         )
-        for (rule, final), (stop, sure) in itertools.product(own.items(), STOPS if name in names else ()):
-            ends = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]
-            stops.append((name, rule, f"{stop} {sure}" if stop != "agreement" else stop,
-                          over([percent(rows, lambda row: row.right) for rows in ends]),
-                          over([percent(rows, lambda row: row.covered and not row.right) for rows in ends]),
-                          f"{statistics.fmean(len(r.rounds.seen) for rows in ends for r in rows):.1f}",
-                          f"{statistics.fmean(r.tokens for rows in ends for r in rows):.0f}"))  # fmt: skip
+        scores = [over([percent(rows, lambda row, f=own[r]: row.by(f)) for rows in results])
+                  if r in own else "-" for r in (*rules, *LEARNED)]  # fmt: skip
+        count = " + ".join(str(len(run.problems)) for run in runs)
+        table.append((name or "none", count, *cells, f"{spent:.0f}", *scores))
+        for (rule, final), (stop, sure) in itertools.product(own.items(), STOPS if name in stops else ()):
+            replays = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]
+            ends.append((name, rule, f"{stop} {sure}" if stop in ("settled", "leader") else stop,
+                         over([percent(rows, lambda row: row.right) for rows in replays]),
+                         over([percent(rows, lambda row: row.covered and not row.right) for rows in replays]),
+                         f"{statistics.fmean(len(r.rounds.seen) for rows in replays for r in rows):.1f}",
+                         f"{statistics.fmean(r.tokens for rows in replays for r in rows):.0f}"))  # fmt: skip
     sure = []
+    filters = (
+        FinalAnswer(),
+        FinalAnswer("vote", keep=0.5),
+        FinalAnswer(keep=0.5),
+        FinalAnswer("best_reward"),
+    )
     for kind in CERTAINTIES:
-        runs = [Run(folder, None, kind) for folder in folders]
-        rules = [
-            FinalAnswer(),
-            FinalAnswer("vote", keep=0.5),
-            FinalAnswer(keep=0.5),
-            FinalAnswer("best_reward"),
-        ]
-        sure.append(
-            (kind, *(over([percent(run.replay(f), lambda row: row.right) for run in runs]) for f in rules))
-        )
+        firsts = {f: next(iter(lines(f / "candidates.jsonl").values()))["candidates"][0] for f in folders}
+        if runs := [Run(folder, None, kind) for folder, first in firsts.items() if kind in first]:
+            right = [[percent(run.replay(f), lambda row: row.right) for run in runs] for f in filters]
+            sure.append((kind, *map(over, right)))
     covered = [percent(Run(f, None).replay(FinalAnswer("vote")), lambda row: row.covered) for f in folders]
-    heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN)
+    heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN, *LEARNED)
     return "\n\n".join([
         f"Coverage {over(covered)}.", Table(heads, table).markdown(),
         Table(("verifier", "final", "stops", "accuracy", "lost by choosing", "candidates", "tokens"),
-              stops).markdown(),
+              ends).markdown(),
         Table(("certainty", "weight", "filter", "filter and weight", "best"), sure).markdown(),
     ])  # fmt: skip
 
@@ -350,16 +385,19 @@ def main() -> None:
     parser.add_argument("command", choices=("record", "judge", "table"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--verifier", action="append", choices=VERIFIERS, metavar="NAME")
+    parser.add_argument("--by", default="", help="judge: what to call another model that judges")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--learn", type=Path, help="table: the folder from which final=learned is learned")
+    parser.add_argument("--quick", action="store_true", help="record: without likeliest tokens")
+    parser.add_argument("--learn", type=Path, help="table: the folder from which rules are learned")
+    parser.add_argument("--stops", action="append", default=[], help="table: verifier to stop by")
     parser.add_argument("more", nargs="*", help="configuration, as on the command line of a run; or folders")
     args = parser.parse_intermixed_args()
     if args.command == "record":
-        record(args.folder, args.more)
+        record(args.folder, args.more, CERTAINTIES[:2] if args.quick else CERTAINTIES)
     elif args.command == "judge":
-        judge(args.folder, args.verifier or QUICK, args.more, args.rounds)
+        judge(args.folder, args.verifier or QUICK, args.more, args.rounds, args.by)
     else:
-        print(tables([args.folder, *map(Path, args.more)], args.learn))
+        print(tables([args.folder, *map(Path, args.more)], args.learn, args.stops))
 
 
 if __name__ == "__main__":

@@ -27,11 +27,12 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.weights import weights_mark
 from soft_reasoning.prompts import DATE, Prompts
+from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.search.prior import Prior, check_made_for
+from soft_reasoning.search.prior import Prior, check_made_for, check_made_on
 from soft_reasoning.types import Problem, UserError
 
 
@@ -237,9 +238,14 @@ def check_prior(config: DictConfig, method: Method, context: Context) -> None:
     prior = prior_of(method)
     if prior is not None:
         prior.check(made_for_of(config, context))
-    learned = getattr(getattr(method, "final", None), "learned", None)
-    if learned is not None:
-        check_made_for("final.prior", learned.made_for, model_and_prompt(config, context))
+    for option, learned in learned_by(method):
+        check_made_for(option, learned.made_for, model_and_prompt(config, context))
+
+
+def learned_by(method: Method) -> list[tuple[str, LearnedRule]]:
+    """Return what the method's parts learned from labelled runs, with the option that names the file."""
+    parts = [(f"{name}.prior", getattr(method, name, None)) for name in ("final", "reward")]
+    return [(option, part.learned) for option, part in parts if getattr(part, "learned", None)]
 
 
 def check_wording(method: Method, context: Context) -> None:
@@ -254,14 +260,16 @@ def check_wording(method: Method, context: Context) -> None:
 
 
 def check_unseen(problems: Sequence[Problem], method: Method) -> None:
-    """Refuse problems that the method's ``search.prior`` was made on.
+    """Refuse problems that the files of the method's priors were made on.
 
     Raises:
         UserError: If there is one.
     """
     prior = prior_of(method)
     if prior is not None:
-        prior.check_unseen([problem.question for problem in problems])
+        check_made_on("search.prior", prior.questions, [problem.question for problem in problems])
+    for option, learned in learned_by(method):
+        check_made_on(option, learned.questions, [problem.question for problem in problems])
 
 
 def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:

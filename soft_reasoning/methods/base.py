@@ -119,7 +119,9 @@ class Rounds:
         self.seen += candidates
         self.verdicts.append(verdict)
         if getattr(self._reward, "pooled", False):
-            scores = pooled_scores(self.seen, self._grader, self._problem.answer_type)
+            learned = getattr(self._reward, "learned", None)
+            prior = learned and learned.verdicts
+            scores = pooled_scores(self.seen, self._grader, self._problem.answer_type, prior)
             self.seen = [
                 replace(c, reward=self._reward(score, c.coherence or 0.0))
                 for c, score in zip(self.seen, scores, strict=True)

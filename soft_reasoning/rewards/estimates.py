@@ -1,23 +1,30 @@
 """One estimate per answer: the verdicts of all rounds about it, pooled.
 
 A candidate's verdict s in [0, 1] counts s for its answer and 1 - s against it. With a prior Beta(a, b) the
-answer of n candidates is right with posterior mean m = (a + yes) / (a + b + yes + no), what the surrogate is
-given, and weighs n m in a vote. A verifier that always says the same leaves the order of the votes, whatever
-it says: n (a + n) and n a, over a + b + n, grow with n. By m alone n times "no" would count against the
-majority. Sharper weights, such as n m / (1 - m), gain more where verdicts are good and lose more where they
-are drawn at random.
+verdicts about the answer of n candidates have the posterior mean m = (a + yes) / (a + b + yes + no), what the
+surrogate is given. In a vote the answer weighs n m, or n m / (1 - m) with a prior that ``fit_prior`` made of
+other problems. A verifier that always says the same leaves the order of the votes, whatever it says, since
+both grow with n. By m alone n times "no" would count against the majority. The odds gain more where verdicts
+are good and lose more where they are drawn at random, unless the prior knows which of the two is the case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize  # pyright: ignore[reportMissingTypeStubs]
+from scipy.special import betaln  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.types import Candidate
 
-PRIOR = (0.5, 0.5)
-"""a and b, unless given."""
+Beta = tuple[float, float]
+PRIOR: Beta = (0.5, 0.5)
+"""a and b, unless fitted."""
+LIMITS = (-4.0, 7.0)
+"""Of log a and log b."""
 
 
 @dataclass(frozen=True)
@@ -29,25 +36,25 @@ class Estimate:
         members: Indices of its candidates.
         yes: Sum of their verdicts; candidates that were not judged count neither for nor against it.
         no: Sum of 1 - verdict.
-        prior: (a, b).
+        prior: (a, b) if fitted to other problems; None is ``PRIOR``.
     """
 
     answer: str
     members: tuple[int, ...]
     yes: float = 0.0
     no: float = 0.0
-    prior: tuple[float, float] = PRIOR
+    prior: Beta | None = None
 
     @property
     def mean(self) -> float:
-        """Posterior mean of the probability that the answer is right."""
-        a, b = self.prior
+        """Posterior mean of the verdict on the answer."""
+        a, b = self.prior or PRIOR
         return (a + self.yes) / (a + b + self.yes + self.no)
 
     @property
     def weight(self) -> float:
         """Its weight in a vote."""
-        return len(self.members) * self.mean
+        return len(self.members) * (self.mean / (1 - self.mean) if self.prior else self.mean)
 
 
 def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[list[int]]:
@@ -67,7 +74,7 @@ def estimates(
     candidates: Sequence[Candidate],
     grader: AnswerGrader,
     answer_type: str,
-    prior: Sequence[float] = PRIOR,
+    prior: Beta | None = None,
 ) -> list[Estimate]:
     """Return the estimate of each distinct answer, in order of appearance.
 
@@ -75,14 +82,14 @@ def estimates(
         candidates: Those of all rounds.
         grader: Says which answers are equal.
         answer_type: Their type.
-        prior: (a, b) of the Beta prior.
+        prior: (a, b) of :func:`fit_prior`.
     """
     found: list[Estimate] = []
     for group in same_answers([c.answer for c in candidates], grader, answer_type):
         scores = [v for i in group if (v := candidates[i].verified) is not None]
         yes = sum(scores)
         answer = candidates[group[0]].answer or ""
-        found.append(Estimate(answer, tuple(group), yes, len(scores) - yes, (prior[0], prior[1])))
+        found.append(Estimate(answer, tuple(group), yes, len(scores) - yes, prior))
     return found
 
 
@@ -90,7 +97,7 @@ def pooled_scores(
     candidates: Sequence[Candidate],
     grader: AnswerGrader,
     answer_type: str,
-    prior: Sequence[float] = PRIOR,
+    prior: Beta | None = None,
 ) -> list[float | None]:
     """Return each candidate's verdict replaced by the posterior mean of its answer.
 
@@ -101,3 +108,22 @@ def pooled_scores(
         for i in one.members:
             scores[i] = None if scores[i] is None else one.mean
     return scores
+
+
+def fit_prior(found: Iterable[Estimate]) -> Beta:
+    """Return the a and b under which the verdicts about other problems' answers are likeliest.
+
+    The likelihood is the beta-binomial's, the labels are not read: a verifier that tells answers apart says
+    yes to all candidates of one and no to all of another, so a and b are small. One that says yes at random,
+    or always, says it equally often of every answer; a and b are large then, and the vote is the majority's.
+    """
+    counts = np.array([(one.yes, one.no) for one in found if one.yes + one.no > 0]).reshape(-1, 2)
+
+    def unlikely(logs: np.ndarray) -> float:
+        prior = np.exp(logs)
+        return -float(np.sum(betaln(*(prior + counts).T) - betaln(*prior)))
+
+    start = np.log(PRIOR)
+    best = minimize(unlikely, start, method="L-BFGS-B", bounds=[LIMITS] * 2) if len(counts) else None
+    a, b = np.exp(start if best is None else best.x)
+    return float(a), float(b)

@@ -34,7 +34,8 @@ class FinalAnswer:
             multiplied by its confidence. 0 leaves them out.
         keep: Share of the candidates that vote, those of highest reward: the filter of DeepConf (Fu et al.,
             arXiv 2508.15260).
-        prior: A file of ``soft-reasoning calibrate`` that holds a learned rule.
+        prior: A file of ``soft-reasoning calibrate`` that holds a learned rule, and what verdicts are worth
+            to ``pooled_vote``.
     """
 
     rule: str = "reward_vote"
@@ -47,7 +48,7 @@ class FinalAnswer:
         choice("rule", self.rule, RULES)
         real("verifier_weight", self.verifier_weight, least=0.0)
         real("keep", self.keep, above=0.0, most=1.0)
-        if self.rule == "learned":
+        if self.rule == "learned" or (self.rule == "pooled_vote" and self.prior):
             object.__setattr__(self, "learned", LearnedRule.load(self.prior))
 
     def choose(
@@ -95,9 +96,9 @@ class FinalAnswer:
         answer_type: str,
     ) -> float:
         """Return the posterior probability that the leading answer is right; 0 without an answer."""
-        if self.learned is not None:
+        if self.learned is not None and self.rule == "learned":
             return max(self.learned.probabilities(candidates, verdicts, grader, answer_type), default=0.0)
-        found = estimates(candidates, grader, answer_type)
+        found = estimates(candidates, grader, answer_type, self.learned and self.learned.verdicts)
         return max(found, key=lambda one: one.weight).mean if found else 0.0
 
     def _weights(
@@ -113,9 +114,9 @@ class FinalAnswer:
             lowest = min(rewards, default=0.0)
             weights = [1e-6 + r - lowest for r in rewards]  # equal ones count the same
         elif self.rule in ("pooled_vote", "learned"):
-            found = estimates(candidates, grader, answer_type)
+            found = estimates(candidates, grader, answer_type, self.learned and self.learned.verdicts)
             worths = [one.weight for one in found]
-            if self.learned is not None:
+            if self.learned is not None and self.rule == "learned":
                 worths = self.learned.probabilities(candidates, verdicts, grader, answer_type)
             for one, worth in zip(found, worths, strict=True):
                 for i in one.members:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.rewards.estimates import Estimate, estimates
+from soft_reasoning.rewards.estimates import Beta, Estimate, estimates, fit_prior
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Problem, UserError
 
@@ -79,29 +79,35 @@ class LearnedRule:
         scales: Standard deviation of each feature.
         weights: Weight of each standardised feature.
         bias: The log-odds where all features are average.
+        verdicts: Prior of what verdicts are worth (``rewards.estimates``).
         made_for: What it belongs to: plain values by name (model, prompt).
+        questions: Id and mark (``search.prior.question_mark``) of every problem that it was fitted to.
     """
 
     means: tuple[float, ...]
     scales: tuple[float, ...]
     weights: tuple[float, ...]
     bias: float
+    verdicts: Beta
     made_for: Mapping[str, Any]
+    questions: Mapping[str, str]
 
     @classmethod
-    def load(cls, path: str | None) -> LearnedRule:
-        """Read the rule in a file of ``soft-reasoning calibrate``.
+    def load(cls, path: str | None, option: str = "final.prior") -> LearnedRule:
+        """Read the rule in a file of ``soft-reasoning calibrate``, which ``option`` names.
 
         Raises:
             UserError: If there is no such file, or it holds none.
         """
-        wanted = "final.prior: expected a file that soft-reasoning calibrate calibration.runs=[FOLDER] wrote"
+        wanted = f"{option}: expected a file that soft-reasoning calibrate calibration.runs=[FOLDER] wrote"
         if path is None:
-            raise UserError(f"{wanted}, got none; set search.prior=FILE or final.prior=FILE")
+            raise UserError(f"{wanted}, got none; set search.prior=FILE or {option}=FILE")
         try:
             stored = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))["final"]
             parts = {key: tuple(map(float, stored[key])) for key in ("means", "scales", "weights")}
-            rule = cls(**parts, bias=float(stored["bias"]), made_for=dict(stored["made_for"]))
+            a, b = map(float, stored["verdicts"])
+            known = {key: dict(stored[key]) for key in ("made_for", "questions")}
+            rule = cls(**parts, bias=float(stored["bias"]), verdicts=(a, b), **known)
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -130,7 +136,12 @@ class LearnedRule:
 Row = tuple[Problem, Sequence[Candidate], Sequence[Verdict]]
 
 
-def fit(rows: Sequence[Row], grader: AnswerGrader, made_for: Mapping[str, Any]) -> tuple[LearnedRule, float]:
+def fit(
+    rows: Sequence[Row],
+    grader: AnswerGrader,
+    made_for: Mapping[str, Any],
+    questions: Mapping[str, str] | None = None,
+) -> tuple[LearnedRule, float]:
     """Fit a rule to labelled problems, and return it with its accuracy on held-out problems.
 
     Each fifth of the problems is answered by a rule that is fitted to the others.
@@ -138,24 +149,24 @@ def fit(rows: Sequence[Row], grader: AnswerGrader, made_for: Mapping[str, Any]) 
     Raises:
         UserError: If right and wrong answers are not both there in every part.
     """
-    tables = []
+    tables, every = [], list[Estimate]()
     for problem, candidates, verdicts in rows:
         kind = problem.answer_type
         found = estimates(candidates, grader, kind)
+        every += found
         right = [bool(grader.correct(one.answer, problem)) for one in found]
         tables.append((features(candidates, verdicts, found, grader, kind), right))
+    known = {"verdicts": fit_prior(every), "made_for": made_for, "questions": questions or {}}
     solved = 0
     for fold in range(FOLDS):
-        rule = _fitted([table for i, table in enumerate(tables) if i % FOLDS != fold], made_for)
+        rule = _fitted([table for i, table in enumerate(tables) if i % FOLDS != fold], known)
         for table, right in tables[fold::FOLDS]:
             worths = [rule.probability(row) for row in table]
             solved += bool(worths) and right[max(range(len(worths)), key=worths.__getitem__)]
-    return _fitted(tables, made_for), solved / max(1, len(tables))
+    return _fitted(tables, known), solved / max(1, len(tables))
 
 
-def _fitted(
-    tables: Sequence[tuple[list[list[float]], list[bool]]], made_for: Mapping[str, Any]
-) -> LearnedRule:
+def _fitted(tables: Sequence[tuple[list[list[float]], list[bool]]], known: Mapping[str, Any]) -> LearnedRule:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
@@ -170,4 +181,4 @@ def _fitted(
     model = LogisticRegression().fit(scaler.transform(X), y)
     values: Any = (scaler.mean_, scaler.scale_, model.coef_[0])
     means, scales, weights = (tuple(map(float, column)) for column in values)
-    return LearnedRule(means, scales, weights, float(model.intercept_[0]), made_for)
+    return LearnedRule(means, scales, weights, float(model.intercept_[0]), **known)

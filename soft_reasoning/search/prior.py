@@ -79,20 +79,6 @@ class Prior:
         """
         check_made_for("search.prior", self.made_for, made_for)
 
-    def check_unseen(self, questions: Sequence[str]) -> None:
-        """Refuse problems that the prior was made on.
-
-        Raises:
-            UserError: If there is one.
-        """
-        known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
-        if seen:
-            raise UserError(
-                f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
-                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
-            )
-
 
 def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
     """Refuse what was ``made_for`` other values than the run's; the line names the first difference."""
@@ -103,6 +89,21 @@ def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, A
                 f"{option}: expected one made with the run's {key}, {now}, got one made with {before}; "
                 "calibrate again, or change it back"
             )
+
+
+def check_made_on(option: str, made_on: Mapping[str, str], questions: Sequence[str]) -> None:
+    """Refuse questions that a file was ``made_on``, which holds the id and mark of each.
+
+    Raises:
+        UserError: If there is one.
+    """
+    known = {mark: name for name, mark in made_on.items()}
+    seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
+    if seen:
+        raise UserError(
+            f"{option}: expected problems other than those it was made on, got {len(seen)} of those, such as "
+            f"{seen[0]}; choose others with dataset.offset or dataset.split"
+        )
 
 
 def opened(prior: Prior | str | PathLike[str] | None) -> Prior | None:

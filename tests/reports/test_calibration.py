@@ -161,8 +161,15 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
     ]
     code, _, err = call(program, *use, "hydra.run.dir=used")
     assert code == 0, err
-    code, _, err = call(program, *use, "prompt=math", "hydra.run.dir=refused")
-    assert code == 2 and "final.prior: expected one made with the run's prompt" in err
+    pooled = [word.replace("learned", "pooled_vote") for word in use]
+    rewards = [*pooled[:-2], "reward.pooled=true", "reward.prior=cal/portfolio.json"]
+    for words, said in [
+        ([*use, "prompt=math"], "final.prior: expected one made with the run's prompt"),
+        ([*rewards, "prompt=math"], "reward.prior: expected one made with the run's prompt"),
+        ([*pooled, "dataset.offset=100"], "final.prior: expected problems other than those it was made on"),
+    ]:
+        code, _, err = call(program, *words, "hydra.run.dir=refused")
+        assert code == 2 and said in err
     code, _, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "prompt=math")
     assert code == 2 and "calibration.runs: expected runs with this prompt" in err
 

@@ -1,14 +1,19 @@
 """Verdicts pooled by answer: closed forms, rewards in all methods, and verifiers that know nothing."""
 
+import json
 import random
+from dataclasses import asdict
 
 import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.estimates import estimates, pooled_scores
+from soft_reasoning.methods.base import Rounds
+from soft_reasoning.rewards.combine import Reward
+from soft_reasoning.rewards.estimates import PRIOR, estimates, fit_prior, pooled_scores
 from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.learned import LearnedRule, fit
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import Stopping
@@ -24,13 +29,15 @@ def candidates(*rows):
 
 def test_pooled_by_hand():
     seen = candidates(("18", 0.9), ("9", 0.2), (None, 0.7), ("18.0", 0.5), ("7", None))
-    first, second, third = estimates(seen, Grader(), "number", (1, 2))
+    first, second, third = estimates(seen, Grader(), "number", (1.0, 2.0))
     assert (first.answer, first.members) == ("18", (0, 3)) and (first.yes, first.no) == pytest.approx(
         (1.4, 0.6)
     )
-    assert first.mean == pytest.approx((1 + 1.4) / (3 + 2)) and first.weight == pytest.approx(2 * 2.4 / 5)
+    assert first.mean == pytest.approx((1 + 1.4) / (3 + 2))
+    assert first.weight == pytest.approx(2 * 2.4 / 2.6)  # odds, with a fitted prior
+    assert estimates(seen, Grader(), "number")[0].weight == pytest.approx(2 * 1.9 / 3)
     assert second.mean == pytest.approx(1.2 / 4) and third.mean == pytest.approx(1 / 3)
-    scores = pooled_scores(seen, Grader(), "number", (1, 2))
+    scores = pooled_scores(seen, Grader(), "number", (1.0, 2.0))
     assert scores == pytest.approx([2.4 / 5, 0.3, 0.7, 2.4 / 5, None])
 
 
@@ -40,12 +47,18 @@ def question(rng):
     return [0 if rng.random() < share else rng.randint(1, 4) for _ in range(15)]
 
 
-def accuracy(rule, verdict, seed=0, count=400):
-    """Share of seeded questions that the rule answers right; ``verdict`` judges an answer."""
-    rng, right = random.Random(seed), 0
-    final = FinalAnswer(rule)
-    for _ in range(count):
-        seen = candidates(*[(str(answer), verdict(answer, rng)) for answer in question(rng)])
+def judged(verdict, seed, count):
+    """Seeded questions whose candidates ``verdict`` judges by their answers."""
+    rng = random.Random(seed)
+    return [
+        candidates(*[(str(answer), verdict(answer, rng)) for answer in question(rng)]) for _ in range(count)
+    ]
+
+
+def accuracy(rule, verdict, seed=0, count=400, prior=None):
+    """Share of seeded questions that the rule answers right."""
+    final, right = FinalAnswer(rule, prior=prior), 0
+    for seen in judged(verdict, seed, count):
         right += final.choose(seen, [Verdict(tuple(c.verified for c in seen))], Grader(), "number") == "0"
     return right / count
 
@@ -60,11 +73,16 @@ def test_a_verifier_that_always_says_the_same_leaves_the_majority(rule, said):
         assert votes[0] == votes[1]
 
 
+def blind(answer, rng):
+    return float(rng.random() < 0.5)
+
+
+def knows(answer, rng):
+    return float(rng.random() < (0.9 if answer == 0 else 0.1))
+
+
 @pytest.mark.parametrize("rule", ["reward_vote", "pooled_vote"])
 def test_a_random_verifier_costs_no_more_than_chance(rule):
-    def blind(answer, rng):
-        return float(rng.random() < 0.5)
-
     majority = accuracy("vote", blind)
     error = (2 * majority * (1 - majority) / 400) ** 0.5
     assert accuracy(rule, blind) > majority - 2 * error
@@ -72,10 +90,46 @@ def test_a_random_verifier_costs_no_more_than_chance(rule):
 
 @pytest.mark.parametrize("rule", ["reward_vote", "pooled_vote"])
 def test_a_verifier_that_knows_beats_the_majority(rule):
-    def knows(answer, rng):
-        return float(rng.random() < (0.9 if answer == 0 else 0.1))
-
     assert accuracy(rule, knows) > accuracy("vote", knows) + 0.1
+
+
+def fitted(verdict, file):
+    """A calibration file of 100 other questions."""
+    rows = [(Problem("p", "?", "0"), seen, []) for seen in judged(verdict, 1, 100)]
+    file.write_text(json.dumps({"final": asdict(fit(rows, Grader(), {})[0])}))
+    return str(file)
+
+
+def test_a_prior_from_calibration_leaves_the_majority_to_a_coin_and_gains_more_from_what_is_known(tmp_path):
+    majority = accuracy("vote", blind, count=1000)
+    coin, sure = fitted(blind, tmp_path / "coin"), fitted(knows, tmp_path / "sure")
+    assert sum(LearnedRule.load(coin).verdicts) > 20 > 2 > sum(LearnedRule.load(sure).verdicts)
+    assert accuracy("pooled_vote", blind, count=1000, prior=coin) > majority - 0.005
+    gained = accuracy("pooled_vote", knows, count=1000, prior=sure)
+    assert gained > accuracy("pooled_vote", knows, count=1000) + 0.02
+
+
+@pytest.mark.parametrize("said", [1.0, 0.0, 0.3])
+def test_the_prior_of_a_verifier_that_always_says_the_same_leaves_the_majority(said, tmp_path):
+    prior = fitted(lambda answer, rng: said, tmp_path / "file")
+    final = FinalAnswer("pooled_vote", prior=prior)
+    for seen in judged(lambda answer, rng: said, 2, 50):
+        assert final.choose(seen, [], Grader(), "number") == FinalAnswer("vote").choose(
+            seen, [], Grader(), "number"
+        )
+    assert fit_prior([]) == PRIOR
+
+
+def test_rewards_read_the_prior_too(tmp_path):
+    prior = fitted(knows, tmp_path / "file")
+    reward = Reward(pooled=True, prior=prior)
+    rounds = Rounds(Problem("p", "?", "1"), reward, FinalAnswer("vote"), Grader())
+    seen = candidates(("1", 1.0), ("2", 0.0))
+    rounds.add(seen, Verdict((1.0, 0.0)))
+    a, b = LearnedRule.load(prior).verdicts
+    assert [c.reward for c in rounds.seen] == pytest.approx(
+        [(a + 1) / (a + b + 1) + 0.5, a / (a + b + 1) + 0.5]
+    )
 
 
 def test_a_vote_by_posterior_means_would_not_pass():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser
-from soft_reasoning.search.prior import Prior, question_mark
+from soft_reasoning.search.prior import Prior, check_made_on, question_mark
 from soft_reasoning.types import UserError, generator_for
 
 D = 6
@@ -52,9 +52,9 @@ def test_another_model_prompt_or_projection_is_refused(prior, key):
 
 
 def test_a_calibration_problem_is_refused_under_any_id(prior):
-    prior.check_unseen(["Another?"])
+    check_made_on("search.prior", prior.questions, ["Another?"])
     with pytest.raises(UserError, match="got 1 of those, such as q1"):
-        prior.check_unseen(["Another?", " How many? "])
+        check_made_on("search.prior", prior.questions, ["Another?", " How many? "])
 
 
 @pytest.mark.parametrize("kind", [BayesianOptimiser, RandomOptimiser])
