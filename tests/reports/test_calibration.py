@@ -10,8 +10,18 @@ import torch
 from soft_reasoning.commands import calibrate
 from soft_reasoning.commands import run as program
 from soft_reasoning.commands.trials import SHOWN, ranked
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_dataset,
+    build_engine,
+    build_method,
+    check_prior,
+    check_unseen,
+)
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.calibration import Tried, choose, foreseen, held_out, recommend
 from soft_reasoning.search.prior import Prior
+from soft_reasoning.types import UserError
 
 FAKE = ["engine=fake", "embedding=gaussian", "progress=false", "max_new_tokens=20", "limit=4"]
 SMALL = [
@@ -168,8 +178,12 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
         ([*rewards, "prompt=math"], "reward.prior: expected one made with the run's prompt"),
         ([*pooled, "dataset.offset=100"], "final.prior: expected problems other than those it was made on"),
     ]:
-        code, _, err = call(program, *words, "hydra.run.dir=refused")
-        assert code == 2 and said in err
+        config = compose_config(words)
+        method, dataset = build_method(config), build_dataset(config)
+        context = build_context(config, build_engine(config), dataset.exemplars())
+        with pytest.raises(UserError, match=said):
+            check_prior(config, method, context)
+            check_unseen(dataset.problems(), method)
     code, _, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "prompt=math")
     assert code == 2 and "calibration.runs: expected runs with this prompt" in err
 
