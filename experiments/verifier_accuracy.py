@@ -45,7 +45,7 @@ from soft_reasoning.types import Candidate, Completion, Generate, Problem, Reque
 FIVE = ("verifier.samples=5", "verifier.temperature=0.7")
 SURE = ("verifier.confidence=sequence_prob",)
 VERIFIERS: dict[str, tuple[str, ...]] = {
-    "single_judge": (),
+    "single_judge": ("verifier.confidence=none",),
     "single_judge, sequence_prob": SURE,
     "probability": (),
     "multi_generate": (),
