@@ -244,8 +244,8 @@ def check_prior(config: DictConfig, method: Method, context: Context) -> None:
 
 def learned_by(method: Method) -> list[tuple[str, LearnedRule]]:
     """Return what the method's parts learned from labelled runs, with the option that names the file."""
-    parts = [(f"{name}.prior", getattr(method, name, None)) for name in ("final", "reward")]
-    return [(option, part.learned) for option, part in parts if getattr(part, "learned", None)]
+    parts = {name: getattr(getattr(method, name, None), "learned", None) for name in ("final", "reward")}
+    return [(f"{name}.prior", learned) for name, learned in parts.items() if learned is not None]
 
 
 def check_wording(method: Method, context: Context) -> None:

@@ -106,7 +106,7 @@ class LearnedRule:
             stored = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))["final"]
             parts = {key: tuple(map(float, stored[key])) for key in ("means", "scales", "weights")}
             a, b = map(float, stored["verdicts"])
-            known = {key: dict(stored[key]) for key in ("made_for", "questions")}
+            known: dict[str, Any] = {key: dict(stored[key]) for key in ("made_for", "questions")}
             rule = cls(**parts, bias=float(stored["bias"]), verdicts=(a, b), **known)
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
