@@ -136,8 +136,9 @@ def _asked(config: GenerationConfig | None, options: Mapping[str, Any]) -> dict[
     """
     if config is not None and not isinstance(config, GenerationConfig):
         raise UserError(f"generate: expected a GenerationConfig as generation_config, got {config!r:.60}")
-    asked = {**({} if config is None else config.to_dict()), **options}
-    asked = {key: value for key, value in asked.items() if value is not None}
+    asked: dict[str, Any] = {}
+    for source in ({} if config is None else config.to_dict(), options):
+        asked |= {key: value for key, value in source.items() if value is not None}
     for key, value in asked.items():
         if key not in (*ACTS, *INDIFFERENT) and value is not False and value != NEUTRAL.get(key):
             raise UserError(
