@@ -113,6 +113,11 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         raise UserError(
             f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
         )
+    if features and count <= SHOWN:
+        raise UserError(
+            f"calibration.points: expected more than {SHOWN} to compare features, got {count}; raise it, or "
+            "use calibration.features=[]"
+        )
     rows = [row for name in settings.runs for row in labelled_run(Path(name), config)]
     dataset = build_dataset(config)
     problems = dataset.problems()

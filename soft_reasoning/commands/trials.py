@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -95,7 +95,7 @@ class Foresight:
         texts = self.texts[problem.id]
         new = torch.tensor([text not in texts[:SHOWN] for text in texts[SHOWN:]])
         for name, features in self.features.items():
-            pool = yield from replace(self.method, features=features).look(box, self.points, context)
+            pool = yield from self.method.look(box, self.points, context, features)
             with torch.no_grad():
                 gp = self.surrogate.fit(pool.features[:SHOWN], worth[:SHOWN])
                 expected, _ = gp.marginals(pool.features[SHOWN:])

@@ -242,6 +242,10 @@ def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(c
     ("argument", "said"),
     [
         ("calibration.points=3", "calibration.points: expected a whole number of at least 5"),
+        (
+            "calibration.features=[point]",
+            "calibration.points: expected more than 10 to compare features, got 8",
+        ),
         ("calibration.portfolio=99", "expected at most calibration.points=8, got 99"),
         ("calibration.reference=votes", "calibration.reference: expected one of auto, labels, answers"),
         ("calibration.sigmas=2", "calibration.sigmas: expected a list such as [1,2]"),
@@ -255,5 +259,6 @@ def test_bad_input_gives_one_line(call, argument, said):
     changes = [one for one in SMALL if one.split("=")[0] != argument.split("=")[0]]
     if "portfolio" in argument:
         changes = SMALL
-    code, _, err = call(calibrate, *FAKE, *changes, argument)
+    fake = [one for one in FAKE if argument != "method=cot" or not one.startswith("embedding")]
+    code, _, err = call(calibrate, *fake, *changes, argument)
     assert code == 2 and said in err and err.count("\n") == 1
