@@ -93,4 +93,4 @@ def test_a_sure_verifier_is_more_than_one_that_agrees():
     for scores, reason in ((doubtful, None), (agreed, "converged")):
         more = {"agreement": agreed, "scores": scores}
         assert Stopping(rule="sure").reason([[0.0] * 3], **more) == reason
-        assert Stopping().reason([[0.0] * 3], **more) == "converged"
+        assert Stopping(rule="agreement").reason([[0.0] * 3], **more) == "converged"
