@@ -21,6 +21,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
             ["embedding=gaussian", "embedding.sigma=1" + 400 * "0"],
             "embedding.sigma: expected a finite number",
         ),
+        (
+            ["reward.verifier_weight=1e308"],
+            "reward.verifier_weight: expected a finite number at least 0 at most",
+        ),
         (["budget=fair"], "budget: expected one of own, equal"),
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
         (["methods=cot"], "methods: expected a list such as [cot,"),

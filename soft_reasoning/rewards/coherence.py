@@ -51,7 +51,7 @@ def coherence(completion: Completion, kind: str = "mean_prob", span: Sequence[in
         size = len(certain) if kind == "self_certainty" else min(WINDOW, len(certain))
         windows = [_mean(certain[i : i + size]) for i in range(len(certain) - size + 1)]
         lowest = min(windows, default=0.0)
-        return lowest / (1.0 + lowest)
+        return 1.0 if lowest == math.inf else lowest / (1.0 + lowest)
     return _mean([math.exp(logprobs[i]) for i in (span if kind == "answer_prob" else range(len(logprobs)))])
 
 

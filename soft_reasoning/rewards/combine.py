@@ -23,6 +23,11 @@ def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
     return rewards
 
 
+MOST_WEIGHT = 1e6
+LEAST_COHERENCE = -1e9
+"""A token of probability 0 has log-probability -inf; so bounded, every reward is finite."""
+
+
 @dataclass(frozen=True)
 class Reward:
     """``verifier_weight`` * verified + ``coherence_weight`` * coherence.
@@ -41,7 +46,7 @@ class Reward:
 
     def __post_init__(self) -> None:
         for key in ("verifier_weight", "coherence_weight"):
-            real(key, getattr(self, key), least=0.0)
+            real(key, getattr(self, key), least=0.0, most=MOST_WEIGHT)
         choice("coherence", self.coherence, KINDS)
         switch("pooled", self.pooled)
         if self.pooled and self.prior is not None:
@@ -53,8 +58,8 @@ class Reward:
         return LIKELIEST if self.coherence in ("self_certainty", "lowest_window") else 0
 
     def of_coherence(self, completion: Completion, span: Sequence[int] = ()) -> float:
-        """Return the coherence; ``span`` holds the indices of the answer's tokens."""
-        return coherence(completion, self.coherence, span)
+        """Return the coherence, at least -1e9; ``span`` holds the indices of the answer's tokens."""
+        return max(LEAST_COHERENCE, coherence(completion, self.coherence, span))
 
     def __call__(self, verified: float | None, coherence: float) -> float:
         return self.verifier_weight * (verified or 0.0) + self.coherence_weight * coherence

@@ -93,7 +93,8 @@ DELTA = {  # gated delta layers
     "linear_value_head_dim": 16,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1,
+         "mamba_chunk_size": 16}  # fmt: skip
 HYBRIDS = {
     "qwen3_next": DELTA | EXPERTS | {"shared_expert_intermediate_size": 48},
     "qwen3_5_text": DELTA,
@@ -114,10 +115,12 @@ HYBRIDS = {
         "mamba_head_dim": 16,
         "head_dim": 16,
         "n_groups": 1,
+        "chunk_size": 16,
     },
     "zamba2": {
         "layers_block_type": ["mamba", "hybrid"],
         "mamba_d_state": 8,
+        "chunk_size": 16,
         "n_mamba_heads": 4,
         "num_mem_blocks": 1,
     },
@@ -135,7 +138,7 @@ INDEXED = MOE | LATENT | {"index_n_heads": 2, "index_head_dim": 16, "index_topk"
 NO_HEADS = dict.fromkeys(HEADS)
 PLAIN = (
     "apertus arcee aria_text biogpt bitnet cohere cohere2_moe ctrl cwm diffllama doge ernie4_5 exaone4 "
-    "falcon_h1 falcon_mamba flex_olmo flint fuyu gemma gemma4_unified_text glm glm4 gpt-sw3 gpt_bigcode "
+    "falcon_mamba flex_olmo flint fuyu gemma gemma4_unified_text glm glm4 gpt-sw3 gpt_bigcode "
     "gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoeshared hyperclovax internlm3 "
     "iquestcoder jais2 jetmoe modernbert-decoder mpt nanochat nemotron olmo olmo3 olmo_hybrid olmoe "
     "persimmon phi phimoe seed_oss stablelm starcoder2 vaultgemma xglm"
@@ -155,6 +158,7 @@ OTHERS = dict.fromkeys(PLAIN, {}) | {
     "glm4_moe": MOE,
     "glm4_moe_lite": MOE | LATENT,
     "glm_moe_dsa": INDEXED,
+    "falcon_h1": {"mamba_chunk_size": 16},
     "gpt_neo": NO_HEADS | {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 4,
                            "window_size": 16, "num_hidden_layers": None},
     "helium": {"head_dim": 16},
@@ -168,7 +172,8 @@ OTHERS = dict.fromkeys(PLAIN, {}) | {
     "laguna": MOE,
     "lfm2_moe": MOE | {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "lfm3": {"layer_types": ["conv", "full_attention"]},
-    "mamba2": NO_HEADS | {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 8},
+    "mamba2": NO_HEADS | {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 8,
+                         "chunk_size": 16},
     "mellum": MOE,
     "mimo_v2_flash": MOE | {"layer_types": SLIDING, "sliding_window": 16, "v_head_dim": 16,
                             "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 16,

@@ -10,6 +10,7 @@ import torch
 from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.types import Request
 from tests.engines.models import FAMILIES, HYBRIDS, OTHERS, VOCABULARY, tiny
@@ -99,7 +100,10 @@ def test_all_lengths_all_batches_and_all_orders(family):
     equal = [[5 + rows] * rows for rows in range(1, 18)]
     mixed = [[1 + (7 * row + rows) % LONGEST for row in range(rows)] for rows in range(2, 18)]
     for runner, texts in runners(family):
-        for lengths in alone + equal + mixed:
+        # A model's own cache takes rows of one length; over the block table any rows run together.
+        batches = [*equal, *mixed[:3]] if isinstance(runner, PlainRunner) else [*mixed, *equal[7:9]]
+        few = runner.calls.padding == 1 and runner.max_rows != 1  # no row depends on how many there are
+        for lengths in alone + batches[:: 3 if few else 1]:
             assert worst_error(runner, texts, lengths) < 1e-3, (runner.calls.padding, lengths)
-        for order in permutations(range(3)) if runner.max_rows != 1 else ():
+        for order in permutations(range(3)) if runner.max_rows != 1 and not few else ():
             assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, (runner.calls.padding, order)

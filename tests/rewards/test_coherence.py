@@ -1,4 +1,6 @@
+import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -57,3 +59,20 @@ def test_certainties_by_hand(monkeypatch):
     assert coherence(shorter, "lowest_window") == pytest.approx(divergence / 2 / (1 + divergence / 2))
     assert coherence(c, "answer_prob", range(0, 2)) == pytest.approx(0.7)
     assert coherence(c, "answer_prob") == 0.0
+
+
+@pytest.mark.parametrize("kind", ["mean_prob", "mean_logprob", "sum_logprob", "self_certainty"])
+def test_tokens_of_probability_zero_give_finite_rewards_and_a_report(kind, run, tmp_path, monkeypatch):
+    def impossible(completion, kind, span):
+        none = (-math.inf,) * len(completion.logprobs)
+        top = tuple(TopLogprobs((0, 1), (0.0, -math.inf)) for _ in none)
+        return coherence(replace(completion, logprobs=none, top_logprobs=top), kind, span)
+
+    monkeypatch.setattr("soft_reasoning.rewards.combine.coherence", impossible)
+    sizes = ("reward.verifier_weight=1e6", "reward.coherence_weight=1e6", f"reward.coherence={kind}")
+    where = f"hydra.run.dir={tmp_path / 'run'}"
+    done = run("engine=fake", "progress=false", "max_new_tokens=20", "limit=2", *sizes, where)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
+    rewards = [one["reward"] for line in lines for one in json.loads(line)["candidates"]]
+    assert len(lines) == 2 and rewards and all(math.isfinite(one) for one in rewards)

@@ -113,6 +113,16 @@ def test_points_are_the_best_of_the_candidates_drawn():
     torch.testing.assert_close(proposal.acquisition, values.topk(5).values, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("d", [1, 50])
+@pytest.mark.parametrize("y", [[0.0] * 4, [1e15, -1e15, 0.0, 1e-300]])
+def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, y):
+    optimiser = BayesianOptimiser(candidate_points=NormalCandidates(), batch=KrigingBeliever())
+    U, y = torch.zeros(1, 4, d, dtype=torch.float64), torch.tensor([y], dtype=torch.float64)
+    [proposal] = optimiser.propose(U, y, 3, seed=0, round=1, keys=KEYS[:1])
+    assert proposal.points.isfinite().all() and proposal.acquisition.isfinite().all()
+    assert optimiser.posterior_mean(U, y).isfinite().all()
+
+
 class Distance(AnalyticAcquisitionFunction):
     """A user's own: the mean squared distance from the origin less ``bias`` times the mean."""
 
