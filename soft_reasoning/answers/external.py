@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from soft_reasoning.answers import algebra
-from soft_reasoning.answers.grading import Votes
+from soft_reasoning.answers.grading import AnswerGrader
 from soft_reasoning.answers.reader import last_match
 from soft_reasoning.checks import choice
 from soft_reasoning.types import Problem, UserError
@@ -26,7 +26,7 @@ NAMES = {"strict-match": "lm_eval_strict", "flexible-extract": "lm_eval_flexible
 
 
 @dataclass(frozen=True)
-class LmEvalGrader(Votes):
+class LmEvalGrader(AnswerGrader):
     """Reads and compares numbers as lm-evaluation-harness does for GSM8K.
 
     Args:
@@ -79,7 +79,7 @@ TYPES = ("number", "latex")
 
 
 @dataclass(frozen=True)
-class MathVerifyGrader(Votes):
+class MathVerifyGrader(AnswerGrader):
     """Grades as ``math_verify.verify(parse(gold), parse(text))`` does, with the library's defaults.
 
     An answer is text that Math-Verify parses to what it found in the model's text.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 from soft_reasoning.answers import numerals
 from soft_reasoning.answers.boolean import BooleanReader
@@ -36,41 +35,6 @@ _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
 _WORD = re.compile(r"\w")
 _WEAK = 20
 """Most statements without an answer right after their mark that are tried; more are a loop."""
-
-
-class AnswerGrader(Protocol):
-    """Extracts, compares and votes on answers."""
-
-    @property
-    def name(self) -> str:
-        """The name of the extraction in records and reports."""
-        ...
-
-    def supports(self, answer_type: str) -> bool:
-        """Whether answers of this type can be read."""
-        ...
-
-    def extract(self, text: str, answer_type: str) -> str | None:
-        """The answer that ``text`` gives, or None."""
-        ...
-
-    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
-        """``(start, end)`` of that answer in ``text``, or None."""
-        ...
-
-    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
-        """Whether two answers are the same; False where either is None."""
-        ...
-
-    def vote(
-        self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
-    ) -> str | None:
-        """The answer of the largest total weight (each 1 by default), or None."""
-        ...
-
-    def correct(self, answer: str | None, problem: Problem) -> bool | None:
-        """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
-        ...
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
@@ -123,34 +87,46 @@ def equal(
 
 
 def vote(
-    answers: Sequence[str | None],
-    answer_type: str,
-    weights: Sequence[float] | None = None,
-    *,
-    absolute: float = 1e-3,
-    relative: float = 1e-6,
+    answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
 ) -> str | None:
-    """Return the answer with the largest total weight under :func:`equal`; the earliest wins a tie.
-
-    An answer joins the first group whose earliest member it equals. None is not counted. Each weight is 1
-    by default.
-
-    Raises:
-        ValueError: If ``weights`` and ``answers`` differ in length.
-    """
-    return Grader(absolute=absolute, relative=relative).vote(answers, answer_type, weights)
+    """Return the answer with the largest total weight, as :meth:`AnswerGrader.vote` does."""
+    return Grader().vote(answers, answer_type, weights)
 
 
-class Votes:
-    """Votes and grades by ``equal``; what all graders share."""
+class AnswerGrader:
+    """Extracts, compares and votes on answers; what all graders share."""
+
+    @property
+    def name(self) -> str:
+        """The name of the extraction in records and reports."""
+        raise NotImplementedError
+
+    def supports(self, answer_type: str) -> bool:
+        """Whether answers of this type can be read."""
+        raise NotImplementedError
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        """The answer that ``text`` gives, or None."""
+        raise NotImplementedError
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        """``(start, end)`` of that answer in ``text``, or None."""
+        raise NotImplementedError
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        """Whether two answers are the same; False where either is None."""
         raise NotImplementedError
 
     def vote(
         self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
     ) -> str | None:
-        """Return the answer of the largest total weight, as :func:`vote` does."""
+        """Return the answer of the largest total weight (each 1 by default); the earliest wins a tie.
+
+        An answer joins the first group whose earliest member it equals. None is not counted.
+
+        Raises:
+            ValueError: If ``weights`` and ``answers`` differ in length.
+        """
         weights = [1.0] * len(answers) if weights is None else weights
         if len(weights) != len(answers):
             raise ValueError(f"expected {len(answers)} weights, one per answer, got {len(weights)}")
@@ -168,7 +144,7 @@ class Votes:
 
 
 @dataclass(frozen=True)
-class Grader(Votes):
+class Grader(AnswerGrader):
     """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
 
     The public code's tolerances are ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two

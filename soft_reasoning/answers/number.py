@@ -4,7 +4,8 @@ A statement gives the number of its first sentence (``prose`` says which one). I
 begin with its number, the statement may be a derivation. Then the last sentence that computes or concludes
 something counts, up to an explanation or the end of the paragraph. If the first sentence computes
 something, later sentences on its line that continue with its result are followed. Number words count where
-there are no digits. A text without a statement gives the number of its last sentence that has one.
+there are no digits. A text without a statement gives the number of its last sentence that has one, unless
+the text was cut off or its first paragraph is another number.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from fractions import Fraction
 
 from soft_reasoning.answers import numerals, prose
 from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
-from soft_reasoning.answers.reader import REFUSAL, Found
+from soft_reasoning.answers.reader import REFUSAL, Found, any_of
 from soft_reasoning.answers.statements import WINDOW
 
 _WORD = re.compile(r"\w")
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
 _ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
 _DIGIT = re.compile(r"\d")
+_FIRST_PARAGRAPH = re.compile(r"\s*([^\n]{1,40})\n\s*\n")
+_CUT = re.compile(
+    rf"(?:[+×÷=/]|\s[-*]|\b{any_of('the, of, and, is, to, a, by, per, with, for, are, so, then, which')})\s*$"
+)
+"""The end of a text that was cut off."""
 _LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
 
 
@@ -45,6 +51,14 @@ class NumberReader:
         return words is not None and not _WORD.search(line, 0, words[1])
 
     def close(self, text: str) -> Found | None:
+        found = None if _CUT.search(text) else self._last(text)
+        first = _FIRST_PARAGRAPH.match(text)
+        if found and first and "=" not in first[1] and self.opens(first[1]):
+            answer = self.read(first[1])  # "12 coins", and later "If he had 5 more, it would be 17."
+            return found if answer is None or answer.answer == found.answer else Found(None)
+        return found
+
+    def _last(self, text: str) -> Found | None:
         last = _LAST_DIGIT.match(text)
         if last is None:
             return _placed(_in_words(clean(text[-WINDOW:])), text, max(0, len(text) - WINDOW))
@@ -129,8 +143,10 @@ def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[pro
 
 
 def _meant(text: str, begin: int, end: int) -> Choice | None:
-    """The number of the sentence ``text[begin:end]``."""
+    """The number of the sentence ``text[begin:end]``; a question has none."""
     sentence = text[begin:end]
+    if sentence.rstrip().endswith("?"):
+        return None
     label = prose.unlabelled(sentence)
     numbers: list[Number] = list(find(sentence[label:])) if _DIGIT.search(sentence) else []
     number = prose.meant(sentence[label:], 0, numbers)

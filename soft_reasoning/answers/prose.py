@@ -139,6 +139,7 @@ _IS_LAST = re.compile(
     rf"(?<!which\s)\b{any_of('is, are, was, equals, makes, gives, leaves, yields, to get, or')}\s"
     r"(?:(?:us|her|him|them|you)\s)?[$€£]?$"
 )
+_COMPARES = re.compile(r"\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per|of|out)\b|\s?%")
 _ENDS = re.compile(
     r"(?!\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per)\b)(?:\s?[^\W\d]+|%){0,4}[\s.!*_)$\\]*"
 )
@@ -244,7 +245,17 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
 
 
 def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Number:
-    """``number``, without a value if the sentence offers several ("8 or 9"), or it is part of "x + 5"."""
+    """``number``, without a value where the sentence may mean another one.
+
+    It offers several ("8 or 9"), goes on to another ("12 eggs per box times 4 boxes is 48 eggs"), or
+    computes with a variable ("x + 5").
+    """
+    for other in numbers:
+        if number.end < other.start and other.value != number.value:
+            verb = _IS_LAST.search(sentence, number.end, other.start)
+            if verb and verb.group()[:2] != "or" and ";" not in sentence[number.end : other.start]:
+                if not _COMPARES.match(sentence, other.end):
+                    return replace(number, value=None)
     for left, right in pairwise(numbers):
         if number in (left, right) and _OR.fullmatch(sentence, left.end, right.start):
             same = (

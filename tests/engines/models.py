@@ -150,7 +150,6 @@ OTHERS = dict.fromkeys(PLAIN, {}) | {
     "codegen": {"n_embd": 64, "n_head": 4, "n_layer": 2, "rotary_dim": 8},
     "deepseek_v2": MOE | LATENT,
     "deepseek_v32": INDEXED,
-    "deepseek_v4": INDEXED,
     "dots1": MOE,
     "dots3_note_text": MOE | LATENT,
     "ernie4_5_moe": MOE | {"moe_layer_start_index": 1},

@@ -108,10 +108,6 @@ def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):
     assert "LlamaForCausalLM" in message and "division by zero" in message
 
 
-def test_a_model_without_attention_has_no_heads():
-    assert not hasattr(tiny("mamba").config, "num_attention_heads")
-
-
 def test_a_model_on_several_devices_keeps_its_own_cache():
     """What a pass says of its tokens lies on one."""
     model = tiny("llama")
@@ -159,7 +155,7 @@ def test_a_sliding_window_of_one_token():
 
 
 class TestFamilies:
-    """Each architecture: same tokens and log-probabilities as transformers' own loop and forward pass."""
+    """Each architecture gives the tokens of transformers' own loop; ``test_lengths`` has the logits."""
 
     def test_prefixes_are_shared_where_the_architecture_allows(self, served, family):
         assert isinstance(served._runner, ModelRunner if family in SHARING else PlainRunner)
@@ -175,14 +171,6 @@ class TestFamilies:
         assert all(got.token_ids == expected for got in served.generate(asked))
         after = Request(prompt, soft=served.embed(expected[:1]), max_new_tokens=15)
         assert served.generate([after])[0].token_ids == expected[1:]
-
-    def test_log_probabilities_equal_a_plain_forward_pass(self, served):
-        prompt = random_ids(50, 8)
-        got = served.generate([Request(prompt, max_new_tokens=20)])[0]
-        with torch.no_grad():
-            logits = served.model(torch.tensor([prompt + got.token_ids])).logits[0, len(prompt) - 1 : -1]
-        expected = logits.float().log_softmax(-1).gather(-1, torch.tensor(got.token_ids).unsqueeze(-1))
-        assert torch.allclose(torch.tensor(got.logprobs), expected.squeeze(-1), atol=1e-3)
 
     def test_alone_equals_batched(self, served, family):
         """Bitwise, but for mixtures of experts: how many rows an expert gets depends on the neighbours."""

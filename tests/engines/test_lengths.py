@@ -47,7 +47,7 @@ def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] 
 
     Args:
         ends: In which order rows leave, by their index in ``lengths``; without it the first, a middle
-            and the last row leave, then all.
+            and the last row leave, then all. Empty: only the prompts run.
     """
     waiting = deque(texts.sequence(i, length) for i, length in enumerate(lengths))
     rows = list(waiting)
@@ -96,14 +96,17 @@ def test_lengths_on_both_sides_of_a_padding_boundary(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES | HYBRIDS | OTHERS))
 def test_all_lengths_all_batches_and_all_orders(family):
-    alone = [[length] for length in range(1, LONGEST + 1)]
-    equal = [[5 + rows] * rows for rows in range(1, 18)]
-    mixed = [[1 + (7 * row + rows) % LONGEST for row in range(rows)] for rows in range(2, 18)]
+    lengths = range(1, LONGEST + 1)
+    sizes = range(17, 0, -3)  # three rows leave, one after each step: steps of 1 to 17 rows
     for runner, texts in runners(family):
-        # A model's own cache takes rows of one length; over the block table any rows run together.
-        batches = [*equal, *mixed[:3]] if isinstance(runner, PlainRunner) else [*mixed, *equal[7:9]]
-        few = runner.calls.padding == 1 and runner.max_rows != 1  # no row depends on how many there are
-        for lengths in alone + batches[:: 3 if few else 1]:
-            assert worst_error(runner, texts, lengths) < 1e-3, (runner.calls.padding, lengths)
-        for order in permutations(range(3)) if runner.max_rows != 1 and not few else ():
+        first, alone = runner.calls.padding != 1, runner.max_rows == 1
+        for length in lengths:
+            error = worst_error(runner, texts, [length], None if first or alone else ())
+            assert error < 1e-3, (runner.calls.padding, length)
+        for rows in sizes if not alone else ():
+            # A model's own cache takes rows of one length; over the block table any rows run together.
+            equal = isinstance(runner, PlainRunner)
+            some = [5 + rows if equal else 1 + (7 * row + rows) % LONGEST for row in range(rows)]
+            assert worst_error(runner, texts, some) < 1e-3, (runner.calls.padding, some)
+        for order in permutations(range(3)) if first else ():
             assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, (runner.calls.padding, order)
