@@ -118,6 +118,10 @@ class Soak:
                         self.counts["disconnected"] += 1
                 except openai.APITimeoutError:
                     self.counts["given up"] += 1
+                except openai.APIError as error:  # of a machine too busy for an answer
+                    if "expected to finish within" not in str(error):
+                        raise
+                    self.counts["ended by the server's limit"] += 1
 
     def caller(self, seed: int) -> None:
         """Calls from Python: lists, tasks of which some are cancelled."""

@@ -5,7 +5,7 @@ begin with its number, the statement may be a derivation. Then the last sentence
 something counts, up to an explanation or the end of the paragraph. If the first sentence computes
 something, later sentences on its line that continue with its result are followed. Number words count where
 there are no digits. A text without a statement gives the number of its last sentence that has one, unless
-the text was cut off or its first paragraph is another number.
+the text was cut off or its headline is another number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w")
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
 _ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
 _DIGIT = re.compile(r"\d")
-_FIRST_PARAGRAPH = re.compile(r"\s*([^\n]{1,40})\n\s*\n")
+_HEADLINE = re.compile(r"\s*(?:[^\d\n:]{1,30}:\s)?([^\n]{1,40}?)(?:\n\s*\n|[.!]\*{2}\s)")
 _CUT = re.compile(
     rf"(?:[+×÷=/]|\s[-*]|\b{any_of('the, of, and, is, to, a, by, per, with, for, are, so, then, which')})\s*$"
 )
@@ -52,7 +52,7 @@ class NumberReader:
 
     def close(self, text: str) -> Found | None:
         found = None if _CUT.search(text) else self._last(text)
-        first = _FIRST_PARAGRAPH.match(text)
+        first = _HEADLINE.match(text)
         if found and first and "=" not in first[1] and self.opens(first[1]):
             answer = self.read(first[1])  # "12 coins", and later "If he had 5 more, it would be 17."
             return found if answer is None or answer.answer == found.answer else Found(None)
@@ -68,7 +68,10 @@ class NumberReader:
         piece = clean(text[start:stop])
         chosen: Choice | None = None
         for begin, end in prose.sentences(piece):
-            chosen = _meant(piece, begin, end) or _worded(piece, begin, end) or chosen
+            meant = _meant(piece, begin, end)
+            if meant and prose.competes(meant[0], piece[meant[2] : end]):
+                meant = None, 0, 0
+            chosen = meant or _worded(piece, begin, end) or chosen
         return _placed(chosen, text, start, stop)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:

@@ -18,9 +18,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
-from soft_reasoning.answers.numerals import CLOCK, Number
+from soft_reasoning.answers.numerals import CLOCK, Number, find
 from soft_reasoning.answers.reader import any_of, last_match
 
 Span = tuple[int, int]
@@ -123,7 +124,7 @@ _CONCLUDES = re.compile(
 )
 _REASON = re.compile(r",?\s(?:since|because)\s")
 _OR = re.compile(r",?\s(?:or|oder|ou|o|или)\s(?:[a-z]\s?=\s?)?(?:(?:maybe|perhaps|possibly)\s)?[$€£]?")
-_BETWEEN = re.compile(r"\bbetween\s(?:[^\s.;]+\s(?:and|to)\s)?[$€£]?$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\b(?:between|range\s(?:of|from))\s(?:[^\s.;]+\s(?:and|to)\s)?[$€£]?$", re.IGNORECASE)
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[a-z]\s?[-+*/]\s?$")
 _EQUALS = re.compile(r"[=≈≡]+>?")
 _OPERATOR = re.compile(r"(?<=[\d\w)%\s])\s?[-+*×·⋅÷/x]\s?\W?\d")
@@ -138,6 +139,10 @@ _SUBJECT = re.compile(
 _IS_LAST = re.compile(
     rf"(?<!which\s)\b{any_of('is, are, was, equals, makes, gives, leaves, yields, to get, or')}\s"
     r"(?:(?:us|her|him|them|you)\s)?[$€£]?$"
+)
+_SO = re.compile(r",\s(?:so|making|thus|hence)\s[$€£]?$")
+_BELONGS = re.compile(
+    r"[(:;=≈/&|^-]|\b(?:of|to|or|that|which|as|than|if|since|because|when|while|not|n['’]t|by|with)\b"
 )
 _COMPARES = re.compile(r"\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per|of|out)\b|\s?%")
 _ENDS = re.compile(
@@ -252,7 +257,9 @@ def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Numb
     """
     for other in numbers:
         if number.end < other.start and other.value != number.value:
-            verb = _IS_LAST.search(sentence, number.end, other.start)
+            verb = _IS_LAST.search(sentence, number.end, other.start) or _SO.search(
+                sentence, number.end, other.start
+            )
             if verb and verb.group()[:2] != "or" and ";" not in sentence[number.end : other.start]:
                 if not _COMPARES.match(sentence, other.end):
                     return replace(number, value=None)
@@ -268,6 +275,15 @@ def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Numb
     if within or _VARIABLE.search(sentence, max(0, number.digits - 6), number.digits):
         return replace(number, value=None)
     return number
+
+
+def competes(value: Fraction | None, rest: str) -> bool:
+    """Whether a number in the ``rest`` of a sentence might be meant as well: "used 14 and has 31 now".
+
+    Not one that belongs to the first: "4 books of 30 pages", "10 minutes to run 2 km", "3 h (180 minutes)".
+    """
+    number = next((n for n in find(rest) if not _is_scene(rest, n)), None)
+    return number is not None and number.value != value and not _BELONGS.search(rest, 0, number.start)
 
 
 def last_conclusion(sentence: str) -> int:

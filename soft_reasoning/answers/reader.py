@@ -100,7 +100,7 @@ def _end_before(edits: Sequence[Edit], position: int) -> int:
 
 REFUSAL = re.compile(
     r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s{1,3}(?:be\s{1,3})?"
-    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu)\w*"
+    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu|verif|confirm)\w*"
     r"|\b(?:do not|don['’]t) know\b"
     r"|\b(?:does|do|did)(?: not|n['’]t) (?:say|state|mention|specify|tell|give)\b"
     r"|(?:\bnot enough|n['’]t enough|\binsufficient) (?:information|data|context)\b"
