@@ -51,7 +51,7 @@ class NumberReader:
         return words is not None and not _WORD.search(line, 0, words[1])
 
     def close(self, text: str) -> Found | None:
-        found = None if _CUT.search(text) else self._last(text)
+        found = None if _CUT.search(text[-40:]) else self._last(text)
         first = _HEADLINE.match(text)
         if found and first and "=" not in first[1] and self.opens(first[1]):
             answer = self.read(first[1])  # "12 coins", and later "If he had 5 more, it would be 17."
@@ -69,7 +69,7 @@ class NumberReader:
         chosen: Choice | None = None
         for begin, end in prose.sentences(piece):
             meant = _meant(piece, begin, end)
-            if meant and prose.competes(meant[0], piece[meant[2] : end]):
+            if meant and prose.overruled(meant[0], piece[meant[2] : end]):
                 meant = None, 0, 0
             chosen = meant or _worded(piece, begin, end) or chosen
         return _placed(chosen, text, start, stop)
@@ -170,8 +170,10 @@ def _worded(text: str, begin: int, end: int) -> Choice | None:
 
 
 def _in_words(text: str) -> Choice | None:
-    """The number in words of the last sentence that holds one."""
+    """The number in words of the last sentence that holds one; "twice seven is fourteen" may mean either."""
     for begin, end in reversed([*prose.sentences(text)]):
         if words := numerals.find_words(text[begin:end]):
-            return words[0], begin + words[1], begin + words[2]
+            other = numerals.find_words(text[begin:end], words[2])
+            value = words[0] if other is None or other[0] == words[0] else None
+            return value, begin + words[1], begin + words[2]
     return None

@@ -131,11 +131,6 @@ def _continental(found: re.Match[str]) -> str:
     return found.group().translate({ord("."): ",", ord(","): ".", ord(" "): ",", 0xA0: ","})
 
 
-def _compatible(found: re.Match[str]) -> str:
-    plain = unicodedata.normalize("NFKC", found.group())
-    return plain if len(plain) <= 3 else found.group()
-
-
 _LATEX = having("\\")
 clean: Rewriter = Rewriter(
     (r"[\u200b-\u200d\u2060\ufeff]", "", beyond_ascii),
@@ -146,8 +141,6 @@ clean: Rewriter = Rewriter(
     (r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]", "", beyond_ascii),
     (r"\s?([¼-¾⅐-⅞])", lambda found: " " + unicodedata.normalize("NFKC", found[1]), beyond_ascii),
     (r"[⁄−‐‑–﹣]", lambda found: "/" if found.group() == "⁄" else "-", beyond_ascii),
-    (r"[^\x00-\x7f’]", _compatible, beyond_ascii),
-    (r"⁄", "/", beyond_ascii),
     # LaTeX and markdown
     (r"(?<=\d)\{,\}\s?(?=\d{3})", ",", having("{,}")),
     (r"(?<=\d),?\\[,!;: ]\s?(?=\d{3})", ",", _LATEX),
@@ -172,7 +165,6 @@ clean: Rewriter = Rewriter(
     (r"(?<![\d.,])\d{1,3}(?:['’]\d{3})+(?![\d'’])", _with_commas),
     (r"(?<![\d.,])\d{1,3}(?:_\d{3})+(?![\d_])", _with_commas, having("_")),
     (r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?!\d|\.\d{3}\b|,\d)", _with_commas),
-    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?!\d|,\d)", _continental, having(",")),
     (r"(?<![\d.,])\d+,\d{2}(?=\s?(?:€|EUR\b))|(?<=€)\d+,\d{2}(?![\d,])", _continental, having(",")),
     (_SPACED, _with_commas),
 )

@@ -142,7 +142,8 @@ _IS_LAST = re.compile(
 )
 _SO = re.compile(r",\s(?:so|making|thus|hence)\s[$€£]?$")
 _BELONGS = re.compile(
-    r"[(:;=≈/&|^-]|\b(?:of|to|or|that|which|as|than|if|since|because|when|while|not|n['’]t|by|with)\b"
+    r"\bof\s(?:about\s)?[$€£]?$|\^$|\bto\s\w+\s[$€£]?$"
+    r"|(?:\b(?:since|because|which|rather\sthan|instead\sof|not|when|if)|n['’]t|,\s(?:as|all))\b[^.;]*$"
 )
 _COMPARES = re.compile(r"\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per|of|out)\b|\s?%")
 _ENDS = re.compile(
@@ -277,13 +278,19 @@ def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Numb
     return number
 
 
-def competes(value: Fraction | None, rest: str) -> bool:
-    """Whether a number in the ``rest`` of a sentence might be meant as well: "used 14 and has 31 now".
+def overruled(value: Fraction | None, rest: str) -> bool:
+    """Whether the last number in the ``rest`` of a sentence may be meant rather than ``value``.
 
-    Not one that belongs to the first: "4 books of 30 pages", "10 minutes to run 2 km", "3 h (180 minutes)".
+    Not if it is the same, or belongs to what goes before: "4 books of 30 pages", "3 h (180 minutes)".
     """
-    number = next((n for n in find(rest) if not _is_scene(rest, n)), None)
-    return number is not None and number.value != value and not _BELONGS.search(rest, 0, number.start)
+    numbers = list(find(rest))
+    last = numbers[-1] if numbers else None
+    if last is None or value is None or last.value is None or abs(last.value) == abs(value):
+        return False
+    if rest.startswith("%", last.end) and last.value == 100 * value:
+        return False
+    before = rest[: last.start]
+    return not (before.rfind("(") > before.rfind(")") or _is_scene(rest, last) or _BELONGS.search(before))
 
 
 def last_conclusion(sentence: str) -> int:

@@ -107,7 +107,7 @@ REFUSAL = re.compile(
     r"|\b(?:I|we)(?:['’]d| would)?(?: also)? need (?:to know|more|the|some|additional|further)\b[^.\n]{0,60}"
     r"\bto (?:solve|answer|determine|calculate|find|say|tell)\b"
     r"|\bno way (?:to|of) (?:tell|know|say)\w*"
-    r"|\bunknown\b|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bno answer\b"
+    r"|\bunknown\b(?!\s\w)|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bno answer\b"
     r"|\bnone of (?:these|the (?:above|options|choices|answers|others))\b",
     re.IGNORECASE,
 )

@@ -35,7 +35,7 @@ PIECES = [
     "(1=2, enough) ", "A or ", "vitamin C ", "</think>", "是", "不是，", "nicht ", "yes, but no in ",
     "while ", "; 1=2 ", "some say ", "He was ",
 ]  # fmt: skip
-LONG = 100_000
+LONG = 30_000
 
 
 def seconds(text, answer_type, mode, *, best_of):
