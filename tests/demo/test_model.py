@@ -101,7 +101,8 @@ def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
 @pytest.mark.parametrize("verifier", ["multi_judge", "single_judge"])
 def test_judges_tell_right_from_wrong(engine, verifier):
     called = {False: [], True: []}
-    overrides = ("method=verified_sampling", "search.rounds=0", f"verifier={verifier}", "final=best_reward")
+    drawn = ("method=verified_sampling", "decoding.temperature=0.8", "search.rounds=0")
+    overrides = (*drawn, f"verifier={verifier}", "final=best_reward")
     for problem, result, grader in solve(engine, *overrides, limit=100):
         for candidate in result.candidates:
             called[bool(grader.correct(candidate.answer, problem))].append(candidate.verified >= 0.5)

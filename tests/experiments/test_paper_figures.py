@@ -32,6 +32,7 @@ def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8
         f"dataset.shots={shots}",
         f"method={method}",
         "limit=200",
+        *(["preset=paper"] if method == "soft_reasoning" else []),
     ]
     return OmegaConf.to_container(compose_config([*chosen, *overrides]), resolve=True)
 

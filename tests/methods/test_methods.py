@@ -53,7 +53,7 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
 @pytest.mark.parametrize("method", [["method=soft_reasoning", "search.rounds=0"], ["method=best_of_n"]])
 def test_candidates_keep_their_score_from_before_confidence(engine, method):
     weighed = (f"verifier.confidence={name}" for name in ("none", "sequence_prob"))
-    plain, sure = (solve(engine, *method, "verifier=multi_generate", one) for one in weighed)
+    plain, sure = (solve(engine, *method, "verifier=single_judge", one) for one in weighed)
     for name, result in sure.items():
         kept = [c.agreement for c in result.candidates]
         assert kept == [c.verified for c in plain[name].candidates]
