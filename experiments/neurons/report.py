@@ -23,7 +23,6 @@ COLORS = {SC: "#2f6db3", SR: "#e0812c", CONTROL: "#9a9a9a"}
 MASKS = ("none", "key", "random", "random by layer")
 ROUND = ("key", "random by layer", "right")
 """What is shown of a round: activation rates of key neurons and of as many others, and right answers."""
-PAPER = {"none": "62.14", "key": "13.27", "random": "41.89", "key less random": "-28.62"}
 NOTES = """\
 Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
 percent and points. The questions are those with both right and wrong answers among completions that are
@@ -31,8 +30,8 @@ not used again. Answer positions 2 to 5 count for every source (the first is a s
 in the paper all five do. Key neurons are chosen and judged on the same completions, as in the paper; masked
 completions are new ones. The control draws points at random, in as many rounds."""
 TITLES = {
-    "activation_rate": "Activation rate (the paper: Soft Reasoning 3 to 4 % above self-consistency)",
-    "activation_iterative": "Key neurons by round (the paper: rising)",
+    "activation_rate": "Activation rate",
+    "activation_iterative": "Key neurons by round",
     "masking": "Masking while regenerating",
 }
 
@@ -75,9 +74,7 @@ def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         "activation_iterative": Table(
             ["round", *(f"{s}: {what}" for s, what in shown)], [*rounds, ["last less initial", *rise]]
         ),
-        "masking": Table(
-            ["masked", "accuracy %", "less none", "paper"], [[*row, PAPER.get(row[0], "-")] for row in masked]
-        ),
+        "masking": Table(["masked", "accuracy %", "less none"], masked),
     }
 
 
