@@ -43,16 +43,17 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
 }  # fmt: skip
 """By experiment (before "-"): the paper's label, what makes it small, and the sections of sweep.md shown."""
 NEURONS = (
-    *("--preset", "paper", "--questions", "3", "--samples", "40", "--masked", "20", "+experiment=paper_neurons"),
-    *(*SMALL[:-1], "limit=12"),
+    *("--preset", "paper", "--questions", "3", "--samples", "40", "--masked", "20"),
+    *("+experiment=paper_neurons", *SMALL[:-1], "limit=12"),
 )
 HEAD = """\
 # The paper's tables and figures
 
-Made by `python -m experiments.paper.page`, which runs every item of the paper. Each command without its changes (from `model=` on) is the paper's own
-setting. All runs are of the bundled model, which is tiny, on a few of its generated word problems: the tables
-show what a command makes, and little about the paper's models, whose figures therefore do not stand here
-(`python -m experiments.paper.beside FOLDER` shows them beside runs of the paper's setting).
+Made by `python -m experiments.paper.page`, which runs every item of the paper. Each command without its
+changes (from `model=` on) is the paper's own setting. All runs are of the bundled model, which is tiny, on a
+few of its generated word problems: the tables show what a command makes, and little about the paper's models,
+whose figures therefore do not stand here (`python -m experiments.paper.beside FOLDER` shows them beside runs
+of the paper's setting).
 """
 
 
