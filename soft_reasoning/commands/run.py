@@ -28,6 +28,7 @@ from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.viewer.run import GREEDY
 from soft_reasoning.runs.files import PROBES, REPORT
+from soft_reasoning.runs.manifest import grows
 from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
@@ -93,8 +94,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
     for label in sorted(configs, key=order):
         method, name = configs[label], label.replace(" ", ",")
-        # A verifier's tokens do not grow with the samples that it sees.
-        if equal and label != first and "samples" in method.method and "verifier" not in method.method:
+        if equal and label != first and grows(plain(method)["method"]):
             probe = f"{name},method.samples={method.method.samples}"
             probed = run_one(method, folder / PROBES / run_name(probe), launcher, tracked=False)
             samples = equal_samples(probed.metrics, method.method.samples, done[first].metrics)

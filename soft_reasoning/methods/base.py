@@ -12,7 +12,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.rewards.combine import Reward, rewards_of
-from soft_reasoning.rewards.estimates import estimates, pooled_scores
+from soft_reasoning.rewards.estimates import estimates, pooled_scores, same_answers
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -146,15 +146,17 @@ class Rounds:
         known = estimates(self.seen, self._grader, kind)
         votes = [one.yes if one.yes + one.no else len(one.members) for one in known]
         leader = getattr(self._final, "leader", None)
+        last = [c for c in self.seen if c.round == len(self._rewards) - 1]
+        groups = same_answers([c.answer for c in last], self._grader, kind)
         reason = stopping.reason(
             self._rewards,
             agreement=verdict.agreement,
             scores=verdict.scores,
             votes=None if kind in FREE else votes,
             leader=leader(self.seen, self.verdicts, self._grader, kind) if leader else 0.0,
+            unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         reason = reason or otherwise
-        last = [c for c in self.seen if c.round == len(self._rewards) - 1]
         spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
         reason = reason or spent
         if reason is not None:

@@ -1,12 +1,13 @@
 """Self-consistency: sampled solutions and a majority vote (Wang et al. 2023).
 
-With a hot first token it is FIRE (Chen et al. 2024), ``method=fire``.
+With a hot first token it is FIRE (Chen et al. 2024), ``method=fire``. With samples at several temperatures it
+is ``method=several_temperatures`` (arXiv 2510.02611): each temperature solves some problems that the others
+do not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
@@ -25,6 +26,7 @@ class SelfConsistency:
     Args:
         samples: Number of solutions.
         temperature: Sampling temperature.
+        temperatures: Those of the samples in turn, in place of ``temperature``.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
         max_new_tokens: Tokens per solution.
@@ -39,22 +41,35 @@ class SelfConsistency:
     max_new_tokens: int = 300
     first_temperature: float | None = None
     first_top_k: int | None = None
+    temperatures: tuple[float, ...] | None = None
     name: str = "self_consistency"
-    independent: ClassVar[bool] = True  # candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
         for key in ("samples", "max_new_tokens"):
             whole(key, getattr(self, key), least=1)
         check_sampling(self)
+        for one in self.temperatures or ():
+            real("temperatures", one, above=0.0)
         if self.first_temperature is not None:
             real("first_temperature", self.first_temperature, above=0.0)
         if self.first_top_k is not None:
             whole("first_top_k", self.first_top_k, least=0)
 
+    @property
+    def independent(self) -> bool:
+        """Whether candidates are i.i.d., so that pass@m can be estimated."""
+        return not self.temperatures
+
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         sampling = Sampling(
             self.temperature, self.top_k, self.top_p, self.first_temperature, self.first_top_k
         )
-        completions = yield Generate(sampled(problem, context, sampling, self.samples, self.max_new_tokens))
+        requests = sampled(problem, context, sampling, self.samples, self.max_new_tokens)
+        if heats := self.temperatures:
+            requests = [
+                replace(one, sampling=replace(sampling, temperature=heats[i % len(heats)]))
+                for i, one in enumerate(requests)
+            ]
+        completions = yield Generate(requests)
         candidates = tuple(read_candidate(c, problem, context) for c in completions)
         return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)

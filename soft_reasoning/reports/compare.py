@@ -17,6 +17,7 @@ from soft_reasoning.reports.tables import Table, best, count, duration, memory, 
 from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
+from soft_reasoning.runs.manifest import grows
 from soft_reasoning.runs.records import FIRST, MEMORY
 from soft_reasoning.types import UserError
 
@@ -175,9 +176,7 @@ def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
     chosen: dict[str, list[str]] = {}
     for cell in cells:
         methods = [config["method"] for config in cell.configs if config.get("budget") == "equal"]
-        samples = {
-            method["samples"] for method in methods if "samples" in method and "verifier" not in method
-        }
+        samples = {method["samples"] for method in methods if grows(method)}
         if cell is not base:
             chosen[cell.label] = list(map(str, sorted(samples)))
     matched = [f"{label} ({', '.join(samples)})" for label, samples in chosen.items() if samples]

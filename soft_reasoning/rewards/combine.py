@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from soft_reasoning.checks import choice, real, switch
-from soft_reasoning.rewards.coherence import KINDS, LIKELIEST, coherence
+from soft_reasoning.rewards.coherence import CERTAINTIES, KINDS, LIKELIEST, coherence
 from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.types import Candidate, Completion
 
@@ -55,7 +55,7 @@ class Reward:
     @property
     def top_logprobs(self) -> int:
         """Likeliest tokens that the coherence reads at every token of a candidate."""
-        return LIKELIEST if self.coherence in ("self_certainty", "lowest_window") else 0
+        return LIKELIEST if self.coherence in CERTAINTIES else 0
 
     def of_coherence(self, completion: Completion, span: Sequence[int] = ()) -> float:
         """Return the coherence, at least -1e9; ``span`` holds the indices of the answer's tokens."""

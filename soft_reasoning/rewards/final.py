@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,8 @@ from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
 
-RULES = ("vote", "reward_vote", "pooled_vote", "learned", "best_reward", "verifier")
-VOTES = RULES[:4]
+RULES = ("vote", "reward_vote", "pooled_vote", "learned", "weighted_vote", "borda", "best_reward", "verifier")
+VOTES = RULES[:6]
 """Rules that give every answer a weight."""
 
 
@@ -28,12 +29,16 @@ class FinalAnswer:
         rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one,
             ``pooled_vote`` what all verdicts together say of its answer (``rewards.estimates``).
             ``learned`` gives an answer the probability that a fitted rule sees (``prior``).
+            ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv 2508.15260,
+            Section 3.2). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes
+            (Kang et al., arXiv 2502.18581, Section 4.3).
             ``best_reward`` takes one candidate's answer. ``verifier`` takes the verifier's last parsed
             answer, else the vote.
         verifier_weight: Weight of the verifier's answers of a round together, in candidates; each is
             multiplied by its confidence. 0 leaves them out.
-        keep: Share of the candidates that vote, those of highest reward: the filter of DeepConf (Fu et al.,
-            arXiv 2508.15260).
+        keep: Share of the candidates that vote, those of highest reward: DeepConf's filter, whose threshold
+            is a linearly interpolated percentile.
+        power: Of ``borda``; 0 is a majority vote.
         prior: A file of ``soft-reasoning calibrate`` that holds a learned rule, and what verdicts are worth
             to ``pooled_vote``.
     """
@@ -42,12 +47,14 @@ class FinalAnswer:
     verifier_weight: float = 1.0
     keep: float = 1.0
     prior: str | None = None
+    power: float = 0.5
     learned: LearnedRule | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
         real("verifier_weight", self.verifier_weight, least=0.0)
         real("keep", self.keep, above=0.0, most=1.0)
+        real("power", self.power, least=0.0)
         if self.rule == "learned" or (self.rule == "pooled_vote" and self.prior):
             object.__setattr__(self, "learned", LearnedRule.load(self.prior))
 
@@ -113,6 +120,11 @@ class FinalAnswer:
             rewards = rewards_of(candidates)
             lowest = min(rewards, default=0.0)
             weights = [1e-6 + r - lowest for r in rewards]  # equal ones count the same
+        elif self.rule == "weighted_vote":
+            weights = [max(0.0, r) for r in rewards_of(candidates)]
+        elif self.rule == "borda":
+            for place, i in enumerate(_by_reward(candidates)):
+                weights[i] = (len(candidates) - place) ** self.power
         elif self.rule in ("pooled_vote", "learned"):
             found = estimates(candidates, grader, answer_type, self.learned and self.learned.verdicts)
             worths = [one.weight for one in found]
@@ -122,7 +134,14 @@ class FinalAnswer:
                 for i in one.members:
                     weights[i] = worth / len(one.members)
         if self.keep < 1:
-            order = sorted(range(len(candidates)), key=lambda i: -rewards_of(candidates)[i])
-            for i in order[max(1, round(self.keep * len(order))) :]:
+            order = _by_reward(candidates)
+            dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
+            for i in order[len(order) - dropped :]:
                 weights[i] = 0.0
         return weights
+
+
+def _by_reward(candidates: Sequence[Candidate]) -> list[int]:
+    """Indices of ``candidates``, the highest reward first, equal ones in their order."""
+    rewards = rewards_of(candidates)
+    return sorted(range(len(rewards)), key=lambda i: -rewards[i])

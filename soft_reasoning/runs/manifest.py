@@ -81,6 +81,15 @@ def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> 
     return result_keys(config, (*ignore, *chosen))
 
 
+def grows(method: Mapping[str, Any]) -> bool:
+    """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
+
+    A verifier's do not, nor those of rounds that may end early.
+    """
+    silent = method.get("verifier", {}).get("_target_", "NoVerifier").endswith("NoVerifier")
+    return "samples" in method and silent and not method.get("stopping", {}).get("rounds", 0)
+
+
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 ENVIRONMENT = ("git_commit", "versions", "model", "device")
 """The manifest's entries that may differ on a resume, with a note."""

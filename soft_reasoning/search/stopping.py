@@ -8,7 +8,7 @@ from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "sure", "settled", "leader", "improvement", "difference", "none")
+RULES = ("agreement", "sure", "settled", "unanimous", "leader", "improvement", "difference", "none")
 
 
 class Stopping:
@@ -21,6 +21,8 @@ class Stopping:
             ``sure`` when it does and is sure: their scores, weighed by its confidence, are at least 0.5.
             ``settled`` stops when the vote over all rounds is settled with probability ``confidence``
             (texts that cannot be compared have no vote: there it is ``sure``),
+            ``unanimous`` when all candidates of a round have the same answer (a window of Early-Stopping
+            Self-Consistency, Li et al., arXiv 2401.10480, Section 3),
             ``leader`` when the leading answer is right with that posterior probability,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
@@ -51,6 +53,7 @@ class Stopping:
         scores: Sequence[float | None] = (),
         votes: Sequence[float] | None = (),
         leader: float = 0.0,
+        unanimous: bool = False,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
 
@@ -61,12 +64,15 @@ class Stopping:
             scores: The same, weighed by the verifier's confidence.
             votes: The weight of each distinct answer over all rounds; None if answers cannot be compared.
             leader: The posterior probability that the leading answer is right.
+            unanimous: Whether all candidates of the last round have the same answer.
         """
         best = [max(rewards) for rewards in rewards_by_round]
         if self.rule == "settled" and votes is not None:
             converged = settled(votes) >= self.confidence
         elif self.rule == "leader":
             converged = leader >= self.confidence
+        elif self.rule == "unanimous":
+            converged = unanimous
         else:
             converged = self._converged(best, agreement if self.rule == "agreement" else scores)
         if converged:

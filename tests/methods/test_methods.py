@@ -107,7 +107,9 @@ def test_a_budget_of_tokens_counts_what_the_verifier_writes(engine):
 
 BUDGETED = [
     "soft_reasoning", "random_embedding", "verified_sampling", "cot", "self_consistency", "best_of_n",
-    "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer",
+    "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer", "random_soft_prompts",
+    "several_temperatures", "adaptive_consistency", "early_stopping_consistency", "self_certainty",
+    "deepconf",
 ]  # fmt: skip
 
 

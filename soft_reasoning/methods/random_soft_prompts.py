@@ -1,0 +1,73 @@
+"""Random Soft Prompts: samples after random embeddings (Kim et al. 2026, arXiv 2605.11936).
+
+Each vector is drawn from an isotropic Gaussian with the mean and variance of the embedding table's entries
+other ones for every candidate. A position that the model has never seen flattens the
+distribution of the first tokens, and solutions branch. It shows what a soft token is worth that nobody chose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Generate, Problem, Result, Sampling, generator_for
+
+LOOKED = 1024
+"""Tokens from whose embeddings the mean is read, spread over the vocabulary."""
+
+
+@dataclass(frozen=True)
+class RandomSoftPrompts:
+    """Samples a solution after each of some random soft prompts, and takes a majority vote.
+
+    Args:
+        samples: Number of solutions.
+        tokens: m, embeddings after the prompt.
+        scale: Their standard deviation in that of the table's entries; 1 in the paper.
+        temperature: Sampling temperature.
+        top_k: Most likely tokens that are sampled from; 0 is off.
+        top_p: Their total probability; 1 is off.
+        max_new_tokens: Tokens per solution.
+    """
+
+    samples: int = 5
+    tokens: int = 4
+    scale: float = 1.0
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    max_new_tokens: int = 300
+    name: str = "random_soft_prompts"
+    independent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for key in ("samples", "tokens", "max_new_tokens"):
+            whole(key, getattr(self, key), least=1)
+        real("scale", self.scale, least=0.0)
+        check_sampling(self)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        mean, deviation = moments(context.engine)
+        size = (self.tokens, context.engine.hidden_size)
+        requests = []
+        for i, request in enumerate(sampled(problem, context, sampling, self.samples, self.max_new_tokens)):
+            noise = torch.randn(size, generator=generator_for(context.seed, problem.id, "soft prompt", i))
+            requests.append(replace(request, soft=mean + self.scale * deviation * noise))
+        completions = yield Generate(requests)
+        candidates = tuple(read_candidate(c, problem, context) for c in completions)
+        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
+
+
+def moments(engine: Engine) -> tuple[float, float]:
+    """Return mean and standard deviation of the embedding table's entries, the mean from ``LOOKED`` rows."""
+    count = int(engine.tokenizer.vocab_size)
+    mean = float(engine.embed(range(0, count, max(1, count // LOOKED))).double().mean())
+    return mean, max(0.0, engine.embedding_rms**2 - mean**2) ** 0.5
