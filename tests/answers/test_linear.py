@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
 from soft_reasoning.answers.grading import _flexibly
-from soft_reasoning.answers.statements import MOST, WINDOW, statements
 from soft_reasoning.types import Problem
 
 GRADERS = [Grader(extraction=mode) for mode in MODES]
@@ -75,15 +74,6 @@ def test_a_loop_of_one_piece(unit):
 )
 def test_a_loop_of_several(unit, start, answer_type, mode):
     assert_linear(unit, start, answer_type, mode)
-
-
-@pytest.mark.parametrize("unit", PIECES)
-def test_what_is_looked_at_is_bounded(unit):
-    """The work behind the time: so many statements, so long, whatever the text's length."""
-    found, own_end = statements(unit * (LONG // len(unit)), lambda text: True)
-    assert len(found) <= MOST and own_end <= LONG
-    assert all(one.end - one.start <= WINDOW for one in found)
-    assert sum(one.end - one.start for one in found) <= LONG
 
 
 @settings(deadline=None)

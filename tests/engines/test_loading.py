@@ -18,7 +18,6 @@ from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
-from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.engines.models import BASE, VOCABULARY, tiny
@@ -166,10 +165,6 @@ def requests() -> list[Request]:
     return [Request(tuple(range(5, 20 + i % 4)), max_new_tokens=4 + i) for i in range(12)]
 
 
-def ids(count: int, seed: int) -> tuple[int, ...]:
-    return tuple(3 + (7 * i + 11 * seed) % 90 for i in range(count))
-
-
 def scarce(monkeypatch, most: int) -> list[int]:
     """Memory runs out in decode steps of more than ``most`` rows; returns how many rows each attempt had."""
     real, sizes = ModelRunner.decode, []
@@ -211,19 +206,6 @@ def test_an_error_in_a_batch_leaves_nothing_behind(engine, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             fresh.generate(requests())
     assert [one.logprobs for one in fresh.generate(requests())] == [one.logprobs for one in expected]
-
-
-def test_the_models_own_cache_stays_within_the_bound(monkeypatch):
-    real, sizes = PlainRunner.prefill, []
-
-    def count(self, sequences):
-        sizes.append(len(sequences))
-        return real(self, sequences)
-
-    plain = HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer(), max_batch_tokens=50)
-    monkeypatch.setattr(PlainRunner, "prefill", count)
-    plain.generate([Request(tuple(range(5, 25)), max_new_tokens=4)] * 6)
-    assert sizes == [2, 2, 2]
 
 
 class TestWeightsThatDoNotFit:
@@ -317,10 +299,6 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(UserError, match="memory for the model x/y"):
         HuggingFaceEngine("x/y")
-
-
-def test_other_faults_are_not_taken_for_memory():
-    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
 def test_an_error_on_the_way_out_does_not_hide_that_memory_ran_out():

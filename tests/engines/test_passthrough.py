@@ -68,10 +68,6 @@ def test_quantisation_in_full_and_a_map_of_devices(asked):
     assert asked("model.quantization=8bit")["model"]["device_map"] == {"": "cpu"}
 
 
-def test_the_large_model_is_spread(asked):
-    assert asked("model=qwen2_72b")["model"]["device_map"] == "auto"
-
-
 @pytest.mark.parametrize(
     "error",
     [

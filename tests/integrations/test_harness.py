@@ -84,18 +84,6 @@ def evaluate(name, manager, asked, limit=4, options=None, **arguments):
     return found["results"][asked["task"]], found["samples"][asked["task"]]
 
 
-def kept(monkeypatch):
-    """A list that each solution is added to."""
-    solutions = []
-
-    def text_of(solution, *rest):
-        solutions.append(solution)
-        return requests.text_of(solution, *rest)
-
-    monkeypatch.setattr(model, "text_of", text_of)
-    return solutions
-
-
 def assert_equal_to_hf(manager, asked, arguments=None, **others):
     """Each row of ``method=cot`` is that of ``hf``; return the rows."""
     arguments = arguments or {}
@@ -210,23 +198,6 @@ def test_the_harnesss_clients_of_a_server(manager, folder):
         assert found == [reasoner.solve(row["question"], **limits).text for row in ROWS[:2]]
 
 
-@pytest.mark.slow
-def test_arguments_of_the_model_take_effect(manager, folder, monkeypatch):
-    solutions = kept(monkeypatch)
-
-    def solved(**arguments):
-        solutions.clear()
-        evaluate("soft_reasoning", manager, task(folder), limit=1, **arguments)
-        return solutions[0]
-
-    first = solved(k=2, rounds=0)
-    assert len(first.candidates) == 2 and first.question == ROWS[0]["question"]
-    found = solved(**{"k": 2, "search.rounds": 0, "preset": "paper", "max_tokens": 30})
-    assert len(found.candidates) == 2 and found.rule == "best_reward" and found.generated_tokens <= 30
-    whole = solved(k=2, rounds=0, question_field="difficulty").question
-    assert whole == f"Question:\n{ROWS[0]['question']}\nThought:\n"  # the prompt does not hold the difficulty
-
-
 def test_sampling(manager, folder):
     sampled = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 12}
     asked = task(folder, generation_kwargs=sampled, repeats=3)
@@ -309,33 +280,6 @@ def test_a_generation_config_that_changes_greedy_decoding_is_named(caplog):
     one.generation_config.repetition_penalty = 1.1
     model._warn_of_generation_config(one)
     assert "repetition_penalty=1.1, which --model hf applies" in caplog.text
-
-
-def test_without_the_harness_it_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "argv", ["eval", "--tasks", "demo"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and "pip install 'soft-reasoning[lm-eval]'" in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "passed"),
-    [
-        (["--tasks", "x"], ["--tasks", "x", "--model", "soft_reasoning"]),
-        (["--tasks", "x", "--model=hf"], ["--tasks", "x", "--model=hf"]),
-        (["ls", "tasks"], ["ls", "tasks"]),
-        ([], ["run", "--help"]),
-    ],
-)
-def test_the_command_passes_its_arguments_on(monkeypatch, capsys, words, passed):
-    seen = []
-    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: seen.append(sys.argv[1:]))
-    monkeypatch.setattr(sys, "argv", ["eval", *words])
-    command.main()
-    assert seen == [passed]
-    assert ("lm-evaluation-harness" in capsys.readouterr().out) == (passed[-1] == "--help")
 
 
 def commands_of_the_page():

@@ -102,19 +102,3 @@ def test_help(tmp_path):
         and "SOFT_REASONING_API_KEY" in ended.stdout
     )
     assert "verifier" in ended.stdout  # the groups of run follow
-
-
-@pytest.mark.slow
-def test_without_the_extra_the_error_names_it(tmp_path):
-    hidden = (
-        "import sys; sys.modules['uvicorn'] = None\nfrom soft_reasoning.commands.entry import main; main()"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", hidden, "serve"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 2 and "pip install 'soft-reasoning[serve]'" in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1

@@ -84,26 +84,6 @@ def test_percentages_lie_within_0_and_100(tmp_path, monkeypatch, settings, accur
     assert 0 <= low <= 100 * accuracy <= high <= 100 and high - low >= 9.99
 
 
-def test_data_sets_and_models_have_panels(tmp_path, monkeypatch):
-    where = [
-        {"dataset": d, "model": m, "shots": s}
-        for d in ("svamp", "gsm8k") for m in ("llama3_8b", "llama31_8b") for s in (0, 8)
-    ]  # fmt: skip
-    cells = swept(tmp_path, *where)
-    axes = drawn(monkeypatch, lambda path: sweep_plots.draw_sweep(cells, path), tmp_path / "plot.png")
-    titles = [[one.get_title() for one in row] for row in axes]
-    assert titles == [
-        ["gsm8k, Llama-3.1-8B-Instruct", "svamp, Llama-3.1-8B-Instruct"],
-        ["gsm8k, Meta-Llama-3-8B-Instruct", "svamp, Meta-Llama-3-8B-Instruct"],
-    ]
-    [legend] = axes[0][0].figure.legends
-    assert {"accuracy, 0 shots", "coverage, 8 shots"} <= {text.get_text() for text in legend.get_texts()}
-
-
-def many(count, length=20):
-    return [METHODS[1] | {"label": f"{i:02d}" + "m" * length, "tokens": 300.0 + i} for i in range(count)]
-
-
 def test_fifty_projections_are_a_distribution(tmp_path, monkeypatch):
     runs = [
         finished(tmp_path / str(i), 0.5 + i / 1000, method="soft_reasoning", embedding={"seed": i})

@@ -1,8 +1,6 @@
 """Tables in their four forms, numbers in words, and what tells several runs apart."""
 
 import csv
-import shutil
-import subprocess
 
 import pytest
 
@@ -14,7 +12,6 @@ from soft_reasoning.reports.tables import (
     number,
     over_seeds,
     percent,
-    save,
     share,
 )
 
@@ -68,16 +65,6 @@ def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
     assert lines[4] == r"a \& b\_\$5 & \textbf{50.0$_{\pm1.2}$} \\" and lines[5] == r"\midrule"
     assert lines[7:9] == [r"less & -0.5 \\", r"none & - \\"]
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
-def test_latex_compiles(tmp_path):
-    save(SPECIAL, tmp_path, "table")
-    begin = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs}\begin{document}"
-    (tmp_path / "main.tex").write_text(begin + r"\input{table}\end{document}")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_settings_that_tell_runs_apart_without_their_echoes():

@@ -132,13 +132,6 @@ def test_rewards_read_the_prior_too(tmp_path):
     )
 
 
-def test_a_vote_by_posterior_means_would_not_pass():
-    """Six times "no" weigh against the majority: why the weight is not the mean."""
-    seen = candidates(*[("1", 0.0)] * 6, ("2", 0.0))
-    first, second = estimates(seen, Grader(), "number")
-    assert first.mean < second.mean and first.weight > second.weight
-
-
 @pytest.mark.parametrize("method", ["soft_reasoning", "random_embedding", "verified_sampling", "best_of_n"])
 def test_every_method_rewards_all_candidates_by_what_is_known_of_their_answers(method):
     words = [

@@ -1,8 +1,6 @@
 """The worked reviews that ship: complete, right, shown as each verifier asks, and replaceable."""
 
 import os.path
-import re
-from fractions import Fraction
 from functools import cache
 
 import pytest
@@ -14,19 +12,6 @@ from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.rewards.judgement import verdict_numbers
 from soft_reasoning.types import Problem, UserError
 
-KINDS = {
-    "math": "number", "boolean": "boolean", "aime": "number", "choice": "choice", "text": "text",
-    "latex": "latex",
-}  # fmt: skip
-SHOTS = {
-    "multi_generate": 5,
-    "multi_generate_none": 5,
-    "single_generate": 5,
-    "multi_judge": 5,
-    "single_judge": 4,
-}  # others: 3
-TERM = r"\d+(?:\.\d+)?"
-CHAIN = re.compile(rf"(?<![\d.])({TERM}(?: [-+*/] {TERM})+) = ({TERM})(?!\d)")
 PROBLEM = Problem("p", "How many is 2 and 3?")
 
 
@@ -58,42 +43,6 @@ def test_the_papers_templates_show_one_worked_example_and_number_from_zero(kind,
             assert set(verdict_numbers(entry["correct"])) == right
         worked = prompts("paper").wording.reviews[kind].worked.format(**entry)
         assert "generate" not in kind or equal(extract(worked, "number"), str(entry["answer"]), "number")
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_shots_and_shape(name):
-    for kind, wording in prompts(name).wording.reviews.items():
-        assert len(wording.exemplars) == (SHOTS[kind] if name in ("math", "boolean") else 3)
-        for entry in wording.exemplars:
-            assert len(entry["solutions"]) == (5 if kind.startswith("multi") else 1)
-
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("kind", ["multi_generate", "single_generate"])
-def test_what_is_called_correct_is_what_gives_the_answer(name, kind):
-    right = total = 0
-    for entry in prompts(name).wording.reviews[kind].exemplars:
-        answers = [extract(s, KINDS[name], mode="strict") for s in entry["solutions"]]
-        agree = {i for i, a in enumerate(answers, 1) if equal(a, str(entry["answer"]), KINDS[name])}
-        named = set(verdict_numbers(f"Correct: {entry['correct']}")) - {0}  # one solution: 1 or 0
-        assert None not in answers and agree == named, entry["question"]
-        right, total = right + len(agree), total + len(answers)
-    assert 0.3 < right / total < 0.7  # neither "all right" nor "none right" is a good guess
-
-
-@pytest.mark.parametrize("name", ["math", "aime"])
-@pytest.mark.parametrize("kind", ["multi_generate", "single_generate"])
-def test_the_arithmetic_of_analyses_and_right_solutions_is_right(name, kind):
-    checked = 0
-    for entry in prompts(name).wording.reviews[kind].exemplars:
-        numbers = verdict_numbers(f"Correct: {entry['correct']}")
-        texts = [entry["analysis"], *(entry["solutions"][i - 1] for i in numbers if i)]
-        for left, right in (chain for text in texts for chain in CHAIN.findall(text)):
-            exact = eval(re.sub(TERM, lambda term: f"Fraction('{term.group()}')", left))
-            assert exact == Fraction(right), (entry["question"], left, right)
-            checked += 1
-        assert re.findall(TERM, entry["analysis"])[-1] == str(entry["answer"])
-    assert checked >= (15 if name == "math" else 4)
 
 
 def test_a_prompt_ends_as_its_worked_reviews_begin():

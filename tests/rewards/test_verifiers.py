@@ -7,7 +7,6 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.engines.fake import FakeTokenizer
-from soft_reasoning.rewards import presentation
 from soft_reasoning.rewards.judgement import NamedChoice, verdict_numbers
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle, Verdict
 from soft_reasoning.types import (
@@ -145,23 +144,6 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
         assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the one not shown agrees all the same"
 
 
-def test_the_work_for_a_prompt_is_linear_in_the_candidates_and_the_bound_is_said_once(caplog):
-    class Long(Prompts):
-        def review(self, kind, problem, solutions, **options):
-            super().review(kind, problem, solutions, **options)
-            return Prompt(ids=(1,) * 50 * len(solutions))  # room for 14
-
-    presentation._warn_of_bound.cache_clear()
-    for count in (50, 100, 200, 400):
-        verdict, asked, [request] = run(
-            MultiGenerate(max_new_tokens=300), "Answer: 18", prompts=Long(), candidates=CANDIDATES[:1] * count
-        )
-        assert len(request.prompt_ids) == 700 and verdict.scores == (1.0,) * count
-        assert sum(len(shown) for _, shown in asked) <= count + 100
-    [said] = caplog.messages
-    assert "context of 1000 tokens has no room for all candidates" in said and "\n" not in said
-
-
 @pytest.mark.parametrize("earlier", range(12))
 def test_earlier_solutions_leave_the_prompt_before_candidates(earlier):
     class Long(Prompts):
@@ -194,11 +176,6 @@ def test_fresh_does_not_see_the_candidates():
     verdict, asked, requests = run(Fresh(), "Answer: 9")
     assert asked == [("solve", [])] and requests[0].role == "verifier"
     assert verdict.scores == (0.0, 0.0, 1.0, 0.0) and verdict.answers == ("9",)
-
-
-def test_fresh_writes_whatever_the_candidates_are():
-    verdict, asked, _ = run(Fresh(), "Answer: 9", candidates=[CANDIDATES[1]] * 2)
-    assert asked == [("solve", [])] and verdict.scores == (0.0, 0.0) and verdict.answers == ("9",)
 
 
 def test_multi_judge_names_numbers_of_what_it_was_shown():

@@ -75,26 +75,6 @@ def test_simplex_mixes_tokens_by_softmax():
     assert weights.shape == (7, 1, 4) and torch.allclose(weights.sum(-1), torch.ones(7, 1).double())
 
 
-@pytest.mark.parametrize("d", [3, 10])
-def test_rembo_theorem(d):
-    """A function of effective dimension 3 <= d reaches its optimum within the random subspace."""
-    width, effective = 300, 3
-    generator = torch.Generator().manual_seed(d)
-    frame = torch.linalg.qr(torch.randn(width, effective, dtype=torch.float64, generator=generator)).Q
-    target = torch.randn(effective, dtype=torch.float64, generator=generator)
-    anchor = torch.randn(1, width, generator=generator)
-    subspace = GaussianEmbedding(d, 1.0, units="absolute").bind(anchor=anchor, rms=1.0, seed=d)
-
-    def loss(U):  # depends on x through three directions only; its optimum is 0
-        return ((subspace(U).squeeze(1).double() @ frame - target) ** 2).sum(-1)
-
-    steps = subspace(torch.eye(d)).squeeze(1).double() - anchor.double()  # (d, D)
-    gap = target - (anchor.double() @ frame).squeeze(0)
-    u = torch.linalg.lstsq((steps @ frame).T, gap).solution
-    assert loss(torch.zeros(1, d)).item() > 0.1
-    assert loss(u.unsqueeze(0)).item() < 1e-8
-
-
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("dim", [0, -1, 2.5, True, "50"])
 def test_bad_dimension(kind, dim):

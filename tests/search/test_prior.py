@@ -1,6 +1,5 @@
 """Knowledge from other questions: its file, what is refused, and its effect on rounds."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -80,9 +79,3 @@ def test_the_control_goes_through_the_portfolio_and_then_draws(prior):
     [proposal] = optimiser.propose(later, later[..., 0], 5, seed=0, round=2, keys="a")
     [plain] = RandomOptimiser().propose(later, later[..., 0], 5, seed=0, round=2, keys="a")
     assert torch.equal(proposal.points, plain.points)
-
-
-def test_the_file_is_plain_json(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    stored = json.loads((tmp_path / "prior.json").read_text())
-    assert len(stored["portfolio"]) == 7 and stored["questions"] == {"q1": question_mark("How many?")}

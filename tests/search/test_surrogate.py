@@ -107,22 +107,6 @@ def test_map_uses_a_prior_of_the_kernel_s_own():
     assert short.covar_module.base_kernel.lengthscale.item() == pytest.approx(1.0, abs=0.1)
 
 
-def test_map_tells_smooth_from_rough():
-    U, _ = data(problems=1, n=40)
-    rough = torch.randn(1, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    smooth, rough = (
-        Surrogate(fit="map").fit(U, y).covar_module.base_kernel.lengthscale for y in (U[..., 0] * 0.3, rough)
-    )
-    assert smooth > 1.5 * rough
-
-
-def test_ard_finds_the_dimension_that_matters():
-    U, _ = data(problems=1, n=40)
-    fitted = Surrogate(RBFKernel(ard_num_dims=8), fit="map").fit(U, torch.sin(2 * U[..., 0]))
-    lengthscale = fitted.covar_module.base_kernel.lengthscale[0]
-    assert lengthscale.argmin() == 0 and lengthscale[0] < 0.5 * lengthscale[1:].median()
-
-
 def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
     U, y = data(problems=1)
     model = Surrogate().fit(U, y)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
@@ -91,6 +91,12 @@ def create_app(service: Service) -> FastAPI:
         closed = service.reasoner.closed
         return JSONResponse({"status": "closed" if closed else "ok", "in_work": service.in_work},
                             503 if closed else 200)  # fmt: skip
+
+    @app.get("/metrics", dependencies=[Depends(guard)])
+    async def metrics() -> Response:
+        counts = {**dict(sorted(service.counts.items())), "soft_reasoning_requests_in_work": service.in_work}
+        lines = [f"{name} {count}\n" for name, count in counts.items()]
+        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
     @app.exception_handler(HTTPException)
     @app.exception_handler(RequestValidationError)

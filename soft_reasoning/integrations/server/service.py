@@ -1,10 +1,11 @@
-"""Solves requests within the server's limits."""
+"""Solves requests within the server's limits, and counts them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from soft_reasoning.api import SoftReasoner
@@ -46,6 +47,8 @@ class Service:
     def __init__(self, reasoner: SoftReasoner, settings: Settings, names: Mapping[str, str | None]) -> None:
         self.reasoner, self.settings, self.names = reasoner, settings, names
         self.in_work: int = 0
+        self.counts: Counter[str] = Counter()
+        """Requests by status, and tokens by kind, under their names in Prometheus' text format."""
         self._presets = choices("preset")
 
     async def solve(self, body: Body, on_round: Callable[[Round], None] | None = None) -> list[Solution]:
@@ -54,8 +57,25 @@ class Service:
         Raises:
             ApiError: For what cannot be, for too long a time, and for a fault of ours.
         """
-        settings, engine, most = self.settings, self.reasoner.context.engine, self.settings.max_seconds
+        status = "cancelled"
         self.in_work += 1
+        try:
+            solutions = await self._solve_in_time(body, on_round)
+            status = "200"
+        except ApiError as error:
+            status = str(error.status_code)
+            raise
+        finally:
+            self.in_work -= 1
+            self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
+        for solution in solutions:
+            for kind in ("prompt", "cached", "generated"):
+                count = getattr(solution.total, f"{kind}_tokens")
+                self.counts[f'soft_reasoning_tokens_total{{kind="{kind}"}}'] += count
+        return solutions
+
+    async def _solve_in_time(self, body: Body, on_round: Callable[[Round], None] | None) -> list[Solution]:
+        settings, engine, most = self.settings, self.reasoner.context.engine, self.settings.max_seconds
         try:
             check_unused(body, settings.unknown_fields == "ignore")
             changes = changes_of(body, self.names, settings, self._presets, engine.context_length)
@@ -81,8 +101,6 @@ class Service:
             log.exception("a request failed")
             message = f"{type(error).__name__} while solving; the server's log has more"
             raise ApiError(500, message, retry=False) from error
-        finally:
-            self.in_work -= 1
 
     async def _solve(
         self, questions: list[Asked], changes: Options, on_round: Callable[[Round], None] | None
