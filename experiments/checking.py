@@ -30,6 +30,7 @@ from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, Result
 
 SHOWN, DRAWN = 5, 25
+SOFT = ("embedding=gaussian", "embedding.sigma=2", "decoding=greedy")
 READERS = ("multi_generate", "single_generate")
 JUDGES = ("multi_judge", "single_judge")
 NOTE = """\
@@ -165,7 +166,7 @@ def measure(overrides: Sequence[str], problems: int) -> str:
     greedy = held.results("method=cot")
     drawn = held.results("method=self_consistency", f"method.samples={DRAWN}", "method.temperature=0.8")
     alone = held.results("method=verifier_only")
-    soft = held.results("method=soft_reasoning", "search.rounds=0", "verifier=none", "embedding.sigma=2")
+    soft = held.results("method=soft_reasoning", "search.rounds=0", "verifier=none", *SOFT)
     unparsed = [c.answer is None for r in soft.values() for c in r.candidates]
     return "\n\n".join([
         f"Greedy decoding solves {share(held.solved(greedy))} % of {len(held.problems)} problems, the "
@@ -180,7 +181,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=500)
     parser.add_argument("--out", type=Path, help="write the tables here as well")
     parser.add_argument("overrides", nargs="*", help="configuration, as on the command line of a run")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     text = measure(args.overrides, args.problems)
     print(text)
     if args.out:

@@ -117,11 +117,11 @@ SMALL = {
     "bench_generate": "--hidden-size 32 --problems 2 --times 1",
     "bench_proposals": "--problems 2 --reference 1",
     "bench_run": "--problems 2",
-    "bench_search": "--problems 2 --boxes basins",
+    "bench_search": "--problems 2 --boxes Branin",
     "bring_your_own_optimiser": "--problems 1",
     "checking": "--problems 2 engine=fake",
-    "pools": "--problems 1 --points 20 engine=fake",
-    "train_prefix_head": "--problems 2 --rollouts 2 engine=hf model=demo dataset=demo",
+    "pools": "--problems 1 --points 20",
+    "train_prefix_head": "--problems 4 --rollouts 4 engine=fake model=demo dataset=demo",
 }
 """By script, what makes it small."""
 ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))

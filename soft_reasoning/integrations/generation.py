@@ -171,7 +171,7 @@ def _sampling(asked: Mapping[str, Any], method: str) -> list[str]:
     if samples is None or (not samples and method in GREEDY):
         return []
     group = "decoding" if method in WITH_DECODING else "method"
-    if samples == (method in GREEDY) or (not samples and group == "method"):
+    if (samples and method in GREEDY) or (not samples and group == "method"):
         kind = "that samples with do_sample=True" if samples else "that is greedy with do_sample=False"
         raise UserError(
             f"generate: expected a method {kind}, got method={method}; leave it out or take another method"

@@ -162,8 +162,8 @@ class TestArguments:
         def texts(**options):
             return [c.text for c in call(**{"k": 2, "rounds": 0, **options}).solutions[0].candidates]
 
-        greedy = texts()
-        assert texts(do_sample=False) == greedy != texts(do_sample=True, temperature=3.0)
+        greedy = texts(do_sample=False)
+        assert greedy == texts(do_sample=False) != texts(do_sample=True, temperature=3.0)
         assert texts(do_sample=True, temperature=3.0, top_k=1) == greedy
         assert texts(do_sample=True, temperature=3.0, top_k=0, top_p=1e-6) == greedy
         samples = {"method": "self_consistency", "k": 3, "rounds": None, "do_sample": True}
