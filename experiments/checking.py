@@ -1,7 +1,7 @@
 """What the bundled model knows as a solver and as a reviewer.
 
     python -m experiments.checking --problems 500
-    python -m experiments.checking --out experiments/results/checking.md model=FOLDER
+    python -m experiments.checking --out experiments/results/checking.md model=./FOLDER
 
 A faithful stand-in for a large model checks better than it solves: with nothing right to read its reviewer
 should know no more than greedy decoding, and find a right solution where there is one. Every verifier reads

@@ -53,7 +53,7 @@ Made by `python -m experiments.paper.page`, which runs every item of the paper. 
 changes (from `model=` on) is the paper's own setting. All runs are of the bundled model, which is tiny, on a
 few of its generated word problems: the tables show what a command makes, and little about the paper's models,
 whose figures therefore do not stand here (`python -m experiments.paper.beside FOLDER` shows them beside runs
-of the paper's setting).
+of the paper's setting). Times are those of a busy machine.
 """
 
 
