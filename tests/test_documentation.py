@@ -121,6 +121,7 @@ SMALL = {
     "bring_your_own_optimiser": "--problems 1",
     "checking": "--problems 2 engine=fake",
     "pools": "--problems 1 --points 20",
+    "user_tasks": "'own CSV' 'a mistyped option'",
     "train_prefix_head": "--problems 4 --rollouts 4 engine=fake model=demo dataset=demo",
 }
 """By script, what makes it small."""
@@ -142,9 +143,9 @@ def run_script(words, monkeypatch):
     """``python FILE ...`` and ``python -m MODULE ...`` in this process."""
     name, more = (words[1], words[2:]) if words[0] == "-m" else (words[0], words[1:])
     path = ROOT / (name if name.endswith(".py") else f"{name.replace('.', '/')}.py")
-    drop = {word for word in SMALL.get(path.stem, "").split() if word.startswith("--")}
+    drop = {word for word in shlex.split(SMALL.get(path.stem, "")) if word.startswith("--")}
     kept = [word for i, word in enumerate(more) if word not in drop and more[i - 1] not in drop]
-    monkeypatch.setattr(sys, "argv", [str(path), *kept, *SMALL.get(path.stem, "").split()])
+    monkeypatch.setattr(sys, "argv", [str(path), *kept, *shlex.split(SMALL.get(path.stem, ""))])
     runpy.run_path(str(path), run_name="__main__")
 
 
