@@ -159,8 +159,10 @@ class Request:
             none is generated.
         hidden_state: Whether to read the last hidden state at the end of the prompt
             (``engines.abilities.HiddenStates``).
-        feed: Maps the logits (V,) of a generated token to the embedding (D,) that is fed in its place
-            (``engines.abilities.FeedsEmbeddings``).
+        adjust: Maps the tokens so far and the next one's logits (V,) to the logits (V,) that it is chosen
+            from; log-probabilities stay those of the model (``engines.abilities.AdjustsLogits``).
+        feed: Maps the logits (V,) of a generated token, adjusted ones where there is ``adjust``, to the
+            embedding (D,) that is fed in its place (``engines.abilities.FeedsEmbeddings``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -176,6 +178,7 @@ class Request:
     next_logits: bool | tuple[int, ...] = False
     top_logprobs: int = 0
     hidden_state: bool = False
+    adjust: Callable[[Sequence[int], Tensor], Tensor] | None = None
     feed: Callable[[Tensor], Tensor] | None = None
 
     @property

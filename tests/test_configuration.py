@@ -39,7 +39,8 @@ NEEDS = {
     "final=learned": [f"final.prior={Path(__file__).with_name('learned_rule.json')}"],
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
-UNFAKED = {"features=hidden_state"}  # the fake engine has no hidden states; tests/methods/test_looking.py
+UNFAKED = {"features=hidden_state", "method=slot", "method=latentseek"}
+"""The fake engine has no hidden states; tests/methods/test_looking.py and test_gradients.py."""
 WITHOUT_SEARCH = {"method"}
 
 QUESTION = Problem("one", "Is 7 more than 3? Choose: 1 or 2.", "1")

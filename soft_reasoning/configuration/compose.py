@@ -55,13 +55,14 @@ NEUTRAL = ("any", "json", "code")
 def completed(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` with what follows from them.
 
-    ``model=A/NAME`` becomes a model's path, and ``prompt=FILE`` the choice ``file``. Another model than the
+    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, and ``preset=FILE`` what it
+    holds. Another model than the
     bundled one gets neither its sigma nor the prompt of the bundled data, which it alone understands.
     ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may name
     a preset for Soft Reasoning; other methods run in it without one.
     """
     result: list[str] = []
-    for word in overrides:
+    for word in _expanded(overrides):
         key, _, value = word.partition("=")
         if key == "prompt" and is_file_name(value):
             result += ["prompt=file", override("prompt.path", str(Path(value).expanduser().absolute()))]
@@ -82,6 +83,27 @@ def completed(overrides: Sequence[str]) -> list[str]:
     method = chosen.get("method", "soft_reasoning")
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append("preset=default")
+    return result
+
+
+def _expanded(overrides: Sequence[str]) -> list[str]:
+    """Return ``overrides`` with those that a file named by ``preset=FILE`` holds in its place.
+
+    Raises:
+        UserError: If it holds none.
+    """
+    result: list[str] = []
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if key != "preset" or not is_file_name(value):
+            result.append(word)
+            continue
+        path = Path(value.strip("'\"")).expanduser()
+        held = OmegaConf.load(path) if path.is_file() else None
+        words = held.get("overrides") if isinstance(held, DictConfig) else None
+        if not isinstance(words, ListConfig) or not all(isinstance(one, str) for one in words):
+            raise UserError(f"preset: expected a file that holds overrides, got {value}")
+        result += words
     return result
 
 

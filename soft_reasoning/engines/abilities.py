@@ -62,7 +62,7 @@ class LMHead(Protocol):
     def lm_head(self, states: Tensor) -> Tensor:
         """(n, vocabulary) float32 on the CPU: the output of the LM head for ``states`` (n, D).
 
-        These are the next token's logits, unless the model bends them afterwards, as Gemma 2 does.
+        These are the next token's logits, scaled and capped as the model's configuration says.
         """
         ...
 
@@ -83,6 +83,36 @@ class SoftTokenGradients(Protocol):
             Its value, and its gradient (m, D) float32 on the CPU.
         """
         ...
+
+
+@runtime_checkable
+class LMHeadGradients(Protocol):
+    """Functions of the LM head's output can be differentiated with respect to the states."""
+
+    lm_head_share: float
+    """The LM head's share of the model's parameters, for estimates of operations."""
+
+    def lm_head_gradient(
+        self, states: Tensor, objective: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[float, Tensor]:
+        """Differentiate a sum over rows of the logits of ``states`` (n, D).
+
+        Args:
+            states: States after the last layer and norm.
+            objective: Maps the logits (m, vocabulary) of some rows, and which rows they are, to a scalar.
+                It is called for parts of the rows, so that memory is bounded, and the results are added.
+
+        Returns:
+            The sum, and its gradient (n, D) float32 on the CPU.
+        """
+        ...
+
+
+@runtime_checkable
+class AdjustsLogits(Protocol):
+    """Its requests may hold ``adjust``: the logits that a token is chosen from are changed at every step."""
+
+    adjusts_logits: bool
 
 
 @runtime_checkable
@@ -110,7 +140,12 @@ def check_abilities(method: Any, engine: Any) -> None:
 
 def check_reads(request: Request, engine: Any) -> None:
     """Raises UserError where ``request`` asks for what ``engine`` cannot give."""
-    for asked, ability in ((request.hidden_state, HiddenStates), (request.feed, FeedsEmbeddings)):
+    asks = (
+        (request.hidden_state, HiddenStates),
+        (request.adjust, AdjustsLogits),
+        (request.feed, FeedsEmbeddings),
+    )
+    for asked, ability in asks:
         if asked and not isinstance(engine, ability):
             raise UserError(lack("this request", engine, ability.__name__))
 

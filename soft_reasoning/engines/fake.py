@@ -22,7 +22,7 @@ from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.engines.sampling import choose
+from soft_reasoning.engines.sampling import adjusted, choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request
 
@@ -49,6 +49,7 @@ class FakeEngine(QueueEngine):
     """
 
     feeds_embeddings = True
+    adjusts_logits = True
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
@@ -96,9 +97,10 @@ class FakeEngine(QueueEngine):
         normaliser = float(logits.logsumexp(-1))
         if output.read(logits, normaliser):
             return True
-        token = int(choose(logits[None], [output], sorted(self.eos_ids)))
+        shown = adjusted(logits[None], [output])
+        token = int(choose(shown, [output], sorted(self.eos_ids)))
         feed = output.request.feed
-        row.ids.append(token if feed is None else self.nearest_tokens(feed(logits)[None], 1)[0][0][0])
+        row.ids.append(token if feed is None else self.nearest_tokens(feed(shown[0])[None], 1)[0][0][0])
         return output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
 
     def check(self, request: Request) -> PreparedRequest:

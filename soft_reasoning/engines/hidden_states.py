@@ -1,5 +1,8 @@
 """Hidden states, the LM head and gradients of a loaded transformers model."""
 
+# Parts of torch have no types.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,12 +15,15 @@ from torch import Tensor
 from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.types import Request
 
+ROWS = 128
+"""States whose logits are in memory at a time."""
+
 
 class ShowsHiddenStates:
     """Gives an engine with a transformers ``model`` some of the protocols in ``engines.abilities``.
 
-    They are ``HiddenStates``, ``LMHead`` and ``SoftTokenGradients``. Requests are run one at a time by the
-    model's own attention, so a result is the same in any batch.
+    They are ``HiddenStates``, ``LMHead``, ``LMHeadGradients`` and ``SoftTokenGradients``. Requests are run
+    one at a time by the model's own attention: a result is the same in any batch, and memory is that of one.
     """
 
     model: Any
@@ -41,8 +47,35 @@ class ShowsHiddenStates:
     @torch.inference_mode()
     def lm_head(self, states: Tensor) -> Tensor:
         """(n, vocabulary) float32 on the CPU, for ``states`` (n, D)."""
-        head = self.model.get_output_embeddings()
-        return head(states.to(head.weight.device, head.weight.dtype)).float().cpu().clone()
+        return self._logits(states).cpu().clone()
+
+    @property
+    def lm_head_share(self) -> float:
+        """The LM head's share of the model's parameters."""
+        sizes = [one.numel() for one in self.model.parameters()]
+        return self.model.get_output_embeddings().weight.numel() / sum(sizes)
+
+    def lm_head_gradient(
+        self, states: Tensor, objective: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[float, Tensor]:
+        """The sum of ``objective`` over the rows of ``states`` (n, D), and its gradient (n, D)."""
+        total, gradients = 0.0, []
+        with self.lock, torch.enable_grad():
+            for start in range(0, len(states), ROWS):
+                some = states[start : start + ROWS].detach().clone().requires_grad_()
+                value = objective(self._logits(some), slice(start, start + len(some)))
+                gradients += torch.autograd.grad(value, some)
+                total += float(value.detach())
+        return total, torch.cat(gradients).float().cpu()
+
+    def _logits(self, states: Tensor) -> Tensor:
+        """(n, vocabulary) float32: the LM head's output, scaled and capped as the model does."""
+        head, config = self.model.get_output_embeddings(), self.model.config
+        logits = head(states.to(head.weight.device, head.weight.dtype)).float()
+        logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
+        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
+        cap = getattr(config, "final_logit_softcapping", None)  # Gemma 2
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
         """The value and the gradient (m, D) of ``objective``."""

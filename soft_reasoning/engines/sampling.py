@@ -58,6 +58,17 @@ def choose(logits: Tensor, rows: Sequence[Row], eos: Sequence[int]) -> Tensor:
     return tokens
 
 
+def adjusted(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """Return ``logits`` (R, V) as the requests that adjust theirs want them."""
+    changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
+    if changed:
+        logits = logits.clone()
+    for i in changed:
+        adjust = rows[i].request.adjust
+        logits[i] = logits[i] if adjust is None else adjust(rows[i].ids, logits[i])
+    return logits
+
+
 def draws_of(request: Request) -> Tensor:
     """Return the uniform numbers (max_new_tokens,) float64 from which ``request``'s tokens are drawn."""
     generator = torch.Generator().manual_seed(request.seed)

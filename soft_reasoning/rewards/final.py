@@ -29,9 +29,9 @@ class FinalAnswer:
         rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one,
             ``pooled_vote`` what all verdicts together say of its answer (``rewards.estimates``).
             ``learned`` gives an answer the probability that a fitted rule sees (``prior``).
-            ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv 2508.15260,
-            Section 3.2). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes
-            (Kang et al., arXiv 2502.18581, Section 4.3).
+            ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv
+            2508.15260). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes (the
+            Borda vote of Kang et al., arXiv 2502.18581).
             ``best_reward`` takes one candidate's answer. ``verifier`` takes the verifier's last parsed
             answer, else the vote.
         verifier_weight: Weight of the verifier's answers of a round together, in candidates; each is

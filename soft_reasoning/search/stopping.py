@@ -22,7 +22,7 @@ class Stopping:
             ``settled`` stops when the vote over all rounds is settled with probability ``confidence``
             (texts that cannot be compared have no vote: there it is ``sure``),
             ``unanimous`` when all candidates of a round have the same answer (a window of Early-Stopping
-            Self-Consistency, Li et al., arXiv 2401.10480, Section 3),
+            Self-Consistency, Li et al., arXiv 2401.10480),
             ``leader`` when the leading answer is right with that posterior probability,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from soft_reasoning.engines.abilities import FeedsEmbeddings, HiddenStates, LMHead, SoftTokenGradients
+from soft_reasoning.engines.abilities import (
+    AdjustsLogits,
+    FeedsEmbeddings,
+    HiddenStates,
+    LMHead,
+    LMHeadGradients,
+    SoftTokenGradients,
+)
 from soft_reasoning.types import Request
 
 
@@ -41,6 +48,23 @@ class FeedsEmbeddingsContract:
         assert beside.token_ids == engine.generate([Request(prompts[1])])[0].token_ids
 
 
+class AdjustsLogitsContract:
+    def test_a_token_is_chosen_from_the_adjusted_logits_and_keeps_its_logprob(self, engine, prompts):
+        """The likeliest token is barred at the second step alone, so the second likeliest is chosen there."""
+        assert isinstance(engine, AdjustsLogits)
+
+        def barred(ids, logits):
+            if len(ids) != 1:
+                return logits
+            return logits.scatter(0, logits.argmax(keepdim=True), -torch.inf)
+
+        asked = Request(prompts[0], max_new_tokens=3, min_new_tokens=3, top_logprobs=2, adjust=barred)
+        changed, plain, _ = engine.generate([asked, Request(prompts[0]), Request(prompts[1])])
+        assert changed.token_ids[0] == plain.token_ids[0]
+        assert changed.token_ids[1] == changed.top_logprobs[1].ids[1]
+        assert changed.logprobs[1] == pytest.approx(changed.top_logprobs[1].logprobs[1], abs=1e-5)
+
+
 class HiddenStatesContract:
     def test_the_states_of_a_prompt_begin_as_those_of_its_parts(self, engine, prompts):
         assert isinstance(engine, HiddenStates)
@@ -68,6 +92,27 @@ class HiddenStatesContract:
         looks = engine.generate(asked)
         logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
         assert torch.allclose(logits, torch.stack([look.next_logits for look in looks]), atol=1e-4)
+
+
+class LMHeadGradientsContract:
+    def test_the_gradient_of_the_lm_head_is_that_of_finite_differences(self, engine, prompts):
+        assert isinstance(engine, LMHeadGradients) and 0 < engine.lm_head_share < 1
+        [states] = engine.hidden_states([Request(prompts[0] * 5)])  # more rows than one part holds
+        states = states.clone()
+        weights = torch.randn(len(states), generator=torch.Generator().manual_seed(0))
+
+        def weighted(logits, rows):
+            return (weights[rows] * logits.log_softmax(-1)[:, 7]).sum()
+
+        value, gradient = engine.lm_head_gradient(states, weighted)
+        assert gradient.shape == states.shape
+        assert value == pytest.approx(
+            float(weighted(engine.lm_head(states), slice(None))), rel=1e-3, abs=1e-3
+        )
+        step = torch.randn(states.shape, generator=torch.Generator().manual_seed(1))
+        step *= 0.1 / step.norm()
+        ahead, behind = (engine.lm_head_gradient(states + s * step, weighted)[0] for s in (1, -1))
+        assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=1e-3)
 
 
 class SoftTokenGradientsContract:

@@ -29,7 +29,7 @@ from soft_reasoning.engines.hidden_states import ShowsHiddenStates
 from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.engines.sampling import choose
+from soft_reasoning.engines.sampling import adjusted, choose
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
@@ -63,6 +63,7 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     """
 
     feeds_embeddings = True
+    adjusts_logits = True
 
     def __init__(
         self,
@@ -178,11 +179,13 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
         if len(writing) < len(rows):
             rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
-        tokens = choose(logits, [row.output for row in rows], sorted(self.eos_ids))
+        outputs = [row.output for row in rows]
+        shown = adjusted(logits, outputs)
+        tokens = choose(shown, outputs, sorted(self.eos_ids))
         logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
         for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
             if row.output.request.feed is not None:
-                row.output.fed = row.output.request.feed(logits[i])
+                row.output.fed = row.output.request.feed(shown[i])
             if row.output.add(token, logprob, self.eos_ids, self._stops):
                 outcomes[row.ticket] = self._completion(row)
         # 4. What is complete leaves the batch.

@@ -1,0 +1,75 @@
+"""Effects of the methods that read hidden states or follow gradients, each answered one problem at a time.
+
+So memory is that of one problem. A backward pass is counted as two passes more over the same positions, and a
+pass of the LM head alone as its share of the positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from soft_reasoning.scheduling.effects import answers
+from soft_reasoning.scheduling.job import Job
+from soft_reasoning.types import Effect, Request, Usage
+
+ROLE = "gradient"
+"""What the positions are counted as."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadStates(Effect):
+    """The last hidden states (n, D) of a prompt."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadGradient(Effect):
+    """``LMHeadGradients.lm_head_gradient`` of an ``objective`` at ``states`` (n, D)."""
+
+    states: Tensor
+    objective: Callable[[Tensor, slice], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class SoftGradient(Effect):
+    """``SoftTokenGradients.soft_gradient`` of an ``objective`` at the request's soft tokens."""
+
+    request: Request
+    objective: Callable[[Tensor], Tensor]
+
+
+@answers(ReadStates)
+def read_states(jobs: Sequence[Job[ReadStates]], engine: Any) -> list[Tensor]:
+    """Run each prompt."""
+    states = engine.hidden_states([Request(job.effect.ids) for job in jobs])
+    for job in jobs:
+        job.count(ROLE, Usage.of(len(job.effect.ids)))
+    return states
+
+
+@answers(HeadGradient)
+def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: Any) -> list[tuple[float, Tensor]]:
+    """Follow each gradient through the LM head."""
+    found = []
+    for job in jobs:
+        found.append(engine.lm_head_gradient(job.effect.states, job.effect.objective))
+        passes = 3 * engine.lm_head_share * len(job.effect.states)
+        job.count(ROLE, Usage(recomputed_tokens=round(passes)))
+    return found
+
+
+@answers(SoftGradient)
+def soft_gradient(jobs: Sequence[Job[SoftGradient]], engine: Any) -> list[tuple[float, Tensor]]:
+    """Follow each gradient through the whole model."""
+    found = []
+    for job in jobs:
+        request = job.effect.request
+        found.append(engine.soft_gradient(request, job.effect.objective))
+        length = len(request.prompt_ids) + (0 if request.soft is None else len(request.soft))
+        job.count(ROLE, Usage.of(length, recomputed=2 * length))
+    return found

@@ -1,0 +1,117 @@
+"""LatentSeek: a policy gradient on the first hidden states of an answer (Li et al. 2025, arXiv 2505.13308).
+
+From a greedy solution the last hidden states z of its first tokens are taken. Each step moves them by Adam
+on the loss -R * sum of log softmax(LMHead(z))[argmax]; the gradient goes through the LM head alone. The
+tokens that z then names begin the next solution, which is completed greedily and judged. The reward R is in
+[-1, 0]: the verdict of any verifier, minus 1; the released code asks four checks of its own wording. It
+ends when R exceeds a threshold or after the last step, with the solution at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.abilities import HiddenStates, LMHead, LMHeadGradients
+from soft_reasoning.methods.base import joined, read_candidate
+from soft_reasoning.methods.gradients import HeadGradient, ReadStates
+from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Round
+
+MOST = 300
+"""Most states that are moved."""
+
+
+@dataclass(frozen=True)
+class LatentSeek:
+    """Moves the first hidden states of a solution until a verifier is content.
+
+    Args:
+        verifier: Scores each solution; R is its score minus 1.
+        share: rho, share of the greedy solution's states that are moved.
+        steps: Most steps, each of which writes a solution.
+        rate: Learning rate of Adam.
+        threshold: It ends when R is higher.
+        max_new_tokens: Tokens of a solution.
+    """
+
+    verifier: Verifier
+    share: float = 0.1
+    steps: int = 10
+    rate: float = 0.03
+    threshold: float = -0.2
+    max_new_tokens: int = 300
+    name: str = "latentseek"
+    needs: ClassVar = (HiddenStates, LMHead, LMHeadGradients)
+
+    def __post_init__(self) -> None:
+        real("share", self.share, above=0.0, most=1.0)
+        whole("steps", self.steps, least=0)
+        whole("max_new_tokens", self.max_new_tokens, least=1)
+        real("rate", self.rate, above=0.0)
+        real("threshold", self.threshold, least=-1.0, most=0.0)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt = context.prompts.solve(problem)
+        seen: list[Candidate] = []
+        verdicts: list[Verdict] = []
+        trace: list[dict[str, object]] = []
+        [completion] = yield Generate([self._request(prompt, ())])
+        states = adam = None
+        while True:
+            found = replace(read_candidate(completion, problem, context), round=len(seen))
+            verdict = yield from self.verifier.verify(
+                problem, [found], context, stage=f"round-{len(seen)}", earlier=verdicts
+            )
+            verdicts.append(verdict)
+            reward = (verdict.scores[0] or 0.0) - 1.0
+            seen.append(replace(found, verified=verdict.scores[0], reward=reward))
+            trace.append({"round": len(trace), "rewards": [reward]})
+            spent = yield Round(problem, len(seen) - 1, seen[-1:], trace[-1])
+            if spent or reward > self.threshold or len(seen) > self.steps:
+                break
+            if states is None:
+                count = min(int(self.share * len(completion.token_ids)), MOST)
+                if not count:
+                    break
+                read = yield ReadStates(prompt.ids + completion.token_ids[:count])
+                states = read[len(prompt.ids) - 1 : -1].clone().requires_grad_()
+                adam = torch.optim.Adam([states], lr=self.rate)
+            tokens = named(context.engine, states)
+            _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
+            adam.step()
+            completion = yield from self._solution(prompt, named(context.engine, states), context)
+        return Result(seen[-1].answer, tuple(seen), tuple(trace))
+
+    def _request(self, prompt: Prompt, begun: Sequence[int]) -> Request:
+        room = prompt.most(self.max_new_tokens) - len(begun)
+        return Request(prompt.ids + tuple(begun), max_new_tokens=max(1, room), stop=prompt.stop)
+
+    def _solution(self, prompt: Prompt, tokens: Tensor, context: Context) -> Steps[Completion]:
+        """The greedy solution that begins with ``tokens``."""
+        ids = tuple(tokens.tolist())
+        start = Completion(ids, (0.0,) * len(ids), "", "length", len(prompt.ids))
+        [rest] = yield Generate([self._request(prompt, ids)])
+        return joined(start, rest, prompt.stop, context.engine)
+
+
+def named(engine: LMHead, states: Tensor) -> Tensor:
+    """Return the likeliest tokens (n,) of ``states`` (n, D)."""
+    return engine.lm_head(states.detach()).argmax(-1)
+
+
+def policy_loss(tokens: Tensor, reward: float):
+    """Return the loss -R * sum of log softmax(logits)[tokens], as ``HeadGradient`` wants it."""
+
+    def loss(logits: Tensor, rows: slice) -> Tensor:
+        chosen = tokens[rows].to(logits.device).unsqueeze(-1)
+        return -reward * logits.log_softmax(-1).gather(-1, chosen).sum()
+
+    return loss

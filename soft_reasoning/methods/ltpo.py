@@ -1,0 +1,119 @@
+"""LTPO: thought embeddings that make the model sure (Ye et al. 2025, arXiv 2510.04182).
+
+K embeddings h follow the prompt. Their reward R is the mean over the K positions of -(1/10) sum of log p
+over the ten likeliest next tokens, so it is large where one token takes all. Step t draws eps ~ N(0,
+sigma_t^2) with sigma_t = sigma * decay^t and follows the gradient at h + eps: by the score function, h +=
+rate * R * eps / sigma_t^2 (the paper), or by backpropagation and Adam (the released code). The thoughts
+after the step of the best reward are decoded greedily; nothing is decoded before. The released code differs
+in its prompt: the thoughts are placeholders in the user's message, which says what they are for, and it
+rewards one position more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.engines.abilities import SoftTokenGradients
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.gradients import SoftGradient
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.job import BudgetSpent
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, generator_for
+
+GRADIENTS = ("score", "backprop")
+LIKELIEST = 10
+
+
+@dataclass(frozen=True)
+class Ltpo:
+    """Optimises thought embeddings by the model's confidence after them.
+
+    Args:
+        thoughts: K.
+        steps: Steps of the optimisation; 0 decodes the thoughts that it begins with.
+        gradient: ``score`` (any engine) or ``backprop`` (engines with SoftTokenGradients).
+        rate: Learning rate.
+        sigma: Standard deviation of the first step's noise, in the units of embeddings.
+        decay: Of sigma, per step.
+        start: A text at whose first token's embedding every thought begins; None is the end token.
+        max_new_tokens: Tokens of the solution.
+    """
+
+    thoughts: int = 8
+    steps: int = 10
+    gradient: str = "score"
+    rate: float = 0.04
+    sigma: float = 4.0
+    decay: float = 0.9
+    start: str | None = None
+    max_new_tokens: int = 300
+    name: str = "ltpo"
+
+    def __post_init__(self) -> None:
+        for key in ("thoughts", "max_new_tokens"):
+            whole(key, getattr(self, key), least=1)
+        whole("steps", self.steps, least=0)
+        choice("gradient", self.gradient, GRADIENTS)
+        for key in ("rate", "sigma", "decay"):
+            real(key, getattr(self, key), above=0.0)
+
+    @property
+    def needs(self) -> tuple[type, ...]:
+        """The abilities without which it cannot work."""
+        return (SoftTokenGradients,) if self.gradient == "backprop" else ()
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt, engine = context.prompts.solve(problem), context.engine
+        ids = engine.tokenizer.encode(self.start, add_special_tokens=False) if self.start else []
+        h = engine.embed([*ids, min(engine.eos_ids)][:1]).repeat(self.thoughts, 1)  # (K, D)
+        h.requires_grad_()
+        adam = torch.optim.Adam([h], lr=self.rate, maximize=True)
+        best, highest, rewards = h.detach().clone(), 0.0, list[float]()
+        for t in range(self.steps):
+            sigma = self.sigma * self.decay**t
+            noise = sigma * torch.randn(
+                h.shape, generator=generator_for(context.seed, problem.id, "thoughts", t)
+            )
+            if self.gradient == "score":
+                reward = yield from confidence(prompt, h.detach() + noise)
+                h.data += self.rate * reward * noise / sigma**2
+            else:
+                request = Request(prompt.ids, soft=h.detach() + noise, max_new_tokens=1)
+                reward, h.grad = yield SoftGradient(request, sureness)
+                adam.step()
+            rewards.append(reward)
+            if reward > highest:
+                best, highest = h.detach().clone(), reward
+        request = Request(
+            prompt.ids, soft=best, max_new_tokens=prompt.most(self.max_new_tokens), stop=prompt.stop
+        )
+        [completion] = yield Generate([request])
+        candidate = read_candidate(completion, problem, context)
+        return Result(candidate.answer, (candidate,), ({"round": 0, "rewards": rewards},))
+
+
+def confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:
+    """Return the reward of ``thoughts`` (K, D): one look at the next token after each of them."""
+    looks = [
+        Request(prompt.ids, soft=thoughts[: i + 1], max_new_tokens=0, top_logprobs=LIKELIEST, role="look")
+        for i in range(len(thoughts))
+    ]
+    completions = yield Generate(looks)
+    if not all(c.top_logprobs for c in completions):
+        raise BudgetSpent
+    tops = torch.tensor([c.top_logprobs[0].logprobs for c in completions])
+    return float(-tops.clamp_min(LEAST).mean())
+
+
+LEAST = -23.0
+"""Log-probability of what the model excludes, as in the released code."""
+
+
+def sureness(logits: Tensor) -> Tensor:
+    """The reward as a function of the logits (K, V) after the thoughts."""
+    return -logits.log_softmax(-1).topk(min(LIKELIEST, logits.shape[-1])).values.clamp_min(LEAST).mean()

@@ -1,0 +1,105 @@
+"""Power sampling: a solution drawn from p^alpha by Metropolis-Hastings (Karan and Du 2025, arXiv 2510.14901).
+
+p^alpha weighs whole solutions, so it looks ahead: a token is likelier the more its likeliest continuations
+are. A low temperature sharpens each token alone. The solution grows in blocks. After each block, some steps
+draw a position t uniformly, write the solution anew from there at temperature 1/alpha (the proposal q), and
+take it with probability min(1, p^alpha(x') q(x|x') / (p^alpha(x) q(x'|x))). As q(x) = p(x)^alpha / prod Z
+over its tokens, with Z the sum of p^alpha over the next tokens, that is min(1, prod Z' / prod Z * n / n')
+over the tokens from t on, where n and n' are the lengths of the two solutions. (The released code leaves
+out n / n' and, of a longer solution, the tokens behind the shorter one's end.) The 20 likeliest tokens are
+drawn from and summed over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.methods.base import joined, read_candidate
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
+
+LIKELIEST = 20
+NOTHING = Completion((), (), "", "length", 0)
+
+
+@dataclass(frozen=True)
+class PowerSampling:
+    """Draws one solution from the model's distribution to the power ``alpha``.
+
+    Args:
+        alpha: The power; 1 is plain sampling.
+        blocks: Blocks of at most ``max_new_tokens`` / ``blocks`` tokens.
+        steps: Metropolis-Hastings steps after each block; 0 samples at temperature 1 / ``alpha``.
+        max_new_tokens: Tokens of the solution.
+    """
+
+    alpha: float = 4.0
+    blocks: int = 16
+    steps: int = 10
+    max_new_tokens: int = 300
+    name: str = "power_sampling"
+
+    def __post_init__(self) -> None:
+        real("alpha", self.alpha, least=1.0)
+        for key in ("blocks", "max_new_tokens"):
+            whole(key, getattr(self, key), least=1)
+        whole("steps", self.steps, least=0)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        most = context.prompts.solve(problem).most(self.max_new_tokens)
+        draw = generator_for(context.seed, problem.id, "power")
+        current, accepted, tried = NOTHING, 0, 0
+        for block in range(1, self.blocks + 1):
+            end = math.ceil(most * block / self.blocks)
+            current = yield from self._rewritten(
+                problem, context, current, len(current.token_ids), end, -block
+            )
+            for _ in range(self.steps if current.token_ids else 0):
+                length = len(current.token_ids)
+                at = int(torch.randint(length, (), generator=draw))
+                proposed = yield from self._rewritten(problem, context, current, at, end, tried)
+                tried += 1
+                if len(proposed.token_ids) == at:  # the budget is spent
+                    break
+                gain = self.mass(proposed, at) - self.mass(current, at)
+                gain += math.log(length / len(proposed.token_ids))
+                if math.log(max(1e-300, float(torch.rand((), generator=draw)))) < gain:
+                    current, accepted = proposed, accepted + 1
+            if current.finish_reason != "length":
+                break
+        candidate = read_candidate(current, problem, context)
+        return Result(candidate.answer, (candidate,), ({"round": 0, "steps": tried, "accepted": accepted},))
+
+    def mass(self, completion: Completion, start: int) -> float:
+        """Return the sum of log Z over the tokens of ``completion`` from ``start`` on."""
+        tops = completion.top_logprobs[start:]
+        return sum(float(torch.tensor(top.logprobs).double().mul(self.alpha).logsumexp(0)) for top in tops)
+
+    def _rewritten(
+        self, problem: Problem, context: Context, whole: Completion, at: int, end: int, number: int
+    ) -> Steps[Completion]:
+        """The first ``at`` tokens of ``whole``, and a continuation of them up to ``end`` tokens."""
+        prompt = context.prompts.solve(problem)
+        request = Request(
+            prompt.ids + whole.token_ids[:at],
+            sampling=Sampling(1 / self.alpha, LIKELIEST),
+            max_new_tokens=end - at,
+            stop=prompt.stop,
+            seed=context.stream(problem.id, "power", number),
+            top_logprobs=LIKELIEST,
+        )
+        if end == at:
+            return whole
+        begun = replace(
+            whole,
+            token_ids=whole.token_ids[:at],
+            logprobs=whole.logprobs[:at],
+            top_logprobs=whole.top_logprobs[:at],
+        )
+        [rest] = yield Generate([request])
+        return joined(begun, rest, prompt.stop, context.engine)

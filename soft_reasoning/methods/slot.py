@@ -1,0 +1,91 @@
+"""SLOT: a vector added to the last hidden state, fitted to the question (Hu et al. 2025, arXiv 2505.12392).
+
+delta minimises the cross-entropy of the prompt's own tokens under the logits LMHead(H + delta), in a few
+steps of AdamW from 0. Then every token is decoded from LMHead(h + delta), which is one bias on the logits.
+Settings are the released code's. Each question has its own delta, also in a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead, LMHeadGradients
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.gradients import HeadGradient, ReadStates
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Generate, Problem, Request, Result, UserError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Decodes greedily with a vector that fits the question.
+
+    Args:
+        steps: Steps of AdamW; 0 is greedy decoding.
+        rate: Learning rate.
+        max_new_tokens: Tokens of the solution.
+    """
+
+    steps: int = 3
+    rate: float = 0.1
+    max_new_tokens: int = 300
+    name: str = "slot"
+    needs: ClassVar = (HiddenStates, LMHead, LMHeadGradients, AdjustsLogits)
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps, least=0)
+        whole("max_new_tokens", self.max_new_tokens, least=1)
+        real("rate", self.rate, above=0.0)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt = context.prompts.solve(problem)
+        delta, losses = yield from self.fit(prompt.ids)
+        shifted = bias(context.engine, delta)
+        request = Request(
+            prompt.ids,
+            max_new_tokens=prompt.most(self.max_new_tokens),
+            stop=prompt.stop,
+            adjust=lambda ids, logits: logits + shifted.to(logits),
+        )
+        [completion] = yield Generate([request])
+        candidate = read_candidate(completion, problem, context)
+        return Result(candidate.answer, (candidate,), ({"round": 0, "losses": losses},))
+
+    def fit(self, ids: tuple[int, ...]) -> Steps[tuple[Tensor, list[float]]]:
+        """Return delta (D,) for a prompt, and its cross-entropy before each step."""
+        states = yield ReadStates(ids)
+        labels, states = torch.tensor(ids[1:]), states[:-1]  # a state predicts the token after it
+        delta = torch.zeros(states.shape[-1], requires_grad=True)
+        optimiser = torch.optim.AdamW([delta], lr=self.rate, weight_decay=1e-8, eps=1e-5)
+
+        def loss(logits: Tensor, rows: slice) -> Tensor:
+            return cross_entropy(logits, labels[rows].to(logits.device), reduction="sum") / len(labels)
+
+        losses: list[float] = []
+        for _ in range(self.steps if len(labels) else 0):
+            value, gradient = yield HeadGradient(states + delta.detach(), loss)
+            losses.append(value)
+            delta.grad = gradient.sum(0)
+            optimiser.step()
+        return delta.detach(), losses
+
+
+def bias(engine: LMHead, delta: Tensor) -> Tensor:
+    """Return what ``delta`` (D,) adds to the logits (V,) at every step.
+
+    Raises:
+        UserError: If that depends on the state, because the model caps its logits.
+    """
+    zero, one, two = engine.lm_head(torch.stack([0 * delta, delta, 2 * delta]))
+    if not torch.allclose(two - one, one - zero, rtol=1e-2, atol=1e-3 * float(one.abs().max() + 1e-6)):
+        raise UserError(
+            "slot: expected a model whose logits are linear in its last state, got one that caps them"
+        )
+    return one - zero

@@ -1,0 +1,102 @@
+"""Soft Thinking: the model reads mixtures of its likeliest tokens (Zhang et al. 2025, arXiv 2505.15778).
+
+In place of a chosen token's embedding it is fed sum_i w_i e_i over the k likeliest tokens at every step.
+The weights w are their probabilities p at a temperature. With Gumbel noise g they are softmax((log p + g) /
+tau), other ones for every sample (Wu et al. 2025, arXiv 2508.03440, who find that without noise the
+likeliest token decides). The text names the token of largest weight. A model that thinks goes on greedily
+after its thoughts. The rule that ends thoughts early (Cold Stop) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
+from soft_reasoning.methods.base import read_candidate, sample_seed
+from soft_reasoning.prompts.building import CLOSE
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Generate, Problem, Request, Result, generator_for
+
+
+@dataclass(frozen=True)
+class SoftThinking:
+    """Feeds mixtures of embeddings, and takes a majority vote over ``samples`` solutions.
+
+    Args:
+        samples: Number of solutions; without noise all are alike.
+        mixed: k, likeliest tokens of a mixture; 1 is greedy decoding.
+        temperature: Of their probabilities.
+        gumbel: tau of the noisy weights; 0 is no noise.
+        max_new_tokens: Tokens per solution.
+    """
+
+    samples: int = 1
+    mixed: int = 15
+    temperature: float = 0.6
+    gumbel: float = 0.0
+    max_new_tokens: int = 300
+    name: str = "soft_thinking"
+    needs: ClassVar = (FeedsEmbeddings, AdjustsLogits)
+
+    def __post_init__(self) -> None:
+        for key in ("samples", "mixed", "max_new_tokens"):
+            whole(key, getattr(self, key), least=1)
+        real("temperature", self.temperature, above=0.0)
+        real("gumbel", self.gumbel, least=0.0)
+
+    @property
+    def independent(self) -> bool:
+        """Whether candidates are i.i.d., so that pass@m can be estimated."""
+        return self.gumbel > 0
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt = context.prompts.solve(problem)
+        requests = []
+        for i in range(self.samples):
+            mixture = _Mixture(self, context, sample_seed(problem, context, i))
+            request = Request(
+                prompt.ids,
+                max_new_tokens=prompt.most(self.max_new_tokens),
+                stop=prompt.stop,
+                adjust=mixture.log_weights,
+                feed=mixture.embedding,
+            )
+            requests.append(request)
+        completions = yield Generate(requests)
+        candidates = tuple(read_candidate(c, problem, context) for c in completions)
+        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
+
+
+class _Mixture:
+    """The mixture after each token of one solution, a function of its tokens and logits alone."""
+
+    def __init__(self, method: SoftThinking, context: Context, seed: int) -> None:
+        self._method, self._engine, self._seed = method, context.engine, seed
+        tokenizer: Any = context.engine.tokenizer
+        ends = tokenizer.encode(CLOSE, add_special_tokens=False)
+        self._end = ends[0] if getattr(context.prompts, "thinks", False) and len(ends) == 1 else None
+
+    def log_weights(self, ids: Sequence[int], logits: Tensor) -> Tensor:
+        """(V,): log-weights up to a constant, -inf outside the mixture, which is one token after thoughts."""
+        count = 1 if self._end in ids else min(self._method.mixed, len(logits))
+        top = logits.topk(count)
+        weights = (top.values.double() / self._method.temperature).log_softmax(-1)
+        if self._method.gumbel:
+            uniform = torch.rand(count, dtype=torch.float64, generator=generator_for(self._seed, len(ids)))
+            noise = -torch.log(-torch.log(uniform.clamp(1e-12, 1 - 1e-12)))
+            weights = (weights + noise.to(weights.device)) / self._method.gumbel
+        return torch.full_like(logits, -torch.inf).scatter(0, top.indices, weights.to(logits.dtype))
+
+    def embedding(self, log_weights: Tensor) -> Tensor:
+        """(D,): the mixture that is read next."""
+        top = log_weights.topk(min(self._method.mixed, len(log_weights)))
+        known = top.values.isfinite()
+        weights = top.values[known].softmax(-1).float().cpu()
+        return weights @ self._engine.embed(top.indices[known].tolist())
