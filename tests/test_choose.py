@@ -36,7 +36,8 @@ def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
     assert (config.method.name, config.max_tokens, config.max_new_tokens) == (best, 60, 12)
     assert config.dataset.split == "test" and config.limit is None
     folder = tmp_path / "out" / "stage-3"
-    assert [row["label"] for row in json.loads((folder / "comparison.json").read_text())["rows"]] == [best]
+    [row] = json.loads((folder / "comparison.json").read_text())
+    assert row["label"] == best
 
 
 def test_a_preset_keeps_the_method_s_own_options_and_must_hold_some(tmp_path):
