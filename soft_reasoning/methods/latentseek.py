@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ class LatentSeek:
         verdicts: list[Verdict] = []
         trace: list[dict[str, object]] = []
         [completion] = yield Generate([self._request(prompt, ())])
-        states = adam = None
+        states, adam = None, None
         while True:
             found = replace(read_candidate(completion, problem, context), round=len(seen))
             verdict = yield from self.verifier.verify(
@@ -77,7 +77,7 @@ class LatentSeek:
             spent = yield Round(problem, len(seen) - 1, seen[-1:], trace[-1])
             if spent or reward > self.threshold or len(seen) > self.steps:
                 break
-            if states is None:
+            if states is None or adam is None:
                 count = min(int(self.share * len(completion.token_ids)), MOST)
                 if not count:
                     break
@@ -102,7 +102,7 @@ class LatentSeek:
         return joined(start, rest, prompt.stop, context.engine)
 
 
-def named(engine: LMHead, states: Tensor) -> Tensor:
+def named(engine: Any, states: Tensor) -> Tensor:
     """Return the likeliest tokens (n,) of ``states`` (n, D)."""
     return engine.lm_head(states.detach()).argmax(-1)
 

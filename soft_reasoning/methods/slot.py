@@ -8,7 +8,7 @@ Settings are the released code's. Each question has its own delta, also in a bat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -77,7 +77,7 @@ class Slot:
         return delta.detach(), losses
 
 
-def bias(engine: LMHead, delta: Tensor) -> Tensor:
+def bias(engine: Any, delta: Tensor) -> Tensor:
     """Return what ``delta`` (D,) adds to the logits (V,) at every step.
 
     Raises:
