@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import Vote, votes_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
@@ -50,7 +50,7 @@ class Solution(Result):
         problem: Problem,
         method: str,
         final: object,
-        grader: Grader,
+        grader: AnswerGrader,
         greedy: Callable[[], Candidate | None] | None = None,
     ) -> Solution:
         """Return the solution of ``problem`` by the method called ``method``, with its final rule."""

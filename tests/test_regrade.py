@@ -88,7 +88,7 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
         (["grader.extraction=lenient"], "grader.extraction: expected one of flexible, strict, got 'lenient'"),
         (["grader.tolerance=1"], "expected changes of grader.absolute, grader.relative, grader.extraction"),
         (["seed=1"], "expected grader=NAME or grader.key=value after the run's folder, got seed=1; see"),
-        (["grader=best"], "grader: expected one of default, released, got 'best'"),
+        (["grader=best"], "grader: expected one of default, lm_eval_flexible, lm_eval_strict, mat"),
     ],
 )
 def test_bad_changes_are_one_line_and_change_nothing(folder, capsys, changes, message):
@@ -125,12 +125,15 @@ def test_a_run_folder_names_no_code(folder, capsys, grader):
     assert call(capsys, folder, "grader=default")[0] == 0
 
 
-def test_another_grader_by_name(folder, capsys):
-    name = "released"
+@pytest.mark.parametrize(
+    ("name", "accuracy", "unparsed"),
+    [("lm_eval_strict", 0, 1), ("lm_eval_flexible", 2 / 4, 0), ("released", 2 / 4, 1 / 4)],
+)
+def test_another_grader_by_name(folder, capsys, name, accuracy, unparsed):
     code, _, _ = call(capsys, folder, f"grader={name}")
     now = results(folder)
     assert code == 0 and now["grader"]["name"] == name
-    assert (now["exact_match"], now["unparsed"]) == (2 / 4, 1 / 4)
+    assert (now["exact_match"], now["unparsed"]) == (accuracy, unparsed)
     assert [*now["extraction"]] == ["flexible", "strict", name]
     assert f"name={name}" in (folder / "report.md").read_text()
-    assert now["extraction"]["flexible"]["exact_match"] == 3 / 4
+    assert now["extraction"]["flexible"]["exact_match"] == (3 / 4 if name == "released" else 2 / 4)

@@ -14,7 +14,8 @@ How a text is read (``extraction=flexible``), in this order:
 3. Without a statement, a text that declines to answer has none; any other is read from its end.
 
 What may mean two things has no answer. ``extraction=strict`` reads
-the rest of the line after the first "Answer:" alone.
+the rest of the line after the first "Answer:" alone. ``external`` holds graders that read as
+lm-evaluation-harness and Math-Verify do, to the letter.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'
@@ -22,9 +23,11 @@ the rest of the line after the first "Answer:" alone.
 (True, '18')
 """
 
+from soft_reasoning.answers.external import LmEvalGrader, MathVerifyGrader
 from soft_reasoning.answers.grading import (
     ANSWER_TYPES,
     MODES,
+    AnswerGrader,
     Grader,
     equal,
     extract,
@@ -37,7 +40,10 @@ __all__ = [
     "ANSWER_TYPES",
     "FREE",
     "MODES",
+    "AnswerGrader",
     "Grader",
+    "LmEvalGrader",
+    "MathVerifyGrader",
     "equal",
     "extract",
     "locate",

@@ -48,25 +48,30 @@ class Worker:
         self._lock = threading.Lock()
 
     def equivalent(self, a: str, b: str) -> bool:
-        """Whether ``a`` and ``b`` mean the same; False, with a warning, if that is not decided in time."""
+        """Whether ``a`` and ``b`` mean the same; False where that cannot be decided in time."""
+        return self.ask("comparing", a=a, b=b) == b"1"
+
+    def ask(self, what: str, **question: str) -> bytes | None:
+        """Return the worker's answer, or None with a warning if there is none in time."""
+        about = f"{what} {' with '.join(f'{text!r:.80}' for text in question.values())}"
         with self._lock:
             for _ in range(2):
                 try:
-                    return self._ask([a, b]) == b"1"
+                    return self._ask(question)
                 except TimeoutError:
                     self._stop()
-                    logger.warning("comparing %.80r with %.80r took over %g s", a, b, self.timeout)
-                    return False
+                    logger.warning("%s took over %g s", about, self.timeout)
+                    return None
                 except (BrokenPipeError, EOFError):
                     self._stop()
-            logger.warning("comparing %.80r with %.80r ended its worker twice", a, b)
-            return False
+            logger.warning("%s ended its worker twice", about)
+            return None
 
     def close(self) -> None:
         with self._lock:
             self._stop()
 
-    def _ask(self, question: list[str]) -> bytes:
+    def _ask(self, question: dict[str, str]) -> bytes:
         if self._process is None or self._process.poll() is not None:
             self._start()
         stdin, _ = self._pipes()
@@ -120,14 +125,31 @@ _shared = Worker()
 atexit.register(_shared.close)
 
 
-@lru_cache(maxsize=65536)
-def _equivalent(a: str, b: str) -> bool:
+def _worker(need: str) -> Worker:
     if importlib.util.find_spec("math_verify") is None:
         raise UserError(
-            "a LaTeX answer needs math-verify, which is not installed: pip install 'soft-reasoning[math]', "
-            "or choose another type of answer (dataset.answer_type=text)"
+            f"{need} needs math-verify, which is not installed: pip install 'soft-reasoning[math]', "
+            "or choose another type of answer (dataset.answer_type=text) or grader=default"
         )
-    return _shared.equivalent(a, b)
+    return _shared
+
+
+@lru_cache(maxsize=65536)
+def _equivalent(a: str, b: str) -> bool:
+    return _worker("a LaTeX answer").equivalent(a, b)
+
+
+@lru_cache(maxsize=65536)
+def parsed(text: str) -> str | None:
+    """Return a text that Math-Verify parses to what it finds in ``text``, or None if it finds nothing."""
+    line = _worker("grader=math_verify").ask("parsing", read=text)
+    return None if line is None else json.loads(line)
+
+
+@lru_cache(maxsize=65536)
+def verified(gold: str, answer: str) -> bool:
+    """``math_verify.verify(parse(gold), parse(answer))``; False where that cannot be decided in time."""
+    return _worker("grader=math_verify").ask("verifying", gold=gold, answer=answer) == b"1"
 
 
 def equivalent(a: str, b: str) -> bool:

@@ -89,55 +89,33 @@ def equal(
 def vote(
     answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
 ) -> str | None:
-    """Return the answer with the largest total weight, as :meth:`Grader.vote` does."""
+    """Return the answer with the largest total weight, as :meth:`AnswerGrader.vote` does."""
     return Grader().vote(answers, answer_type, weights)
 
 
-@dataclass(frozen=True)
-class Grader:
-    """Extracts, compares and votes on answers.
-
-    The tolerances are those of :func:`equal`, ``extraction`` is the mode of :func:`extract`. The public code
-    has ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two answers or its dotted name, decides
-    instead whether they agree.
-    """
-
-    absolute: float = 1e-3
-    relative: float = 1e-6
-    extraction: str = "flexible"
-    same: Callable[[str, str], bool] | str | None = None
-
-    def __post_init__(self) -> None:
-        choice("extraction", self.extraction, MODES)
-        real("absolute", self.absolute, least=0.0, fix="try 1e-3")
-        real("relative", self.relative, least=0.0, fix="try 1e-6")
-        if isinstance(self.same, str):
-            try:
-                object.__setattr__(self, "same", pkgutil.resolve_name(self.same))
-            except (ImportError, AttributeError, ValueError) as error:
-                raise OptionError("same", f"expected the dotted name of a function, got {self.same!r} "
-                                  f"({error})") from error  # fmt: skip
-        if not (self.same is None or callable(self.same)):
-            raise OptionError("same", f"expected a function of two answers, got {self.same!r:.40}")
+class AnswerGrader:
+    """Extracts, compares and votes on answers; what all graders share."""
 
     @property
     def name(self) -> str:
         """The name of the extraction in records and reports."""
-        return self.extraction
+        raise NotImplementedError
+
+    def supports(self, answer_type: str) -> bool:
+        """Whether answers of this type can be read."""
+        raise NotImplementedError
 
     def extract(self, text: str, answer_type: str) -> str | None:
         """The answer that ``text`` gives, or None."""
-        return extract(text, answer_type, mode=self.extraction)
+        raise NotImplementedError
 
     def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
         """``(start, end)`` of that answer in ``text``, or None."""
-        return locate(text, answer_type, mode=self.extraction)
+        raise NotImplementedError
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         """Whether two answers are the same; False where either is None."""
-        if callable(self.same):
-            return a is not None and b is not None and (a == b or bool(self.same(a, b)))
-        return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
+        raise NotImplementedError
 
     def vote(
         self, answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
@@ -163,6 +141,51 @@ class Grader:
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
         """Whether ``answer`` is the problem's; None where the problem has no gold answer."""
         return None if problem.gold is None else self.equal(answer, problem.gold, problem.answer_type)
+
+
+@dataclass(frozen=True)
+class Grader(AnswerGrader):
+    """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
+
+    The public code's tolerances are ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two
+    answers or its dotted name, decides instead whether they agree.
+    """
+
+    absolute: float = 1e-3
+    relative: float = 1e-6
+    extraction: str = "flexible"
+    same: Callable[[str, str], bool] | str | None = None
+
+    def __post_init__(self) -> None:
+        choice("extraction", self.extraction, MODES)
+        real("absolute", self.absolute, least=0.0, fix="try 1e-3")
+        real("relative", self.relative, least=0.0, fix="try 1e-6")
+        if isinstance(self.same, str):
+            try:
+                object.__setattr__(self, "same", pkgutil.resolve_name(self.same))
+            except (ImportError, AttributeError, ValueError) as error:
+                raise OptionError("same", f"expected the dotted name of a function, got {self.same!r} "
+                                  f"({error})") from error  # fmt: skip
+        if not (self.same is None or callable(self.same)):
+            raise OptionError("same", f"expected a function of two answers, got {self.same!r:.40}")
+
+    @property
+    def name(self) -> str:
+        return self.extraction
+
+    def supports(self, answer_type: str) -> bool:
+        return answer_type in ANSWER_TYPES
+
+    def extract(self, text: str, answer_type: str) -> str | None:
+        return extract(text, answer_type, mode=self.extraction)
+
+    def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
+        return locate(text, answer_type, mode=self.extraction)
+
+    def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
+        if callable(self.same):
+            return a is not None and b is not None and (a == b or bool(self.same(a, b)))
+        return equal(a, b, answer_type, absolute=self.absolute, relative=self.relative)
 
 
 def _reader(answer_type: str) -> Reader:

@@ -1,7 +1,8 @@
-"""The process behind :mod:`soft_reasoning.answers.algebra`.
+"""The process behind :mod:`soft_reasoning.answers.algebra`: one JSON question in, one line out.
 
-For each line with two formulas (a JSON list) it writes ``1`` if they mean the same, else ``0``. It runs as a
-script so that it loads math-verify and nothing of this package.
+``{"a", "b"}`` asks whether two formulas mean the same (``1`` or ``0``), ``{"gold", "answer"}`` whether
+Math-Verify accepts an answer, and ``{"read"}`` what it parses in a text (a JSON string or ``null``). It
+runs as a script so that it loads math-verify and nothing of this package.
 """
 
 import json
@@ -23,18 +24,42 @@ def main() -> None:
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that the clock is ours
 
     # The parent holds the clock: math-verify's own timeouts need signals and the main thread.
+    def parse(text: str) -> list:
+        return math_verify.parse(text, parsing_timeout=0)
+
+    def verify(gold: list, answer: list) -> bool:
+        return math_verify.verify(gold, answer, timeout_seconds=None)
+
     def same(a: str, b: str) -> bool:
-        first, second = (math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=0) for text in (a, b))
-        pairs = (first, second), (second, first)
-        return any(math_verify.verify(*pair, timeout_seconds=None) for pair in pairs)
+        first, second = parse(f"\\boxed{{{a}}}"), parse(f"\\boxed{{{b}}}")
+        return verify(first, second) or verify(second, first)
+
+    def read(text: str) -> str | None:
+        """The shortest form that parses to what ``text`` parses to; its last string where none does."""
+        found = parse(text)
+        if not found:
+            return None
+        last = str(found[-1])
+        for form in (last, f"${last}$", f"{last}%", f"${last}\\%$", str(found[0]), f"${found[0]}$"):
+            if parse(form)[:1] == found[:1]:
+                return form
+        return last
+
+    def answer(question: dict[str, str]) -> str:
+        if "read" in question:
+            return json.dumps(read(question["read"]))
+        if "gold" in question:
+            return str(int(verify(parse(question["gold"]), parse(question["answer"]))))
+        return str(int(same(question["a"], question["b"])))
 
     print("ready", flush=True)
     for line in sys.stdin:
+        question = json.loads(line)
         try:
-            equivalent = same(*json.loads(line))
+            said = answer(question)
         except (MemoryError, RecursionError):
-            equivalent = False
-        print(int(equivalent), flush=True)
+            said = "null" if "read" in question else "0"
+        print(said, flush=True)
 
 
 if __name__ == "__main__":

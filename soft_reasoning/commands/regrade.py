@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.configuration.build import built
@@ -28,7 +28,8 @@ Computes results.json, grades.json, report.md, report.html and the plots of a fi
 stored records (samples.jsonl, which stays as it is); nothing is generated. Without changes the grader is the
 run's own.
 
-  grader=NAME                         another grader: default or released
+  grader=NAME                         another grader: default, released, lm_eval_strict, lm_eval_flexible or
+                                      math_verify
   grader.extraction=strict|flexible   how the default grader reads the stored texts
   grader.absolute=0.01                numbers this far apart are equal ...
   grader.relative=0                   ... or this far, times the larger of them
@@ -38,7 +39,7 @@ of the texts that gave a final answer stay as they were. The same command that m
 grades."""
 
 
-def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> Grader:
+def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
     """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
     A run's folder is data: of what it stores, only plain values of a shipped grader are used.

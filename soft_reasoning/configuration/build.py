@@ -17,7 +17,7 @@ from typing import Any, cast
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.compose import compose_config, is_bundled, override
 from soft_reasoning.configuration.errors import one_line
@@ -145,7 +145,7 @@ def build_tracker(config: DictConfig) -> Any:
     return None if config.logging._target_ is None else built(config, "logging", _convert_="all")
 
 
-def build_grader(config: DictConfig) -> Grader:
+def build_grader(config: DictConfig) -> AnswerGrader:
     """Build the grader that ``config.grader`` names."""
     return built(config, "grader")
 
@@ -309,10 +309,16 @@ def check_lengths(problems: list[Problem], context: Context) -> None:
     """Refuse unusable problems before any model work.
 
     Raises:
-        UserError: If a prompt leaves no room for an answer.
+        UserError: If a prompt leaves no room for an answer, or the grader cannot read a problem's type of
+            answer.
     """
     room = context.engine.context_length
     for problem in problems:
+        if not context.grader.supports(problem.answer_type):
+            raise UserError(
+                f"grader: expected one that reads answers of type {problem.answer_type}, got "
+                f"{context.grader.name}; use grader=default"
+            )
         length = len(context.prompts.solve(problem).ids)
         if length >= room:
             fewer = "fewer exemplars (dataset.shots)" if context.prompts.exemplars else "a shorter question"

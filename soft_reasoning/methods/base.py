@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from soft_reasoning.answers import FREE, Grader
+from soft_reasoning.answers import FREE, AnswerGrader
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
@@ -107,7 +107,7 @@ class Rounds:
     If ``reward`` is pooled, each round rewards all candidates seen so far again.
     """
 
-    def __init__(self, problem: Problem, reward: Reward, final: Any, grader: Grader) -> None:
+    def __init__(self, problem: Problem, reward: Reward, final: Any, grader: AnswerGrader) -> None:
         self._problem, self._reward, self._final, self._grader = problem, reward, final, grader
         self._rewards: list[list[float]] = []
         self.seen: list[Candidate] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.stopped import STOPPED, if_stopped, read_stopped
 from soft_reasoning.reports.tables import Table, count, duration, number, percent, save, share
@@ -50,7 +50,7 @@ TABLES = "tables"
 KINDS = ("engine", "optimiser", "method", "store")
 
 
-def write_report(folder: Path, grader: Grader) -> list[str]:
+def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     """Write ``report.md``, ``report.html`` and plots of the finished run in ``folder``.
 
     Where no problem has a reference answer, the answers are written to ``predictions.csv``.

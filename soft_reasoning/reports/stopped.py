@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import verdicts_of
 from soft_reasoning.runs.files import read_json
@@ -21,7 +21,7 @@ KNOWN = ("vote", "reward_vote", "best_reward", "verifier")
 
 
 def if_stopped(
-    records: Iterable[Mapping[str, Any]], grader: Grader, final: FinalAnswer | None
+    records: Iterable[Mapping[str, Any]], grader: AnswerGrader, final: FinalAnswer | None
 ) -> list[dict[str, Any]]:
     """Return a row per round, counted from 1, each the mean over all problems.
 
@@ -49,7 +49,7 @@ def read_stopped(folder: Path) -> list[dict[str, Any]]:
 
 
 def _story(
-    record: Mapping[str, Any], grader: Grader, final: FinalAnswer | None
+    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
 ) -> list[tuple[bool | None, float | None, float]]:
     """(right, best reward, tokens) of one problem after each of its rounds."""
     problem, (final_answer, read) = problem_of(record), answers_of(record, grader)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize  # pyright: ignore[reportMissingTypeStubs]
 from scipy.special import betaln  # pyright: ignore[reportMissingTypeStubs]
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.types import Candidate
 
 Beta = tuple[float, float]
@@ -57,7 +57,7 @@ class Estimate:
         return len(self.members) * (self.mean / (1 - self.mean) if self.prior else self.mean)
 
 
-def same_answers(answers: Sequence[str | None], grader: Grader, answer_type: str) -> list[list[int]]:
+def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[list[int]]:
     """Return the indices of equal answers, group by group in order of appearance; None is in no group."""
     groups: list[list[int]] = []
     for i, answer in enumerate(answers):
@@ -72,7 +72,7 @@ def same_answers(answers: Sequence[str | None], grader: Grader, answer_type: str
 
 def estimates(
     candidates: Sequence[Candidate],
-    grader: Grader,
+    grader: AnswerGrader,
     answer_type: str,
     prior: Beta | None = None,
 ) -> list[Estimate]:
@@ -95,7 +95,7 @@ def estimates(
 
 def pooled_scores(
     candidates: Sequence[Candidate],
-    grader: Grader,
+    grader: AnswerGrader,
     answer_type: str,
     prior: Beta | None = None,
 ) -> list[float | None]:

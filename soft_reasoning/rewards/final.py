@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.estimates import estimates
@@ -62,7 +62,7 @@ class FinalAnswer:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> str | None:
         """Return the answer, or None if there is none; ``verdicts`` holds one verdict per round."""
@@ -82,7 +82,7 @@ class FinalAnswer:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
@@ -99,7 +99,7 @@ class FinalAnswer:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> float:
         """Return the posterior probability that the leading answer is right; 0 without an answer."""
@@ -112,7 +112,7 @@ class FinalAnswer:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> list[float]:
         weights = [1.0] * len(candidates)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.verifiers import Scorer, Verdict
@@ -87,7 +87,7 @@ class FunctionFinal:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> str | None:
         """Return the function's answer."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.types import Candidate, Problem
 
 
@@ -21,12 +21,12 @@ class Judgement(Protocol):
         """Whether a text that was cut at its length had said all that is read from it."""
         ...
 
-    def read(self, text: str, answer_type: str, grader: Grader) -> str | None:
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         """Return the model's own answer, or None if it writes none."""
         ...
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: Grader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
         """Return 1 for each candidate that ``text`` calls right, else 0."""
         ...
@@ -44,11 +44,11 @@ class FreshSolution:
     def complete(self, text: str) -> bool:
         return re.search(r"Answer:[^\n]*\n", text) is not None
 
-    def read(self, text: str, answer_type: str, grader: Grader) -> str | None:
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         return None if re.search(r"Answer:\s*None of these", text) else grader.extract(text, answer_type)
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: Grader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
         kind = problem.answer_type
         answer = self.read(text, kind, grader)
@@ -71,11 +71,11 @@ class NamedChoice:
     def complete(self, text: str) -> bool:
         return re.search(r"Correct:[^\n]*\n", text) is not None or "\n" in text.strip()
 
-    def read(self, text: str, answer_type: str, grader: Grader) -> str | None:
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         return None
 
     def scores(
-        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: Grader
+        self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader
     ) -> list[float]:
         named = verdict_numbers(text)
         if len(candidates) == self.first == 1:

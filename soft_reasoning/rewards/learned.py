@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.estimates import Beta, Estimate, estimates, fit_prior
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, Problem, UserError
@@ -30,7 +30,7 @@ def features(
     candidates: Sequence[Candidate],
     verdicts: Sequence[Verdict],
     found: Sequence[Estimate],
-    grader: Grader,
+    grader: AnswerGrader,
     answer_type: str,
 ) -> list[list[float]]:
     """Return a row of ``FEATURES`` for each answer, comparable across problems.
@@ -120,7 +120,7 @@ class LearnedRule:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> list[float]:
         """Return the probability that each distinct answer is right, in the order of ``estimates``."""
@@ -138,7 +138,7 @@ Row = tuple[Problem, Sequence[Candidate], Sequence[Verdict]]
 
 def fit(
     rows: Sequence[Row],
-    grader: Grader,
+    grader: AnswerGrader,
     made_for: Mapping[str, Any],
     questions: Mapping[str, str] | None = None,
 ) -> tuple[LearnedRule, float]:

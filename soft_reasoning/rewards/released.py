@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader, Grader
 from soft_reasoning.rewards.judgement import FreshSolution
 from soft_reasoning.rewards.presentation import Review, Together, Written
 from soft_reasoning.rewards.verifiers import Verdict
@@ -77,7 +77,7 @@ class ReleasedSolution(FreshSolution):
     def complete(self, text: str) -> bool:
         return True
 
-    def read(self, text: str, answer_type: str, grader: Grader) -> str | None:
+    def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
         if answer_type not in ("number", "boolean"):
             return super().read(text, answer_type, grader)
         answer = after_marker(text)
@@ -97,7 +97,7 @@ class ReleasedVote:
         self,
         candidates: Sequence[Candidate],
         verdicts: Sequence[Verdict],
-        grader: Grader,
+        grader: AnswerGrader,
         answer_type: str,
     ) -> str | None:
         votes = Counter(answer for verdict in verdicts for answer in verdict.answers if answer is not None)

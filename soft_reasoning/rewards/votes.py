@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import VOTES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
@@ -44,7 +44,7 @@ def votes_of(
     candidates: Sequence[Candidate],
     trace: Sequence[Mapping[str, Any]],
     final: FinalAnswer | None,
-    grader: Grader,
+    grader: AnswerGrader,
     answer_type: str,
 ) -> list[Vote]:
     """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.configuration.build import (
     build_context,
     build_engine,
@@ -86,7 +86,7 @@ class Local:
         return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
 
     @property
-    def grader(self) -> Grader:
+    def grader(self) -> AnswerGrader:
         return self.context.grader
 
     def solve(

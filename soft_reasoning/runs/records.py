@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from soft_reasoning.answers import MODES, Grader
+from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
 
 ProblemKey = tuple[str | None, str | None, str | None]
@@ -33,7 +33,7 @@ def problem_key(record: Mapping[str, Any]) -> ProblemKey:
     return record.get("question"), record.get("answer_type"), record.get("target")
 
 
-def record_of(problem: Problem, result: Result, grader: Grader) -> dict[str, Any]:
+def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
     """The record of one finished problem, plain values only."""
     return {
         "doc_id": problem.id,
@@ -85,7 +85,7 @@ def agreement_of(candidate: Mapping[str, Any]) -> float | None:
     return candidate["verified"] if agreement is None else agreement
 
 
-def answers_of(record: Mapping[str, Any], grader: Grader) -> tuple[str | None, list[str | None]]:
+def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
     """Return the final answer and each candidate's, as ``grader`` reads them.
 
     Under the run's own extraction these are the stored answers. Under another the stored texts are read
@@ -181,7 +181,7 @@ class Graded:
         return any(c.correct for c in self.candidates[:first])
 
 
-def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
+def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     """Grade the final answer and every candidate of a stored record.
 
     Raises:
@@ -196,7 +196,7 @@ def grade(record: Mapping[str, Any], grader: Grader) -> Graded:
         ) from error
 
 
-def _graded(record: Mapping[str, Any], grader: Grader) -> Graded:
+def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     problem = problem_of(record)
     difficulty = problem.doc.get("difficulty")
     answer, answers = answers_of(record, grader)
@@ -236,13 +236,14 @@ def _expected(record: Mapping[str, Any]) -> list[float | None]:
     return [next(means.get(candidate["round"], iter(())), None) for candidate in record["candidates"]]
 
 
-def _compared(grader: Grader) -> list[Grader]:
+def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
     """This package's grader in each mode, with the tolerances of ``grader``, and ``grader`` itself."""
-    graders = [Grader(grader.absolute, grader.relative, mode) for mode in MODES]
+    tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
+    graders: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
     return graders if grader.name in MODES else [*graders, grader]
 
 
-def _extraction(record: Mapping[str, Any], problem: Problem, grader: Grader) -> Extraction:
+def _extraction(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Extraction:
     answer, answers = answers_of(record, grader)
     return Extraction(
         correct=grader.correct(answer, problem),

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from omegaconf import DictConfig
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import ids
 from soft_reasoning.runs.files import (
     GRADES,
@@ -42,7 +42,7 @@ class Solver(Protocol):
         ...
 
     @property
-    def grader(self) -> Grader:
+    def grader(self) -> AnswerGrader:
         """Reads and compares answers."""
         ...
 
@@ -197,7 +197,7 @@ def _check(problems: Sequence[Problem]) -> None:
     ids((f"problem {number}", problem.id) for number, problem in enumerate(problems, start=1))
 
 
-def _stored(store: Store, problems: Sequence[Problem], grader: Grader) -> Iterator[Graded]:
+def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
     """Yield the stored problems, graded.
 
     Raises:
@@ -280,7 +280,7 @@ class Launcher(Protocol):
         ...
 
 
-def regrade(folder: str | Path, grader: Grader) -> dict[str, Any]:
+def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """Grade a finished run again: new metrics, the same records.
 
     Only what the run measured is graded: the problems in ``grades.json``. Time and memory stay as in

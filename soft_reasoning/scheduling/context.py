@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.prompts import Prompts
@@ -47,7 +47,7 @@ class Context:
 
     engine: Engine
     prompts: Prompts
-    grader: Grader
+    grader: AnswerGrader
     seed: int
     limits: Limits = Limits()
     judges: Mapping[str, Context] = field(default_factory=dict[str, "Context"])

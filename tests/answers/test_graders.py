@@ -2,21 +2,39 @@
 
 import pytest
 
-from soft_reasoning.answers import Grader
-from soft_reasoning.configuration.build import build_grader
+from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
+from soft_reasoning.configuration.build import build_context, build_engine, build_grader, check_lengths
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.released import ReleasedGrader
+from soft_reasoning.types import Problem, UserError
 
 
 @pytest.mark.parametrize(
-    ("overrides", "grader"),
+    ("choice", "grader", "name"),
     [
-        ([], Grader()),
-        (["grader=released"], ReleasedGrader()),
-        (["preset=released"], ReleasedGrader()),
-        (["preset=released", "grader=default"], Grader()),
-        (["grader.extraction=strict"], Grader(extraction="strict")),
+        ("default", Grader(), "flexible"),
+        ("lm_eval_strict", LmEvalGrader("strict-match"), "lm_eval_strict"),
+        ("lm_eval_flexible", LmEvalGrader("flexible-extract"), "lm_eval_flexible"),
+        ("math_verify", MathVerifyGrader(), "math_verify"),
+        ("released", ReleasedGrader(absolute=0.01, relative=0.0), "released"),
     ],
 )
-def test_every_choice_is_its_grader(overrides, grader):
-    assert build_grader(compose_config(overrides)) == grader
+def test_every_choice_is_its_grader(choice, grader, name):
+    built = build_grader(compose_config([f"grader={choice}"]))
+    assert built == grader and built.name == name
+
+
+def test_the_default_is_ours_and_the_preset_released_chooses_its_own():
+    assert build_grader(compose_config([])) == Grader()
+    assert build_grader(compose_config(["preset=released"])).name == "released"
+    assert build_grader(compose_config(["preset=released", "grader=default"])) == Grader()
+    assert [Grader(extraction=mode).name for mode in MODES] == [*MODES]
+    assert all(Grader().supports(kind) for kind in ANSWER_TYPES)
+
+
+def test_answers_that_a_grader_cannot_read_are_refused_before_any_model_work():
+    config = compose_config(["engine=fake", "grader=lm_eval_strict"])
+    context = build_context(config, build_engine(config))
+    check_lengths([Problem("p", "How many?", "3")], context)
+    with pytest.raises(UserError, match="reads answers of type boolean, got lm_eval_strict; use"):
+        check_lengths([Problem("p", "Is it?", "True", "boolean")], context)

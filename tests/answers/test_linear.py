@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
+from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader
 from soft_reasoning.answers.grading import _flexibly
 from soft_reasoning.types import Problem
 
-GRADERS = [Grader(extraction=mode) for mode in MODES]
+GRADERS = [Grader(extraction=mode) for mode in MODES] + [
+    LmEvalGrader("strict-match"), LmEvalGrader("flexible-extract"),
+]  # fmt: skip
 PIECES = [
     "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
     "{", "\\frac{1",
@@ -83,6 +85,8 @@ def test_a_loop_of_several(unit, start, answer_type, mode):
     st.sampled_from(GRADERS),
 )
 def test_any_text_is_graded(text, answer_type, grader):
+    if not grader.supports(answer_type):
+        return
     answer = grader.extract(text, answer_type)
     place = grader.locate(text, answer_type)
     assert (answer is None) == (place is None)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lm_eval.api.instance import Instance
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.data.questions import Question
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
@@ -114,7 +114,7 @@ def question_in(row: Any, context: str, field: str | None) -> str:
     return text.strip() if isinstance(text, str) and text.strip() and text.strip() in context else context
 
 
-def text_of(solution: Solution, grader: Grader, answer_type: str) -> str:
+def text_of(solution: Solution, grader: AnswerGrader, answer_type: str) -> str:
     """Return the text that the harness's filters read.
 
     It is the chosen candidate's. A final answer that only the verifier wrote comes with the verifier's text,

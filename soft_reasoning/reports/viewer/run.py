@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from soft_reasoning.answers import Grader
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import votes_of
@@ -32,7 +32,7 @@ def write_run(
     title: str,
     tables: Sequence[Mapping[str, Any]],
     ids: Collection[str],
-    grader: Grader,
+    grader: AnswerGrader,
     pictures: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> None:
@@ -61,7 +61,7 @@ def write_run(
 
 def entry_of(
     record: Mapping[str, Any],
-    grader: Grader,
+    grader: AnswerGrader,
     final: FinalAnswer | None = None,
     greedy: Mapping[str, Any] | None = None,
 ) -> Entry:
@@ -107,7 +107,7 @@ def _rounds(
     record: Mapping[str, Any],
     answers: Sequence[str | None],
     right: Mapping[str | None, bool | None],
-    grader: Grader,
+    grader: AnswerGrader,
     problem: Problem,
 ) -> list[dict[str, Any]]:
     traced = {entry["round"]: entry for entry in record["trace"] if "round" in entry}
@@ -145,7 +145,7 @@ def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
     return facts
 
 
-def _verifier(entry: Mapping[str, Any], grader: Grader, problem: Problem) -> dict[str, Any]:
+def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) -> dict[str, Any]:
     verdict = entry.get("verifier") or {}
     if not verdict.get("texts"):
         return {}
@@ -158,7 +158,7 @@ def _verifier(entry: Mapping[str, Any], grader: Grader, problem: Problem) -> dic
 
 
 def _votes(
-    record: Mapping[str, Any], grader: Grader, final: FinalAnswer | None, problem: Problem
+    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None, problem: Problem
 ) -> list[dict[str, Any]]:
     """Return the answers as the run read them, those of most weight first, each with who gave it.
 

@@ -1,0 +1,197 @@
+"""A whole run at full size on a GPU: python experiments/bench_gpu.py
+
+Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
+that reads all five) on 200 problems, by a Llama with 8 billion random bfloat16 weights. Its texts are
+meaningless, but their cost is real. Prompts have about 100 tokens, verifier prompts about 1,500. The run is
+done with the paper's stopping rule, and with all four rounds for every problem. All problems are active at
+once: the keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB. With less
+memory the engine splits them into batches.
+
+The bound is the time in which the memory delivers the weights and the keys and values of the rows once per
+decoding step. A prompt's count once for its five candidates. The bandwidth is measured by copying. Without
+a GPU, --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows that the script
+runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from soft_reasoning.configuration.build import build_context, build_method
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.runner import run
+from soft_reasoning.types import Completion, Problem, Request
+
+NEEDS = (
+    "bench_gpu.py needs a GPU with at least 40 GB of memory (16 GB of bfloat16 weights, the rest keys and "
+    "values), found none; --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 "
+    "shows that it runs"
+)
+QUESTION = 60
+"""Words of a question."""
+COPIED = 2**28
+"""Bytes copied to measure the memory's bandwidth, four times that on a GPU."""
+
+
+def build_model(args: argparse.Namespace) -> LlamaForCausalLM:
+    """Llama 3 8B's shape at the default ``width``, ``layers`` and ``vocabulary``."""
+    head = min(128, args.width // 4)
+    config = LlamaConfig(
+        vocab_size=args.vocabulary, hidden_size=args.width, intermediate_size=7 * args.width // 2,
+        num_hidden_layers=args.layers, num_attention_heads=args.width // head, head_dim=head,
+        num_key_value_heads=max(1, args.width // head // 4), max_position_embeddings=8192,
+        rope_theta=500_000.0, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16 if args.device == "cuda" else torch.float32)
+    try:
+        with torch.device(args.device):
+            return LlamaForCausalLM(config).eval()
+    finally:
+        torch.set_default_dtype(before)
+
+
+def build_tokenizer(size: int) -> PreTrainedTokenizerFast:
+    """A word a token, so that what a model wrote is read again as as many tokens."""
+    words = ["<s>", "</s>", "<unk>", *(word(i) for i in range(3, size))]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<unk>"
+    )
+
+
+def word(token: int) -> str:
+    """One in ten is a number, so that completions have an answer, which is verified."""
+    return f"w{token}" if token % 10 else str(token)
+
+
+def problems_of(count: int, vocabulary: int) -> list[Problem]:
+    rng = random.Random(0)
+    words = [[word(rng.randrange(3, vocabulary)) for _ in range(QUESTION)] for _ in range(count)]
+    return [Problem(str(i), " ".join(question), "1") for i, question in enumerate(words)]
+
+
+class Metered(QueueEngine):
+    """``engine``, adding up the bytes that its decoding steps must read at least."""
+
+    def __init__(self, engine: HuggingFaceEngine) -> None:
+        super().__init__()
+        self._engine = engine
+        model, config = engine.model, engine.model.config
+        lookup = model.get_input_embeddings().weight
+        item = lookup.element_size()
+        self.weights = sum(p.numel() * p.element_size() for p in model.parameters()) - lookup.nbytes
+        self.position = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * item
+        self.bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def check(self, request: Request) -> PreparedRequest:
+        return self._engine.check(request)
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        requests = [prepared.request for prepared in self.queued.values()]
+        done = self._engine.generate(requests)
+        steps: dict[tuple[int, ...], int] = {}
+        for request, completion in zip(requests, done, strict=True):
+            made = completion.generated_tokens
+            steps[request.prompt_ids] = max(made, steps.get(request.prompt_ids, 0))
+            self.bytes += self.position * made * (made + 1) // 2
+        self.bytes += self.weights * max(steps.values())
+        self.bytes += self.position * sum(len(prompt) * count for prompt, count in steps.items())
+        return list(zip(self.queued, done, strict=True))
+
+
+def bandwidth(device: str) -> float:
+    """Bytes a second that the memory hands over and takes, by copying."""
+    size = COPIED * (4 if device == "cuda" else 1)
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    best = 0.0
+    for _ in range(5):
+        wait(device)
+        start = time.perf_counter()
+        target.copy_(source)
+        wait(device)
+        best = max(best, 2 * size / (time.perf_counter() - start))
+    return best
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--vocabulary", type=int, default=128256)
+    parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--new-tokens", type=int, default=300)
+    parser.add_argument("--overrides", nargs="*", default=[], help="of the configuration: max_live=64, ...")
+    args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        print(NEEDS, file=sys.stderr)
+        sys.exit(2)
+    speed = bandwidth(args.device)
+    engine = HuggingFaceEngine.from_loaded(build_model(args), build_tokenizer(args.vocabulary))
+    problems = problems_of(args.problems, args.vocabulary)
+    rows = []
+    for name, rule in (("as it stops", "difference"), ("all four", "none")):
+        config = compose_config(
+            ["prompt=math", "verifier.shots=0", "search.rounds=3", f"search.stopping.rule={rule}",
+             f"max_new_tokens={args.new_tokens}", f"max_live={args.problems}", *args.overrides]
+        )  # fmt: skip
+        metered = Metered(engine)
+        solver = Local(build_method(config), build_context(config, metered), config.max_live)
+        plain = OmegaConf.to_container(config, resolve=True)
+        with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+            run(problems[:2], solver, f"{folder}/warm-up", plain, progress=False)
+            metered.bytes = 0
+            wait(args.device)
+            start = time.perf_counter()
+            metrics = run(problems, solver, f"{folder}/run", plain, progress=False).metrics
+            seconds = time.perf_counter() - start
+        total, verifier = metrics["tokens"]["total"], metrics["tokens"]["verifier"]
+        rows.append(
+            [name, f"{metrics['rounds']['mean']:.2f}", f"{verifier['prompt'] / verifier['sequences']:,.0f}",
+             f"{seconds:,.1f}", f"{total['generated'] / seconds:,.0f}",
+             f"{100 * metrics['seconds']['engine'] / seconds:.1f}",
+             f"{100 * metered.bytes / speed / seconds:.1f}"]
+        )  # fmt: skip
+    columns = ("rounds", "rounds run", "verifier prompt", "seconds", "tokens/s", "engine %", "of the bound %")
+    print(Table(columns, rows).markdown())
+    where = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
+    billions = sum(p.numel() for p in engine.model.parameters()) / 1e9
+    print(
+        f"\n{args.problems} problems, {billions:.3g} billion parameters ({engine.model.dtype}) on {where}, "
+        f"copying {speed / 1e9:,.0f} GB/s, torch {torch.__version__}"
+    )
+    runner = engine._runner
+    most = f"batches of at most {engine.max_batch_tokens:,} tokens"
+    print(f"run by {type(runner).__name__}, {most}")
+
+
+if __name__ == "__main__":
+    main()
