@@ -140,12 +140,10 @@ _IS_LAST = re.compile(
     rf"(?<!which\s)\b{any_of('is, are, was, equals, makes, gives, leaves, yields, to get, or')}\s"
     r"(?:(?:us|her|him|them|you)\s)?[$€£]?$"
 )
-_SO = re.compile(r",\s(?:so|making|thus|hence)\s[$€£]?$")
 _BELONGS = re.compile(
     r"\bof\s(?:about\s)?[$€£]?$|\^$|\bto\s\w+\s[$€£]?$"
     r"|(?:\b(?:since|because|which|rather\sthan|instead\sof|not|when|if)|n['’]t|,\s(?:as|all))\b[^.;]*$"
 )
-_COMPARES = re.compile(r"\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per|of|out)\b|\s?%")
 _ENDS = re.compile(
     r"(?!\s(?:\w+\s)?(?:more|less|fewer|times|older|younger|each|per)\b)(?:\s?[^\W\d]+|%){0,4}[\s.!*_)$\\]*"
 )
@@ -253,17 +251,8 @@ def meant(sentence: str, begin: int, numbers: Sequence[Number]) -> Number | None
 def _committed(sentence: str, number: Number, numbers: Sequence[Number]) -> Number:
     """``number``, without a value where the sentence may mean another one.
 
-    It offers several ("8 or 9"), goes on to another ("12 eggs per box times 4 boxes is 48 eggs"), or
-    computes with a variable ("x + 5").
+    It offers several ("8 or 9"), or computes with a variable ("x + 5").
     """
-    for other in numbers:
-        if number.end < other.start and other.value != number.value:
-            verb = _IS_LAST.search(sentence, number.end, other.start) or _SO.search(
-                sentence, number.end, other.start
-            )
-            if verb and verb.group()[:2] != "or" and ";" not in sentence[number.end : other.start]:
-                if not _COMPARES.match(sentence, other.end):
-                    return replace(number, value=None)
     for left, right in pairwise(numbers):
         if number in (left, right) and _OR.fullmatch(sentence, left.end, right.start):
             same = (

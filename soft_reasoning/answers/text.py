@@ -178,7 +178,8 @@ class JsonReader(OpenReader):
                 except (ValueError, RecursionError):
                     place = begin.end()
                     break
-                last = Found(_dumped(value), begin.start(), place, stop=len(statement))
+                text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+                last = Found(text, begin.start(), place, stop=len(statement))
                 begin = _OPENING.search(statement, place)
         return last
 
@@ -191,10 +192,6 @@ class JsonReader(OpenReader):
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _same(a: Any, b: Any, absolute: float, relative: float) -> bool:

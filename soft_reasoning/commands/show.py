@@ -6,9 +6,7 @@ import argparse
 import sys
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from soft_reasoning.commands.launch import one_line_errors
 from soft_reasoning.commands.regrade import grader_of
@@ -17,8 +15,9 @@ from soft_reasoning.reports.exports import write_exports
 from soft_reasoning.reports.report import TABLES, summary, write_tables
 from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.runs.files import PAGE, read_manifest, read_records
+from soft_reasoning.runs.records import candidates_of
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
+from soft_reasoning.types import Problem, Result, Usage, UserError
 
 
 def story_of(folder: Path, name: str) -> Solution:
@@ -31,19 +30,10 @@ def story_of(folder: Path, name: str) -> Solution:
     record = next((record for record in read_records(folder) if record["doc_id"] == name), None)
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
-    known = {field.name for field in fields(Candidate)}
-    candidates = tuple(
-        Candidate(text=text, **{key: _tuple(value) for key, value in entry.items() if key in known})
-        for entry, text in zip(record["candidates"], record["resps"][0], strict=True)
-    )
     usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
-    result = Result(record["answer"], candidates, tuple(record["trace"]), usage)
+    result = Result(record["answer"], tuple(candidates_of(record)), tuple(record["trace"]), usage)
     problem = Problem(name, record["question"], None, record["answer_type"])
     return Solution.of(result, problem, config["method"]["name"], final_of(config), grader_of(config, ()))
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _summary(folder: Path) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from soft_reasoning.methods.base import read_candidate, sampled
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import Tried
+from soft_reasoning.rewards.estimates import same_answers
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.features import Features
@@ -149,12 +150,8 @@ def _tried(rows: Sequence[tuple[Problem, Sequence[Mapping[str, Any]]]], context:
 
 def _alike(answers: Sequence[str | None], problem: Problem, context: Context) -> list[str | None]:
     """Replace each answer by the first one that equals it."""
-    first: list[str] = []
-    out: list[str | None] = []
-    for answer in answers:
-        same = (one for one in first if context.grader.equal(one, answer, problem.answer_type))
-        known = next(same, answer)
-        if known is not None and known not in first:
-            first.append(known)
-        out.append(known)
+    out = list(answers)
+    for group in same_answers(answers, context.grader, problem.answer_type):
+        for i in group:
+            out[i] = answers[group[0]]
     return out

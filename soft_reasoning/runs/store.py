@@ -42,7 +42,7 @@ from soft_reasoning.runs.manifest import (
 )
 from soft_reasoning.runs.records import ProblemKey, problem_key
 from soft_reasoning.runs.tracking import LOGGING
-from soft_reasoning.types import UserError, shortened
+from soft_reasoning.types import UserError
 
 try:
     import fcntl
@@ -144,11 +144,6 @@ class Store:
         whole = 0
         for end, record in scan_records(path):
             whole = end
-            if record["doc_id"] in self.done:
-                raise UserError(
-                    f"{path}: problem {shortened(record['doc_id'])} is there twice; delete one of its "
-                    "lines, or start over with fresh=true"
-                )
             self.done[record["doc_id"]] = problem_key(record)
         if whole < os.fstat(self._samples).st_size:
             os.ftruncate(self._samples, whole)

@@ -136,10 +136,6 @@ class _Deviation(AnalyticAcquisitionFunction):
         return sd.squeeze(-1)
 
 
-def _deviation(model: Model, best_f: Tensor) -> AcquisitionFunction:
-    return _Deviation(model)
-
-
 def in_order(behaviour: Tensor, k: int) -> Tensor:
     """(b, k): the first points of each pool that may be chosen and differ in behaviour."""
     rows = []
@@ -278,7 +274,9 @@ class BayesianOptimiser:
             alike = (behaviour.unsqueeze(-1) == taken.unsqueeze(-2)).any(-1)
             still = behaviour.masked_fill(alike, -1)
             nothing = seen.new_zeros(len(begun))
-            rest = KrigingBeliever().choose(_deviation, gp, features, nothing, k - begun.shape[1], still)
+            rest = KrigingBeliever().choose(
+                lambda model, _: _Deviation(model), gp, features, nothing, k - begun.shape[1], still
+            )
             begun = torch.cat([begun, rest.index], dim=-1)
         points = rows(features, begun)
         return [Proposal(points[i], chosen=tuple(begun[i].tolist())) for i in range(len(begun))]

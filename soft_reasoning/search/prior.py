@@ -53,8 +53,6 @@ class Prior:
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
             points = tuple(tuple(map(float, point)) for point in content["portfolio"])
-            if len({len(point) for point in points}) != 1:
-                raise ValueError("points of no or several dimensions")
             return cls(**{**content, "portfolio": points})
         except OSError as error:
             raise UserError(f"{wanted}, got {path} ({error.strerror})") from error

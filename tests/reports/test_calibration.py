@@ -2,13 +2,10 @@
 
 import math
 import re
-import sys
 
 import pytest
 import torch
 
-from soft_reasoning.commands import calibrate
-from soft_reasoning.commands import run as program
 from soft_reasoning.commands.trials import SHOWN, ranked
 from soft_reasoning.configuration.build import (
     build_context,
@@ -109,25 +106,16 @@ def test_the_features_that_foresee_are_recommended():
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    def called(module, *arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["soft_reasoning", *arguments])
-        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
-        capsys.readouterr()
-        try:
-            module.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
+def call(command):
+    def called(*words):
+        done = command(*words)
+        return done.returncode, done.stdout, done.stderr
 
     return called
 
 
 def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_questions(call, tmp_path):
-    code, out, err = call(calibrate, *FAKE, *SMALL, "hydra.run.dir=cal")
+    code, out, err = call("calibrate", *FAKE, *SMALL, "hydra.run.dir=cal")
     assert code == 0, err
     assert "Recommended: embedding.sigma=" in out and "Portfolio: 6 of 8 points, chosen by labels" in out
     assert {path.name for path in (tmp_path / "cal").iterdir()} >= {"portfolio.json", "calibration.md"}
@@ -135,14 +123,14 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
     assert len(prior.portfolio) == 6 and len(prior.questions) == 4
 
     use = [*FAKE, "search.prior=cal/portfolio.json", "search.rounds=0", "verifier=oracle"]
-    code, out, err = call(program, *use, "hydra.run.dir=used")
+    code, out, err = call("run", *use, "hydra.run.dir=used")
     assert code == 0, err
     for change, said in [
         ("embedding.sigma=1", "the run's embedding.sigma, 1"),
         ("seed=1", "the run's embedding.seed, 1"),
         ("dataset.split=validation", "got 4 of those"),
     ]:
-        code, out, err = call(program, *use, change, "hydra.run.dir=refused")
+        code, out, err = call("run", *use, change, "hydra.run.dir=refused")
         assert code == 2 and said in err and err.count("\n") == 1
 
 
@@ -155,9 +143,9 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
         "search.candidates=9",
         "limit=40",
     ]
-    code, _, err = call(program, *run, "hydra.run.dir=labelled")
+    code, _, err = call("run", *run, "hydra.run.dir=labelled")
     assert code == 0, err
-    code, out, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "hydra.run.dir=cal")
+    code, out, err = call("calibrate", *FAKE, *SMALL, "calibration.runs=[labelled]", "hydra.run.dir=cal")
     assert code == 0, err
     assert "Final rule: right on" in out and "of 40 problems that it was not fitted to" in out
     assert len(Prior.load(tmp_path / "cal" / "portfolio.json").questions) == 44
@@ -169,7 +157,7 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
         "final=learned",
         "final.prior=cal/portfolio.json",
     ]
-    code, _, err = call(program, *use, "hydra.run.dir=used")
+    code, _, err = call("run", *use, "hydra.run.dir=used")
     assert code == 0, err
     pooled = [word.replace("learned", "pooled_vote") for word in use]
     rewards = [*pooled[:-2], "reward.pooled=true", "reward.prior=cal/portfolio.json"]
@@ -184,13 +172,13 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
         with pytest.raises(UserError, match=said):
             check_prior(config, method, context)
             check_unseen(dataset.problems(), method)
-    code, _, err = call(calibrate, *FAKE, *SMALL, "calibration.runs=[labelled]", "prompt=math")
+    code, _, err = call("calibrate", *FAKE, *SMALL, "calibration.runs=[labelled]", "prompt=math")
     assert code == 2 and "calibration.runs: expected runs with this prompt" in err
 
 
 def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tmp_path):
     changes = [*SMALL[:-2], "calibration.temperatures=[1]", "calibration.reference=answers", SMALL[-1]]
-    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    code, out, err = call("calibrate", *FAKE, *changes, "hydra.run.dir=cal")
     assert code == 0, err
     assert "Recommended: embedding.sigma=" in out and "distinct answers (" in out
     assert "Without labels no temperature is recommended" in out and "chosen without labels" in out
@@ -199,7 +187,7 @@ def test_without_labels_sigma_is_recommended_and_the_temperature_is_not(call, tm
 
 def test_other_embeddings_are_compared_with_the_runs_own(call, tmp_path):
     changes = [*SMALL[:-3], "calibration.embeddings=[token_simplex,gaussian]", *SMALL[-2:]]
-    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    code, out, err = call("calibrate", *FAKE, *changes, "hydra.run.dir=cal")
     assert code == 0, err
     report = (tmp_path / "cal" / "calibration.md").read_text()
     report = re.sub(" +", " ", report)
@@ -211,7 +199,7 @@ def test_each_choice_of_features_is_compared(call, tmp_path):
         *(one for one in SMALL if not one.startswith(("calibration.features", "calibration.points"))),
         f"calibration.points={SHOWN + 6}", "calibration.features=[point,soft_token,next_token,lookahead]",
     ]  # fmt: skip
-    code, out, err = call(calibrate, *FAKE, *changes, "hydra.run.dir=cal")
+    code, out, err = call("calibrate", *FAKE, *changes, "hydra.run.dir=cal")
     assert code == 0, err
     assert "after 10 points" in out.lower()
     report = (tmp_path / "cal" / "calibration.md").read_text()
@@ -219,22 +207,22 @@ def test_each_choice_of_features_is_compared(call, tmp_path):
 
 
 def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(call, tmp_path):
-    code, _, err = call(calibrate, *FAKE, *SMALL, "hydra.run.dir=cal")
+    code, _, err = call("calibrate", *FAKE, *SMALL, "hydra.run.dir=cal")
     assert code == 0, err
     whole = (tmp_path / "cal" / "portfolio.json").read_bytes()
     samples = tmp_path / "cal" / "tries" / "samples.jsonl"
     lines = samples.read_bytes().splitlines(keepends=True)
     samples.write_bytes(b"".join(lines[:2]))
-    code, _, err = call(calibrate, *FAKE, *SMALL, "hydra.run.dir=cal")
+    code, _, err = call("calibrate", *FAKE, *SMALL, "hydra.run.dir=cal")
     assert code == 0 and "2 of 4 problems are done" in err
     assert samples.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
     assert (tmp_path / "cal" / "portfolio.json").read_bytes() == whole
     fewer = [change.replace("portfolio=6", "portfolio=2") for change in SMALL]
-    code, _, err = call(calibrate, *FAKE, *fewer, "hydra.run.dir=cal")
+    code, _, err = call("calibrate", *FAKE, *fewer, "hydra.run.dir=cal")
     assert code == 0 and "4 of 4 problems are done" in err
     assert len(Prior.load(tmp_path / "cal" / "portfolio.json").portfolio) == 2
     other = [change.replace("sigmas=[1,2]", "sigmas=[1,3]") for change in SMALL]
-    code, _, err = call(calibrate, *FAKE, *other, "hydra.run.dir=cal")
+    code, _, err = call("calibrate", *FAKE, *other, "hydra.run.dir=cal")
     assert code == 2 and "calibration.sigmas" in err and err.count("\n") == 1
 
 
@@ -260,5 +248,5 @@ def test_bad_input_gives_one_line(call, argument, said):
     if "portfolio" in argument:
         changes = SMALL
     fake = [one for one in FAKE if argument != "method=cot" or not one.startswith("embedding")]
-    code, _, err = call(calibrate, *fake, *changes, argument)
+    code, _, err = call("calibrate", *fake, *changes, argument)
     assert code == 2 and said in err and err.count("\n") == 1

@@ -64,14 +64,6 @@ def test_cut_anywhere_only_the_last_record_is_lost(tmp_path):
         assert path.read_bytes() == whole[: max((end for end in ends if end <= cut), default=0)]
 
 
-def test_the_same_problem_twice_is_refused(tmp_path):
-    fill(tmp_path, "a")
-    path = tmp_path / "samples.jsonl"
-    path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(UserError, match="problem a is there twice"):
-        Store(tmp_path, CONFIG)
-
-
 def test_a_changed_config_names_every_difference_and_leaves_all_as_it_was(tmp_path):
     fill(tmp_path, "a")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}

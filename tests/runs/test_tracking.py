@@ -8,30 +8,23 @@ from types import SimpleNamespace
 import pytest
 
 from soft_reasoning import SoftReasoner, UserError
-from soft_reasoning.commands import run as program
 from soft_reasoning.engines.fake import FakeEngine
 
 FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs the program in this process in an empty folder, which it returns with the exit code and output."""
+def run(command, tmp_path, monkeypatch):
+    """Runs the command in an empty folder, which it returns with the exit code and output."""
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    for name in ("WANDB_MODE", "MLFLOW_TRACKING_URI", "SOFT_REASONING_SWEEP"):
+    for name in ("WANDB_MODE", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
 
     def call(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["soft_reasoning.run", *arguments])
-        code = 0
-        try:
-            program.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        return SimpleNamespace(code=code, err=capsys.readouterr().err, folder=tmp_path / "one")
+        done = command("run", *arguments)
+        return SimpleNamespace(code=done.returncode, err=done.stderr, folder=tmp_path / "one")
 
     return call
 
