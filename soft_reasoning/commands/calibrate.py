@@ -85,11 +85,11 @@ def _parts(name: str, given: Any, group: str, without: Sequence[str]) -> dict[st
     """Build the given choices of a group, but for some."""
     if not isinstance(given, ListConfig):
         raise UserError(f"{name}: expected a list such as [{choices(group)[0]}], got {given!r}")
-    names = [choice(name, one, choices(group)) for one in given]
+    names = [choice(name, entry, choices(group)) for entry in given]
     return {
-        one: built(compose_config([f"{group}={one}"]), group)
-        for one in dict.fromkeys(names)
-        if one not in without
+        entry: built(compose_config([f"{group}={entry}"]), group)
+        for entry in dict.fromkeys(names)
+        if entry not in without
     }
 
 
@@ -160,7 +160,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         made_for, judged = made_for_of(config, context), model_and_prompt(config, context)
     first = tries_of["own", own]
     groups = {
-        kind: {value: one for (name, value), one in tries_of.items() if name == kind}
+        kind: {value: outcome for (name, value), outcome in tries_of.items() if name == kind}
         for kind in (SIGMA, EMBEDDING, TEMPERATURE)
     }
     if groups[SIGMA] and own is not None:
@@ -217,24 +217,24 @@ def report(
     labels: bool,
     groups: Mapping[str, Mapping[Any, Tried]],
     defaults: Mapping[str, Any],
-    found: Mapping[str, Sequence[tuple[float, float]]],
+    ranked: Mapping[str, Sequence[tuple[float, float]]],
     folder: Path,
 ) -> None:
     """Print the tables and recommendations, and write them with the plot."""
     lines, markdown = [], [f"# Calibration on {len(own.answers)} questions\n"]
     for name, settings in groups.items():
-        one = table(name, settings)
+        shares = table(name, settings)
         if labels or name != TEMPERATURE:
             value, reason = recommend(settings, labels, defaults.get(name))
             advice = f"Recommended: {name}={written(value)}, because {reason}."
         else:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
-        lines += [one.text(), advice, ""]
-        markdown += [f"## {name}\n", one.markdown() + "\n", advice + "\n"]
-    if found:
-        one, advice = foreseen(found, SHOWN)
-        lines += [one.text(), advice, ""]
-        markdown += ["## features\n", one.markdown() + "\n", advice + "\n"]
+        lines += [shares.text(), advice, ""]
+        markdown += [f"## {name}\n", shares.markdown() + "\n", advice + "\n"]
+    if ranked:
+        shares, advice = foreseen(ranked, SHOWN)
+        lines += [shares.text(), advice, ""]
+        markdown += ["## features\n", shares.markdown() + "\n", advice + "\n"]
     chosen = "by labels" if labels else "without labels, by distinct answers"
     words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
     if own.correct is not None:

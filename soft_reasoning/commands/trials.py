@@ -35,11 +35,11 @@ class Trial:
     name: str = "calibration"
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         for setting in self.settings:
-            found += yield from setting(problem, context)
-        answer = context.grader.vote([one.answer for one in found], problem.answer_type)
-        return Result(answer, tuple(found))
+            candidates += yield from setting(problem, context)
+        answer = context.grader.vote([each.answer for each in candidates], problem.answer_type)
+        return Result(answer, tuple(candidates))
 
 
 def at_points(method: SoftReasoning, points: Tensor) -> Try:
@@ -60,7 +60,7 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
         top = getattr(method.reward, "top_logprobs", 0)
         requests = sampled(problem, context, sampling, count, method.max_new_tokens, top_logprobs=top)
         completions = yield Generate(requests)
-        return [read_candidate(one, problem, context, reward=method.reward) for one in completions]
+        return [read_candidate(done, problem, context, reward=method.reward) for done in completions]
 
     return steps
 

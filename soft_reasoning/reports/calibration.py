@@ -139,7 +139,7 @@ def held_out(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[float
         for row in tried.correct[fold::FOLDS]:
             for k in range(len(chosen)):
                 solved[k] += any(row[j] for j in chosen[: k + 1])
-    return [one / len(tried.correct) for one in solved]
+    return [count / len(tried.correct) for count in solved]
 
 
 def recommend(settings: Mapping[Any, Tried], labels: bool, default: Any = None) -> tuple[Any, str]:
@@ -214,9 +214,9 @@ def table(name: str, settings: Mapping[Any, Tried]) -> Table:
     """Return one row per setting."""
     columns = (name, "distinct answers (%)", "unparsed (%)", "coherence", f"coverage@{ROUND} (%)")
     rows = [
-        (written(value), percent(one.distinct), percent(one.unparsed), number(one.mean_coherence, 3),
-         percent(one.coverage()))
-        for value, one in ((value, settings[value]) for value in in_order(settings))
+        (written(value), percent(tries.distinct), percent(tries.unparsed), number(tries.mean_coherence, 3),
+         percent(tries.coverage()))
+        for value, tries in ((value, settings[value]) for value in in_order(settings))
     ]  # fmt: skip
     return Table(columns, rows)
 
@@ -224,9 +224,9 @@ def table(name: str, settings: Mapping[Any, Tried]) -> Table:
 def draw(groups: Mapping[str, Mapping[Any, Tried]], path: Path) -> None:
     """Plot distinct answers, unparsed answers and coverage over each group's values."""
     with panels(path, columns=len(groups), width=1 + 4 * len(groups)) as axes:
-        for one, (name, settings) in zip(axes[0], groups.items(), strict=True):
-            _lines(one, settings)
-            one.set_xlabel(name)
+        for panel, (name, settings) in zip(axes[0], groups.items(), strict=True):
+            _lines(panel, settings)
+            panel.set_xlabel(name)
         axes[0][0].set_ylabel("%")
         axes[0][0].figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
@@ -252,5 +252,5 @@ def _misses(n: int, right: int, k: int) -> float:
 
 
 def _mean(values: Any) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
