@@ -35,14 +35,6 @@ def asked(monkeypatch):
     return load
 
 
-def test_a_name_alone(asked):
-    calls = asked("model=llama3_8b")
-    assert {call["name"] for call in calls.values()} == {"meta-llama/Meta-Llama-3-8B-Instruct"}
-    assert all(call["trust_remote_code"] is False and call["revision"] is None for call in calls.values())
-    assert calls["model"]["dtype"] == torch.float32, "the CPU computes in single precision"
-    assert not {"device_map", "attn_implementation", "quantization_config"} & set(calls["model"])
-
-
 def test_every_option(asked):
     calls = asked(
         "model.path=someone/model", "model.revision=abc123", "model.dtype=bfloat16", "model.device_map=auto",
