@@ -163,7 +163,7 @@ class TestAgreement:
 @vllm
 def test_a_search_on_both_engines():
     """Whole runs on the bundled model: the same texts, points and answers."""
-    config = compose_config(["engine=vllm", "search.rounds=2"])
+    config = compose_config(["engine=vllm", "decoding=greedy", "search.rounds=2"])
     engine = build_engine(config)
     problems = demo_dataset("validation", name="demo", limit=10).problems()
     found = []

@@ -106,8 +106,9 @@ def check_options(options: Mapping[str, Any], fields: Collection[str]) -> None:
     for name, value in options.items():
         if name in OF_VLLM:
             if value is not None and (name, value) != ("device_map", "auto"):
+                wanted = "null or auto" if name == "device_map" else "null"
                 raise UserError(
-                    f"model.{name}: expected null with engine=vllm, got {value!r}; {OF_VLLM[name]}"
+                    f"model.{name}: expected {wanted} with engine=vllm, got {value!r}; {OF_VLLM[name]}"
                 )
         elif name == "model":
             raise UserError("engine.model: expected the model's name at model.path; move it there")
