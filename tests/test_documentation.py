@@ -109,7 +109,7 @@ def headers(path):
 
 ELSEWHERE = re.compile(
     r"^(pip|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
-    r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server|vllm)|adapter"
+    r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
     r"|demo_rivals|compare --all"
     r"|finetune|verifier_accuracy|runs=\[FOLDER\]|bench_search.py --grid( |$)|safetensors model="
 )
@@ -122,7 +122,6 @@ SMALL = {
     "checking": "--problems 2 engine=fake",
     "pools": "--problems 1 --points 20",
     "user_tasks": "'own CSV' 'a mistyped option'",
-    "train_prefix_head": "--problems 4 --rollouts 4 engine=fake model=demo dataset=demo",
 }
 """By script, what makes it small."""
 ROWS = "".join(f'{{"question": "What is {n} and {n}?", "answer": "#### {2 * n}"}}\n' for n in range(4))

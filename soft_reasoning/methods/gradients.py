@@ -55,21 +55,21 @@ def read_states(jobs: Sequence[Job[ReadStates]], engine: Any) -> list[Tensor]:
 @answers(HeadGradient)
 def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: Any) -> list[tuple[float, Tensor]]:
     """Follow each gradient through the LM head."""
-    found = []
+    results = []
     for job in jobs:
-        found.append(engine.lm_head_gradient(job.effect.states, job.effect.objective))
+        results.append(engine.lm_head_gradient(job.effect.states, job.effect.objective))
         passes = 3 * engine.lm_head_share * len(job.effect.states)
         job.count(ROLE, Usage(recomputed_tokens=round(passes)))
-    return found
+    return results
 
 
 @answers(SoftGradient)
 def soft_gradient(jobs: Sequence[Job[SoftGradient]], engine: Any) -> list[tuple[float, Tensor]]:
     """Follow each gradient through the whole model."""
-    found = []
+    results = []
     for job in jobs:
         request = job.effect.request
-        found.append(engine.soft_gradient(request, job.effect.objective))
+        results.append(engine.soft_gradient(request, job.effect.objective))
         length = len(request.prompt_ids) + (0 if request.soft is None else len(request.soft))
         job.count(ROLE, Usage.of(length, recomputed=2 * length))
-    return found
+    return results

@@ -66,13 +66,13 @@ class LatentSeek:
         [completion] = yield Generate([self._request(prompt, ())])
         states, adam = None, None
         while True:
-            found = replace(read_candidate(completion, problem, context), round=len(seen))
+            candidate = replace(read_candidate(completion, problem, context), round=len(seen))
             verdict = yield from self.verifier.verify(
-                problem, [found], context, stage=f"round-{len(seen)}", earlier=verdicts
+                problem, [candidate], context, stage=f"round-{len(seen)}", earlier=verdicts
             )
             verdicts.append(verdict)
             reward = (verdict.scores[0] or 0.0) - 1.0
-            seen.append(replace(found, verified=verdict.scores[0], reward=reward))
+            seen.append(replace(candidate, verified=verdict.scores[0], reward=reward))
             trace.append({"round": len(trace), "rewards": [reward]})
             spent = yield Round(problem, len(seen) - 1, seen[-1:], trace[-1])
             if spent or reward > self.threshold or len(seen) > self.steps:

@@ -1,20 +1,21 @@
 """Prefix scorer: decoding steered by the value of the solution so far (Mudgal et al. 2023).
 
 Block by block it keeps the best of K sampled continuations, or token by token it tilts the model's
-distribution by the value of each next token. Without a trained head the model judges itself. The paper
-gives neither K, M, lambda nor the scorer.
+distribution by the value of each next token. The model itself gives the value. The paper gives neither K,
+M, lambda nor the scorer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.engines.text import decode, earliest_stop
-from soft_reasoning.rewards.prefix_value import LinearHead, Prefix, SelfJudged
+from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
@@ -29,6 +30,23 @@ from soft_reasoning.types import (
 )
 
 FORMS = ("block", "token")
+TASK = "prefix_right"
+"""The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The beginning of a solution.
+
+    Attributes:
+        ids: Its tokens after the prompt, without end of sequence.
+        text: Its text, cut before a stop string.
+        ended: ``eos`` or ``stop`` if it is complete, else empty.
+    """
+
+    ids: tuple[int, ...]
+    text: str
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,6 @@ class PrefixScorer:
         temperature: Of pi_ref, the model's distribution.
         top_tokens: Likeliest tokens that are drawn from, with ``token``.
         strength: lambda, with ``token``.
-        head: File of a trained scorer; None asks the model itself.
         max_new_tokens: Tokens of the solution.
     """
 
@@ -54,10 +71,8 @@ class PrefixScorer:
     temperature: float = 0.8
     top_tokens: int = 20
     strength: float = 1.0
-    head: str | None = None
     max_new_tokens: int = 300
     name: str = "prefix_scorer"
-    _value: LinearHead | SelfJudged = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         choice("form", self.form, FORMS)
@@ -65,7 +80,6 @@ class PrefixScorer:
             whole(key, getattr(self, key), least=1)
         real("temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
         real("strength", self.strength)
-        object.__setattr__(self, "_value", LinearHead(self.head) if self.head else SelfJudged())
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt = context.prompts.solve(problem)
@@ -79,7 +93,7 @@ class PrefixScorer:
             text=so_far.text,
             answer=context.grader.extract(so_far.text, problem.answer_type),
             round=0,
-            verified=value if self.head is None else None,
+            verified=value,
             generated_tokens=len(so_far.ids),
             finish_reason=so_far.ended or "length",
         )
@@ -101,7 +115,7 @@ class PrefixScorer:
         if not any(completion.token_ids for completion in completions):  # the budget is spent
             return replace(so_far, ended="length"), None, {"values": [], "chosen": None, "blocks": []}
         longer = [_extended(prompt, so_far, completion.token_ids, context) for completion in completions]
-        values = yield from self._value.values(problem, prompt, longer, context)
+        values = yield from prefix_values(problem, longer, context)
         best = int(values.argmax())
         entry = {"values": values.tolist(), "chosen": best, "blocks": [c.text for c in completions]}
         return longer[best], float(values[best]), entry
@@ -114,7 +128,7 @@ class PrefixScorer:
             return replace(so_far, ended="length"), None, {"token": None, "value": None, "probability": None}
         [top] = read.top_logprobs
         longer = [_extended(prompt, so_far, (token,), context) for token in top.ids]
-        values = yield from self._value.values(problem, prompt, longer, context)
+        values = yield from prefix_values(problem, longer, context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
         chances = tilted(logprobs / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
@@ -122,6 +136,19 @@ class PrefixScorer:
         value, chance = float(values[drawn]), float(chances[drawn])
         entry = {"token": top.ids[drawn], "value": value, "probability": chance}
         return longer[drawn], value, entry
+
+
+def prefix_values(problem: Problem, prefixes: Sequence[Prefix], context: Context) -> Steps[Tensor]:
+    """Return the probability of Yes against No when the model is asked whether each solution is right so far.
+
+    Returns:
+        (n,) float64.
+    """
+    problem = problem.without_gold()
+    asked = [
+        context.prompts.task(TASK, problem, partial=" ".join(prefix.text.split())) for prefix in prefixes
+    ]
+    return (yield from ask_yes_no(asked, context.engine.tokenizer, role="verifier"))
 
 
 def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:

@@ -1,8 +1,8 @@
 """Random Soft Prompts: samples after random embeddings (Kim et al. 2026, arXiv 2605.11936).
 
-Each vector is drawn from an isotropic Gaussian with the mean and variance of the embedding table's entries
-other ones for every candidate. A position that the model has never seen flattens the
-distribution of the first tokens, and solutions branch. It shows what a soft token is worth that nobody chose.
+Each candidate gets its own vectors, drawn from an isotropic Gaussian with the mean and variance of the
+embedding table's entries. A position that the model has never seen flattens the distribution of the first
+tokens, and solutions branch. It shows what a soft token is worth that nobody chose.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class SoftReasoning:
     ) -> Steps[Pool]:
         """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them.
 
-        ``features`` are the method's own unless given.
+        ``features`` replace the method's.
         """
         features = features or self.features
         soft = box.subspace(points)

@@ -71,17 +71,15 @@ class Embedding(Protocol):
 class LinearSubspace:
     """x_j = z_j + scale A u_j for each of m soft tokens; ``A`` is (D, d) float64."""
 
-    def __init__(self, anchor: Tensor, A: Tensor, scale: float, box: float | None):
+    def __init__(self, anchor: Tensor, A: Tensor, scale: float):
         self.anchor: Tensor = anchor.double()  # (m, D)
         self.dim: int = len(anchor) * A.shape[1]
-        self._A, self._scale, self._box = A, scale, box
+        self._A, self._scale = A, scale
 
     def __call__(self, U: Tensor) -> Tensor:
         if U.ndim != 2 or U.shape[1] != self.dim:
             raise ValueError(f"expected points of shape (n, {self.dim}), got {tuple(U.shape)}")
         u = U.double().reshape(len(U), -1, self._A.shape[1])  # (n, m, d)
-        if self._box is not None:
-            u = u.clamp(-self._box, self._box)
         return (self.anchor + self._scale * (u @ self._A.T)).float()
 
     def weights(self, U: Tensor) -> Tensor | None:
@@ -98,7 +96,6 @@ class GaussianEmbedding:
         sigma: Standard deviation of a coordinate of x - z. ``auto`` leaves it open, for :meth:`at`.
         units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
         anchor: ``first_token``, or ``none`` for z = 0.
-        box: Clips every coordinate of u to [-box, box].
         seed: Seed of A; None is the run's.
     """
 
@@ -111,7 +108,6 @@ class GaussianEmbedding:
         *,
         units: str = "rms",
         anchor: str = "first_token",
-        box: float | None = None,
         seed: int | None = None,
     ):
         """Check and keep the settings."""
@@ -121,14 +117,13 @@ class GaussianEmbedding:
         )
         self.units: str = choice("units", units, UNITS)
         self.anchor: str = choice("anchor", anchor, ANCHORS)
-        self.box: float | None = None if box is None else real("box", box, above=0.0)
         self.seed: int | None = None if seed is None else whole("seed", seed, least=0)
         self.needs_anchor: bool = anchor == "first_token"
 
     @property
     def settings(self) -> tuple[object, ...]:
         """All settings but sigma."""
-        return self.dim, self.units, self.anchor, self.box, self.seed
+        return self.dim, self.units, self.anchor, self.seed
 
     def at(self, sigma: float) -> GaussianEmbedding:
         """Return a copy with another sigma."""
@@ -143,7 +138,7 @@ class GaussianEmbedding:
         start = anchor if self.needs_anchor else torch.zeros_like(anchor)
         seed = seed if self.seed is None else self.seed
         A = gaussian_matrix(seed, anchor.shape[1], self.dim)
-        return LinearSubspace(start, A, scale / math.sqrt(self.dim), self.box)
+        return LinearSubspace(start, A, scale / math.sqrt(self.dim))
 
 
 @lru_cache(maxsize=4)

@@ -34,6 +34,7 @@ class Scripted:
         self.shown, self.requests = [], []
 
     def task(self, kind, problem, partial):
+        assert kind == "prefix_right" and problem.gold is None
         self.shown.append(partial)
         return Prompt(ids=encode(partial))
 

@@ -54,13 +54,9 @@ def test_projection_depends_on_the_seed_and_not_on_the_problem():
     assert (other - step[0]).abs().max() > 0.1
 
 
-def test_no_anchor_starts_at_zero_and_a_box_clips():
-    anchor = torch.ones(1, 64)
-    free = GaussianEmbedding(6, anchor="none").bind(anchor=anchor, rms=1.0, seed=0)
-    boxed = GaussianEmbedding(6, anchor="none", box=0.5).bind(anchor=anchor, rms=1.0, seed=0)
-    U = 10 * contract.points(4, 6).sign()
+def test_no_anchor_starts_at_zero():
+    free = GaussianEmbedding(6, anchor="none").bind(anchor=torch.ones(1, 64), rms=1.0, seed=0)
     assert free(torch.zeros(1, 6)).abs().max() == 0
-    torch.testing.assert_close(boxed(U), free(0.5 * U.sign()))
 
 
 def test_simplex_mixes_tokens_by_softmax():
@@ -92,7 +88,6 @@ def test_other_bad_values():
     for kwargs, word in (
         ({"units": "volts"}, "rms, absolute"),
         ({"anchor": "last"}, "first_token, none"),
-        ({"box": 0.0}, "box: expected"),
     ):
         with pytest.raises(UserError, match=word):
             GaussianEmbedding(**kwargs)
