@@ -1,5 +1,6 @@
 """The invariants on a real model, and a chat with it that is not about mathematics."""
 
+import copy
 import importlib.metadata
 import json
 import os
@@ -111,6 +112,28 @@ def test_a_chat_that_is_not_about_mathematics(reasoner):
     assert "Paris" in first.choices[0].message.content
     assert later.usage.prompt_tokens > first.usage.prompt_tokens and later.choices[0].message.content
     assert max(first.usage.completion_tokens, later.usage.completion_tokens) <= 24
+
+
+def test_rows_of_the_harness_are_those_of_its_own_model(reasoner, tmp_path):
+    pytest.importorskip("lm_eval")
+    from lm_eval.tasks import TaskManager
+
+    from soft_reasoning.integrations.harness import command
+    from tests.integrations.test_harness import assert_equal_to_hf, task
+
+    engine = reasoner.context.engine
+    weights, config = tmp_path / "model", copy.copy(engine.model.config)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # of the GGUF file; these weights are dequantised
+    plain = type(engine.model)(config)
+    plain.load_state_dict(engine.model.state_dict())
+    plain.save_pretrained(weights)
+    engine.tokenizer.save_pretrained(weights)
+    command.register()
+    rows = [{"question": question, "answer": "24"} for question in QUESTIONS]
+    asked = task(tmp_path, rows, generation_kwargs={"until": ["\n\n"], "max_gen_toks": 24})
+    results = assert_equal_to_hf(TaskManager(include_defaults=False), asked, {"pretrained": str(weights)})
+    assert len({row["resps"][0][0] for row in results}) == len(QUESTIONS)
 
 
 def test_the_package_is_not_imported(reasoner):
