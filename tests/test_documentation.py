@@ -115,7 +115,6 @@ ELSEWHERE = re.compile(
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""
 SMALL = {
-    "bench_generate": "--hidden-size 32 --problems 2 --times 1",
     "bench_run": "--problems 2",
     "bench_search": "--problems 2 --boxes Branin",
     "bring_your_own_optimiser": "--problems 1",
