@@ -12,6 +12,7 @@ from soft_reasoning.search.optimiser import (
     Optimiser,
     Proposal,
 )
+from soft_reasoning.search.preferential import PreferentialOptimiser
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
@@ -22,6 +23,7 @@ __all__ = [
     "GaussianEmbedding",
     "NoiseAdaptiveExpectedImprovement",
     "Optimiser",
+    "PreferentialOptimiser",
     "Proposal",
     "RandomOptimiser",
     "Stopping",

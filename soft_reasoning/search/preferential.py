@@ -1,0 +1,101 @@
+"""Preferential Bayesian optimisation: it learns which of two points is better, not how good each is."""
+
+# Parts of torch and BoTorch have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from botorch.acquisition.preference import qExpectedUtilityOfBestOption
+from botorch.models.pairwise_gp import PairwiseGP
+from botorch.optim import optimize_acqf_discrete
+from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.search.candidates import CandidatePoints
+from soft_reasoning.search.optimiser import Proposal, in_order, normal
+from soft_reasoning.search.prior import Prior
+from soft_reasoning.search.random import RandomOptimiser
+from soft_reasoning.types import generator_for
+
+SAMPLES = 128
+"""Draws of the utility over which its maximum is averaged."""
+
+
+class PreferentialOptimiser(RandomOptimiser):
+    """Fits a ``PairwiseGP`` to all pairs of unequal rewards; a round has the best expected winner.
+
+    The likelihood is that of a noisy comparison (Chu and Ghahramani 2005), and k points are chosen one by one
+    by qEUBO (Astudillo et al. 2023). Made for rewards that only rank, such as ``verifier=comparison``. Random
+    points come first, and again while all rewards are equal.
+
+    Args:
+        lengthscale: Of the RBF kernel, in units of sqrt(d).
+        count: Candidate points N(0, I) of a round, where there is no pool.
+        prior: As of :class:`RandomOptimiser`.
+        candidate_points: A pool, or None; other kinds are not used.
+    """
+
+    def __init__(
+        self,
+        lengthscale: float = 3.0,
+        count: int = 256,
+        prior: Prior | str | None = None,
+        candidate_points: CandidatePoints | None = None,
+    ):
+        super().__init__(prior, candidate_points)
+        self.lengthscale: float = real("lengthscale", lengthscale, above=0.0)
+        self.count: int = whole("count", count, least=1)
+        self.independent = False
+
+    def propose(
+        self,
+        U: Tensor,
+        y: Tensor,
+        k: int,
+        *,
+        seed: int,
+        round: int,
+        keys: Sequence[str],
+        features: Tensor | None = None,
+        behaviour: Tensor | None = None,
+    ) -> list[Proposal]:
+        proposals = super().propose(
+            U, y, k, seed=seed, round=round, keys=keys, features=features, behaviour=behaviour
+        )
+        whole("search.optimiser.count", self.count, least=k)
+        for i, key in enumerate(keys):
+            pairs = (y[i].unsqueeze(-1) > y[i]).nonzero()  # (winner, loser)
+            if not len(pairs):
+                continue
+            generator = generator_for(seed, key, "preferential", round)
+            index = None
+            if features is None or behaviour is None:
+                choices = normal(self.count, U.shape[-1], generator)
+            else:
+                index = in_order(behaviour[i : i + 1], behaviour.shape[-1])[0]
+                choices = features[i, index].double()
+            proposals[i] = self._best(U[i].double(), pairs, choices, k, index)
+        return proposals
+
+    def _best(self, U: Tensor, pairs: Tensor, choices: Tensor, k: int, index: Tensor | None) -> Proposal:
+        """The ``k`` of ``choices`` (N, d) with the best expected winner, at ``index`` (N,) of the pool."""
+        kernel = ScaleKernel(RBFKernel())
+        kernel.base_kernel.lengthscale = self.lengthscale * math.sqrt(U.shape[-1])
+        model = PairwiseGP(U, pairs, covar_module=kernel.double()).eval()
+        sampler = SobolQMCNormalSampler(torch.Size([SAMPLES]), seed=0)  # the same draws for every problem
+        with torch.no_grad():
+            points, values = optimize_acqf_discrete(
+                qExpectedUtilityOfBestOption(model, sampler=sampler), q=k, choices=choices
+            )
+            expected, seen = model.posterior(points), model.posterior(U).mean
+        places: tuple[int, ...] = ()
+        if index is not None:
+            places = tuple(int(index[(choices == point).all(-1)][0]) for point in points)
+        mean, sd = expected.mean.squeeze(-1), expected.variance.sqrt().squeeze(-1)
+        return Proposal(points, mean, sd, values, float(seen.max()), 1.0, places)
