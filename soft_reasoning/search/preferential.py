@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from botorch.acquisition.preference import qExpectedUtilityOfBestOption
 from botorch.models.pairwise_gp import PairwiseGP
 from botorch.optim import optimize_acqf_discrete
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
@@ -86,16 +88,16 @@ class PreferentialOptimiser(RandomOptimiser):
     def _best(self, U: Tensor, pairs: Tensor, choices: Tensor, k: int, index: Tensor | None) -> Proposal:
         """The ``k`` of ``choices`` (N, d) with the best expected winner, at ``index`` (N,) of the pool."""
         kernel = ScaleKernel(RBFKernel())
-        kernel.base_kernel.lengthscale = self.lengthscale * math.sqrt(U.shape[-1])
+        kernel.base_kernel.lengthscale = torch.tensor(self.lengthscale * math.sqrt(U.shape[-1]))
         model = PairwiseGP(U, pairs, covar_module=kernel.double()).eval()
         sampler = SobolQMCNormalSampler(torch.Size([SAMPLES]), seed=0)  # the same draws for every problem
         with torch.no_grad():
             points, values = optimize_acqf_discrete(
                 qExpectedUtilityOfBestOption(model, sampler=sampler), q=k, choices=choices
             )
-            expected, seen = model.posterior(points), model.posterior(U).mean
+            expected, seen = (cast(GPyTorchPosterior, model.posterior(X)) for X in (points, U))
         places: tuple[int, ...] = ()
         if index is not None:
             places = tuple(int(index[(choices == point).all(-1)][0]) for point in points)
         mean, sd = expected.mean.squeeze(-1), expected.variance.sqrt().squeeze(-1)
-        return Proposal(points, mean, sd, values, float(seen.max()), 1.0, places)
+        return Proposal(points, mean, sd, values, float(seen.mean.max()), 1.0, places)
