@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from os import PathLike, fspath
@@ -32,13 +33,15 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.job import Clock
+from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.scheduling.worker import Call, Update, Worker
+from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
 
 OnRound: TypeAlias = Callable[[Round], None]
+Update: TypeAlias = Future[Result] | Round
+"""What a call waits for: a job that ends, or a finished round."""
 
 
 class SoftReasoner:
@@ -224,14 +227,12 @@ class SoftReasoner:
         """
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
-        call, parts = self._call(problems, options, updates.put)
-        with self._submitted(call), Progress(len(call.problems), enabled=progress) as shown:
-            while True:
-                shown.done = len(call.results)
-                shown.show(Clock(generated_tokens=call.generated_tokens))
-                if call.complete:
-                    return self._solutions(problems, alone, call, parts)
-                call.take(updates.get(), on_round)
+        jobs, parts = self._jobs(problems, options, on_round and updates.put)
+        with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
+            while shown.done < len(jobs):
+                shown.show(Clock(generated_tokens=sum(job.generated for job in jobs.values())))
+                shown.done += _ended(updates.get(), on_round)
+        return self._solutions(problems, alone, jobs, parts)
 
     @overload
     async def asolve(  # pyright: ignore[reportOverlappingOverload]
@@ -252,17 +253,16 @@ class SoftReasoner:
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
         def send(update: Update) -> None:
-            try:
+            with suppress(RuntimeError):  # the loop was closed with the task in it
                 loop.call_soon_threadsafe(updates.put_nowait, update)
-            except RuntimeError:  # the loop was closed with the task in it
-                self._worker.cancel(call)
 
         # In a thread, since composing the configuration of new options takes tenths of a second.
-        call, parts = await asyncio.to_thread(self._call, problems, options, send)
-        with self._submitted(call):
-            while not call.complete:
-                call.take(await updates.get(), on_round)
-        return self._solutions(problems, alone, call, parts)
+        jobs, parts = await asyncio.to_thread(self._jobs, problems, options, on_round and send)
+        with self._working(jobs, send):
+            ended = 0
+            while ended < len(jobs):
+                ended += _ended(await updates.get(), on_round)
+        return self._solutions(problems, alone, jobs, parts)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
         """The question as methods see it, with its reference answer where there is one.
@@ -278,22 +278,27 @@ class SoftReasoner:
         Raises:
             UserError: As :meth:`solve`.
         """
-        updates: SimpleQueue[Update] = SimpleQueue()
-        call = _checked([problem], method, replace(self.context, limits=Limits()), updates.put)
-        with self._submitted(call):
-            while not call.complete:
-                call.take(updates.get())
-        return call.results[problem.id]
+        job = Job[Any](problem, method, replace(self.context, limits=Limits()))
+        with self._working({problem.id: job}):
+            return job.result()
 
     @contextmanager
-    def _submitted(self, call: Call) -> Generator[None]:
-        """Have ``call`` worked on; an error inside, Ctrl-C or a cancelled task end it."""
-        self._worker.submit(call)
+    def _working(
+        self, jobs: Mapping[str, Job[Any]], send: Callable[[Update], None] | None = None
+    ) -> Generator[None]:
+        """Have ``jobs`` of one call worked on; an error inside, Ctrl-C or a cancelled task end them.
+
+        What cannot be solved is refused before any model work.
+        """
+        if send is not None:
+            for job in jobs.values():
+                job.add_done_callback(send)
+        self._worker.submit([*jobs.values()], partial(check_solvable, [*jobs.values()]))
         try:
             yield
-        except BaseException:
-            self._worker.cancel(call)
-            raise
+        finally:
+            for job in jobs.values():
+                job.cancel()
 
     @property
     def max_live(self) -> int:
@@ -315,42 +320,48 @@ class SoftReasoner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(
-        self, problems: Sequence[Problem], changes: Mapping[str, Any], send: Callable[[Update], None]
-    ) -> tuple[Call, Parts]:
-        """Return a call of the worker for the different ones among ``problems``, and its parts.
+    def _jobs(
+        self,
+        problems: Sequence[Problem],
+        changes: Mapping[str, Any],
+        watch: Callable[[Update], None] | None,
+    ) -> tuple[dict[str, Job[Any]], Parts]:
+        """Return a job for each of the different ones among ``problems`` by id, and what they share.
 
         Raises:
             UserError: For an id with two questions.
         """
-        unique: dict[str, Problem] = {}
+        parts, jobs = self._parts.of(changes), dict[str, Job[Any]]()
         for problem in problems:
-            if unique.setdefault(problem.id, problem) != problem:
+            job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
+            if job.problem != problem:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
-        parts, different = self._parts.of(changes), [*unique.values()]
-        return _checked(different, parts.method, parts.context, send), parts
+        return jobs, parts
 
     def _solutions(
-        self, problems: Sequence[Problem], alone: bool, call: Call, parts: Parts
+        self, problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]], parts: Parts
     ) -> Solution | list[Solution]:
         """The results of ``problems`` with their stories; ``alone`` is one question."""
         method, grader, reasoner = parts.method, parts.context.grader, weakref.ref(self)
         made = {
-            problem.id: Solution.of(
-                call.results[problem.id], problem, method.name, getattr(method, "final", None), grader,
-                cache(partial(_greedy, reasoner, problem, parts.config.max_new_tokens)),
+            name: Solution.of(
+                job.result(), job.problem, method.name, getattr(method, "final", None), grader,
+                cache(partial(_greedy, reasoner, job.problem, parts.config.max_new_tokens)),
             )
-            for problem in problems
+            for name, job in jobs.items()
         }  # fmt: skip
         solutions = [made[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
 
 
-def _checked(
-    problems: Sequence[Problem], method: Method, context: Context, send: Callable[[Update], None]
-) -> Call:
-    """Return a call of the worker; what cannot be solved is refused before any model work."""
-    return Call(problems, method, context, partial(check_solvable, problems, method, context), send)
+def _ended(update: Update, on_round: OnRound | None) -> bool:
+    """Whether ``update`` is a job that ended, whose error is raised; a round is passed on."""
+    if isinstance(update, Round):
+        assert on_round is not None
+        on_round(update)
+        return False
+    update.result()
+    return True
 
 
 def _greedy(reference: weakref.ref[Any], problem: Problem, max_new_tokens: int) -> Candidate | None:

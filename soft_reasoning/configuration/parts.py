@@ -32,8 +32,9 @@ from soft_reasoning.configuration.options import (
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.types import Problem, UserError
+from soft_reasoning.types import UserError
 
 MOST_KEPT = 64
 """Combinations of options whose parts are kept."""
@@ -49,16 +50,19 @@ class Parts:
     context: Context
 
 
-def check_solvable(problems: Sequence[Problem], method: Method, context: Context) -> None:
-    """Refuse what ``method`` cannot solve, before any model work.
+def check_solvable(jobs: Sequence[Job[Any]]) -> None:
+    """Refuse the jobs of a call if one of their problems cannot be solved.
 
     Raises:
         UserError: In one line.
     """
+    if not jobs:
+        return
+    method, context, problems = jobs[0].method, jobs[0].context, [job.problem for job in jobs]
     check_abilities(method, context.engine)
     check_wording(method, context)
-    check_lengths(list(problems), context)
-    check_unseen(list(problems), method)
+    check_lengths(problems, context)
+    check_unseen(problems, method)
 
 
 class PartsMaker:

@@ -87,12 +87,12 @@ def handler_of(effect: Any) -> Handler:
     """Return the handler of an effect.
 
     Raises:
-        TypeError: If its type has none.
+        ValueError: If its type has none.
     """
     handler = _HANDLERS.get(type(effect))
     if handler is None:
         known = ", ".join(kind.__name__ for kind in _HANDLERS)
-        raise TypeError(
+        raise ValueError(
             f"expected an effect registered with effects.answers ({known}), got {type(effect).__name__}"
         )
     return handler
@@ -196,5 +196,6 @@ def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Any]:
 def watch(jobs: Sequence[Job[Round]], engine: Engine) -> list[str | None]:
     """Pass the rounds on, and say whether the budget ends them: a next one needs a token per candidate."""
     for job in jobs:
-        job.watch(job.effect)
+        if job.watch is not None:
+            job.watch(job.effect)
     return [job.spent(len(job.effect.candidates)) for job in jobs]

@@ -9,7 +9,6 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -19,12 +18,15 @@ from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import Submitted, grouped, handler_of
-from soft_reasoning.scheduling.job import Clock, Job, Outcome
+from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.types import Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, UserError
 
 MAX_LIVE = 64
 """Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
+
+Answered = list[tuple[Job[Any], Any]]
+"""Jobs, each with the answer to its effect, or the error of one that cannot be answered."""
 
 
 class Scheduler:
@@ -39,57 +41,94 @@ class Scheduler:
         self.engine = engine
         self.clock: Clock = Clock() if clock is None else clock
         self.live: list[Job[Any]] = []
-        self._waiting = _Waiting(engine, self.clock)
+        self._owners: dict[int, Job[Any]] = {}  # of tickets in work
 
-    def add(
-        self,
-        problem: Problem,
-        method: Method,
-        context: Context,
-        watch: Callable[[Round], None] | None = None,
-    ) -> Job[Any]:
-        """Take a problem on; ``watch`` is called with every round that is finished."""
-        job = Job(problem, method, context, self.clock, watch)
+    def add(self, job: Job[Any]) -> None:
+        """Take a job on."""
+        job.clock = self.clock
         self.live.append(job)
-        return job
 
-    def step(self) -> list[tuple[Job[Any], Outcome]]:
+    def step(self) -> list[Job[Any]]:
         """Begin the new jobs, or else answer effects, or else let the engine work once; the jobs that ended.
 
-        A job that fails ends with its error; the others go on.
+        A job that fails ends with its error; the others go on. Cancelled ones are dropped first.
 
         Raises:
             Exception: An engine's error that belongs to no one job.
         """
-        answers: list[tuple[Job[Any], Any]] = [(job, None) for job in self.live if not job.begun]
-        ended: list[tuple[Job[Any], Outcome]] = []
-        for job, answer in answers or self._waiting.answers(self.live):
-            failed = isinstance(answer, Exception)
-            outcome = job.failed(answer) if failed else self._advance(job, answer)
-            if outcome is not None:
-                ended.append((job, outcome))
-        gone = {id(job) for job, _ in ended}
-        self.live = [job for job in self.live if id(job) not in gone]
+        self.drop([job for job in self.live if job.cancelled()])
+        answers: Answered = [(job, None) for job in self.live if not job.begun]
+        answers = answers or self._answer() or self._work()
+        for job, answer in answers:
+            job.advance(answer)
+        ended = [job for job, _ in answers if job.done()]
+        self.drop(ended)
         return ended
 
-    def _advance(self, job: Job[Any], answer: Any) -> Outcome | None:
-        with self.clock.measure("method"):
-            try:
-                outcome = job.advance(answer)
-                if outcome is None:
-                    handler_of(job.effect)
-                return outcome
-            except Exception as error:
-                return job.failed(error)
-            except (SystemExit, KeyboardInterrupt) as error:
-                if threading.current_thread() is threading.main_thread():
-                    raise
-                return job.failed(RuntimeError(f"{type(error).__name__}: {error}"))  # of a user's own part
-
     def drop(self, jobs: Collection[Job[Any]]) -> None:
-        """Give up on ``jobs``."""
-        self.live = [job for job in self.live if job not in jobs]
-        self._waiting.cancel(jobs)
+        """Forget ``jobs``, and cancel what the engine has not completed for them."""
+        if not jobs:
+            return
+        gone = {*jobs}
+        self.live = [job for job in self.live if job not in gone]
+        tickets = [ticket for ticket, owner in self._owners.items() if owner in gone]
+        for ticket in tickets:
+            del self._owners[ticket]
+        if tickets:
+            self.engine.cancel(tickets)
+
+    def _answer(self) -> Answered:
+        """Answer the effects that were not asked yet; those that wait for the engine are not among them."""
+        new = [job for job in self.live if job.submitted is None]
+        answers: Answered = []
+        for jobs in grouped(new, lambda job: type(job.effect)):
+            answers += self._ask(jobs)
+        return answers + self._complete(new)  # effects without requests
+
+    def _ask(self, jobs: Sequence[Job[Any]]) -> Answered:
+        """The answers given at once. What cannot be answered together is answered one by one."""
+        try:
+            handler = handler_of(jobs[0].effect)
+            with self.clock.measure(handler.time):
+                results = handler.answer(jobs, self.engine)
+        except (UserError, ValueError) as error:
+            if len(jobs) == 1:
+                return [(jobs[0], error)]
+            return [answer for job in jobs for answer in self._ask([job])]
+        answers: Answered = []
+        for job, answer in zip(jobs, results, strict=True):
+            if isinstance(answer, Submitted):
+                job.submitted, job.outcomes = answer, {}
+                self._owners.update((ticket, job) for ticket in answer.tickets)
+            else:
+                answers.append((job, answer))
+        return answers
+
+    def _work(self) -> Answered:
+        """Let the engine work once; the answers of the jobs whose last request that completes."""
+        with self.clock.measure("engine"):
+            outcomes = self.engine.step(self._owners)
+        owners: dict[Job[Any], None] = {}  # in order
+        for ticket, outcome in outcomes:
+            job = self._owners.pop(ticket)
+            job.outcomes[ticket] = outcome
+            owners[job] = None
+        return self._complete(owners)
+
+    def _complete(self, jobs: Iterable[Job[Any]]) -> Answered:
+        """Answers of those of ``jobs`` whose requests are all complete, or of which one has failed."""
+        answers: Answered = []
+        for job in jobs:
+            if job.submitted is None:
+                continue
+            tickets, outcomes = job.submitted.tickets, job.outcomes
+            failure = next((each for each in outcomes.values() if isinstance(each, Exception)), None)
+            if failure is not None:
+                answers.append((job, failure))
+            elif len(outcomes) == len(tickets):
+                answers.append((job, job.submitted.read([outcomes[ticket] for ticket in tickets])))
+                job.submitted, job.outcomes = None, {}
+        return answers
 
 
 def drive(
@@ -124,99 +163,19 @@ def drive(
     scheduler, source = Scheduler(engine, clock), iter(problems)
     try:
         while True:
-            admitted = [
-                scheduler.add(problem, method, context)
-                for problem in islice(source, max_live - len(scheduler.live))
-            ]
+            admitted = [Job(each, method, context) for each in islice(source, max_live - len(scheduler.live))]
+            for job in admitted:
+                scheduler.add(job)
             scheduler.clock.live = len(scheduler.live)
             if not scheduler.live:
                 return
             if not admitted and on_tick is not None:
                 on_tick(scheduler.clock)
             ended = scheduler.step()
-            for job, outcome in ended:
-                if isinstance(outcome, Result):
-                    yield job.problem, outcome
-            for _, outcome in ended:
-                if isinstance(outcome, Exception):
-                    raise outcome
+            for job in ended:
+                if job.exception() is None:
+                    yield job.problem, job.result()
+            for job in ended:
+                job.result()  # raises the first error
     finally:
         scheduler.drop(scheduler.live)
-
-
-class _Waiting:
-    """Answers effects: at once, or when the engine has completed what was queued for them.
-
-    The answer to an effect that cannot be answered is an exception.
-    """
-
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-        self._submitted: dict[Job[Any], Submitted] = {}
-        self._owners: dict[int, Job[Any]] = {}  # of tickets in work
-        self._outcomes: dict[int, Any] = {}  # by ticket, until all of an effect's are there
-
-    def answers(self, live: Sequence[Job[Any]]) -> list[tuple[Job[Any], Any]]:
-        """Return the next answers: those that need no engine, or else what its next step completes."""
-        new = [job for job in live if job not in self._submitted]
-        answers: list[tuple[Job[Any], Any]] = []
-        for jobs in grouped(new, lambda job: type(job.effect)):
-            answers += self._ask(jobs)
-        answers += self._complete(new)  # effects without requests
-        return answers or self._step()
-
-    def cancel(self, jobs: Collection[Job[Any]]) -> None:
-        """Cancel what the engine has not completed for ``jobs``."""
-        dropped = [ticket for ticket, owner in self._owners.items() if owner in jobs]
-        for ticket in dropped:
-            del self._owners[ticket]
-        for submitted in (self._submitted.pop(job, None) for job in jobs):
-            for ticket in submitted.tickets if submitted else ():
-                self._outcomes.pop(ticket, None)
-        if dropped:
-            self._engine.cancel(dropped)
-
-    def _ask(self, jobs: Sequence[Job[Any]]) -> list[tuple[Job[Any], Any]]:
-        """The answers given at once. What cannot be answered together is answered one by one."""
-        handler = handler_of(jobs[0].effect)
-        try:
-            with self._clock.measure(handler.time):
-                results = handler.answer(jobs, self._engine)
-        except (UserError, ValueError) as error:
-            if len(jobs) == 1:
-                return [(jobs[0], error)]
-            return [answer for job in jobs for answer in self._ask([job])]
-        answers: list[tuple[Job[Any], Any]] = []
-        for job, answer in zip(jobs, results, strict=True):
-            if isinstance(answer, Submitted):
-                self._submitted[job] = answer
-                self._owners.update((ticket, job) for ticket in answer.tickets)
-            else:
-                answers.append((job, answer))
-        return answers
-
-    def _step(self) -> list[tuple[Job[Any], Any]]:
-        """Let the engine work once; the answers of the jobs whose last request that completes."""
-        with self._clock.measure("engine"):
-            outcomes = self._engine.step(self._owners)
-        self._outcomes.update(outcomes)
-        return self._complete({self._owners.pop(ticket): None for ticket, _ in outcomes})
-
-    def _complete(self, jobs: Iterable[Job[Any]]) -> list[tuple[Job[Any], Any]]:
-        """Answers of those of ``jobs`` whose requests are all complete, or of which one has failed."""
-        answers: list[tuple[Job[Any], Any]] = []
-        for job in jobs:
-            submitted = self._submitted.get(job)
-            if submitted is None:
-                continue
-            outcomes = [self._outcomes[ticket] for ticket in submitted.tickets if ticket in self._outcomes]
-            failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-            if failure is not None:
-                self.cancel([job])
-                answers.append((job, failure))
-            elif len(outcomes) == len(submitted.tickets):
-                del self._submitted[job]
-                for ticket in submitted.tickets:
-                    del self._outcomes[ticket]
-                answers.append((job, submitted.read(outcomes)))
-        return answers

@@ -6,12 +6,11 @@ import signal
 import threading
 import time
 import weakref
-from queue import SimpleQueue
 
 import pytest
 
-from soft_reasoning.scheduling.job import ProblemError
-from soft_reasoning.scheduling.worker import Call, Worker
+from soft_reasoning.scheduling.job import Job, ProblemError
+from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.types import Generate, Problem, Request, Result, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 
@@ -47,14 +46,15 @@ def steps(problem):
     return answer((yield ask(problem)))
 
 
-def call_of(some, engine, method=None, check=lambda: None):
-    updates = SimpleQueue()
-    method = method or Script(steps)
-    return Call(some, method, Context(engine), check, updates.put), updates
+def submitted(worker, some, method=None, check=lambda: None):
+    """The jobs of a call."""
+    jobs = [Job(problem, method or Script(steps), Context(worker.engine)) for problem in some]
+    worker.submit(jobs, check)
+    return jobs
 
 
-def answers(updates, count):
-    return {problem.id: result.answer for problem, result in (updates.get(timeout=20) for _ in range(count))}
+def answers(jobs):
+    return {job.problem.id: job.result(timeout=20).answer for job in jobs}
 
 
 @pytest.fixture
@@ -71,23 +71,20 @@ def worker(engine):
 
 
 def test_calls_share_batches_and_take_turns(worker, engine):
-    first, updates = call_of(problems(1), engine)
-    worker.submit(first)
+    first = submitted(worker, problems(1))
     assert engine.began.wait(20)
-    long, of_long = call_of([Problem(str(i), "?") for i in range(10, 20)], engine)
-    short, of_short = call_of([Problem("2", "?")], engine)
-    worker.submit(long)
-    worker.submit(short)
+    long = submitted(worker, [Problem(str(i), "?") for i in range(10, 20)])
+    short = submitted(worker, [Problem("2", "?")])
     wait_until(lambda: len(engine.queued) == 4)
     engine.go.set()
-    assert answers(updates, 1) == {"0": "100"} and answers(of_short, 1) == {"2": "102"}
-    assert answers(of_long, 10) == {str(i): str(100 + i) for i in range(10, 20)}
+    assert answers(first) == {"0": "100"} and answers(short) == {"2": "102"}
+    assert answers(long) == {str(i): str(100 + i) for i in range(10, 20)}
     # The short call joins the first after one problem of the long one, while the first is in work.
     assert engine.generated == [4, 4, 4]
     assert len(engine.threads) == 1 and threading.get_ident() not in engine.threads
 
 
-def test_an_error_reaches_its_caller_alone(worker, engine):
+def test_an_error_ends_its_own_job_and_a_refused_call_all_of_its_jobs(worker, engine):
     def fails(problem):
         completions = yield ask(problem)
         if problem.id == "1":
@@ -97,51 +94,39 @@ def test_an_error_reaches_its_caller_alone(worker, engine):
     def refused(problem):
         return answer((yield Generate([Request((13,))])))
 
-    good, updates = call_of(problems(3), engine)
-    bad, of_bad = call_of(problems(3), engine, Script(fails))
-    thirteen, of_thirteen = call_of(problems(1), engine, Script(refused))
-    engine.go.set()
-    for one in (bad, good, thirteen):
-        worker.submit(one)
-    assert answers(updates, 3) == {str(i): str(100 + i) for i in range(3)}
-    found = [of_bad.get(timeout=20)]
-    while found[-1][0] is not None:
-        found.append(of_bad.get(timeout=20))
-    assert isinstance(found[-1][1], ProblemError) and "problem 1: ZeroDivisionError" in str(found[-1][1])
-    assert "ValueError: a 13" in str(of_thirteen.get(timeout=20)[1])
-
     def refuses():
         raise UserError("expected a shorter question")
 
-    checked, of_checked = call_of(problems(1), engine, check=refuses)
-    worker.submit(checked)
-    assert "shorter" in str(of_checked.get(timeout=20)[1])
+    engine.go.set()
+    bad, good = submitted(worker, problems(3), Script(fails)), submitted(worker, problems(3))
+    [thirteen] = submitted(worker, problems(1), Script(refused))
+    checked = submitted(worker, problems(2), check=refuses)
+    assert answers(good) == {str(i): str(100 + i) for i in range(3)}
+    assert isinstance(bad[1].exception(20), ProblemError)
+    assert "problem 1: ZeroDivisionError" in str(bad[1].exception())
+    assert "ValueError: a 13" in str(thirteen.exception(20))
+    assert all("shorter" in str(job.exception(20)) for job in checked)
 
 
-def test_a_cancelled_call_is_dropped_and_the_others_go_on(worker, engine):
-    cancelled, of_cancelled = call_of(problems(2), engine)
-    kept, of_kept = call_of([Problem("7", "?")], engine)
-    worker.submit(cancelled)
-    worker.submit(kept)
+def test_cancelled_jobs_are_dropped_and_the_others_go_on(worker, engine):
+    cancelled, kept = submitted(worker, problems(2)), submitted(worker, [Problem("7", "?")])
     wait_until(lambda: len(engine.queued) == 3)
-    worker.cancel(cancelled)
+    assert all(job.cancel() for job in cancelled)
     wait_until(lambda: len(engine.queued) == 1)
     engine.go.set()
-    assert answers(of_kept, 1) == {"7": "107"} and of_cancelled.empty()
-    assert engine.generated == [1]
+    assert answers(kept) == {"7": "107"} and engine.generated == [1]
 
 
 def test_close_ends_what_is_in_work_and_tells(engine):
     worker = Worker(engine, max_live=2)
-    call, updates = call_of(problems(5), engine)
-    worker.submit(call)
+    jobs = submitted(worker, problems(5))
     assert engine.began.wait(20)
     worker.close()
     worker.close()
-    assert "closed while solving" in str(updates.get(timeout=20)[1]) and updates.empty()
+    assert all("closed while solving" in str(job.exception(20)) for job in jobs)
     assert engine.closed == 1 and not engine.queued
     with pytest.raises(UserError, match="closed"):
-        worker.submit(call)
+        submitted(worker, problems(1))
 
 
 def reasoner_on(engine, monkeypatch):
@@ -191,12 +176,9 @@ def test_a_part_that_would_end_the_process_ends_its_own_call(worker, engine, end
         raise ending
 
     engine.go.set()
-    bad, of_bad = call_of(problems(1), engine, Script(leaves))
-    good, of_good = call_of([Problem("7", "?")], engine)
-    worker.submit(bad)
-    worker.submit(good)
-    assert type(ending).__name__ in str(of_bad.get(timeout=20)[1])
-    assert answers(of_good, 1) == {"7": "107"}
+    [bad] = submitted(worker, problems(1), Script(leaves))
+    assert type(ending).__name__ in str(bad.exception(20))
+    assert answers(submitted(worker, [Problem("7", "?")])) == {"7": "107"}
 
 
 class Short:
@@ -216,27 +198,21 @@ class Plain:
 @pytest.mark.parametrize("method", [Short(), Script, Plain(), object()])
 def test_a_method_that_is_none_is_refused_and_no_call_hangs(worker, engine, method):
     engine.go.set()
-    bad, updates = call_of(problems(2), engine, method)
-    worker.submit(bad)
-    message = str(updates.get(timeout=20)[1])
+    message = str(submitted(worker, problems(2), method)[0].exception(20))
     assert "method: expected" in message and "solve(problem, context)" in message
     assert len(message.splitlines()) == 1
-    good, of_good = call_of(problems(1), engine)
-    worker.submit(good)
-    assert answers(of_good, 1) == {"0": "100"}
+    assert answers(submitted(worker, problems(1))) == {"0": "100"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore")
 def test_a_forked_child_is_refused_in_one_line(worker, engine):
     engine.go.set()
-    call, updates = call_of(problems(1), engine)
-    worker.submit(call)
-    assert answers(updates, 1)
+    assert answers(submitted(worker, problems(1)))
     child = os.fork()
     if child == 0:
         try:
-            worker.submit(call)
+            submitted(worker, problems(1))
         except UserError as error:
             os._exit(0 if "forked" in str(error) else 1)
         os._exit(2)
