@@ -60,7 +60,7 @@ class Reading:
 
     def solve(self, problem, context):
         candidates = self.given[problem.id].candidates[:SHOWN]
-        verdict = yield from self.verifier.verify(problem, candidates, context, stage="round-0")
+        verdict = yield from self.verifier.verify(problem, candidates, context, ())
         answer = context.grader.vote(verdict.answers, problem.answer_type)
         pairs = zip(candidates, verdict.scores, strict=True)
         return Result(answer, tuple(replace(c, verified=score) for c, score in pairs))

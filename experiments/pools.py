@@ -29,7 +29,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.estimates import estimates, pooled_scores
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.features import (
@@ -76,7 +76,7 @@ class Record:
         looks = yield Generate([replace(r, next_logits=True, hidden_state=True, **ask) for r in requests])
         found = yield from method.complete(box, points, context)
         first = {c.text: c for c in reversed(found)}
-        verdict = yield from method.verifier.verify(problem, list(first.values()), context, stage="round-0")
+        verdict = yield from method.verifier.verify(problem, list(first.values()), context, ())
         known = dict(zip(first, zip(verdict.scores, verdict.agreement, strict=True), strict=True))
         judged = [
             replace(c, verified=s, agreement=a, reward=method.reward(s, c.coherence))
@@ -168,7 +168,7 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
         chosen += proposal.chosen
         seen += found
         if method.reward.pooled:
-            scores = pooled_scores(seen, grader, one.answer_type)
+            scores = Judged(seen, verdicts, grader, one.answer_type).pooled_scores()
             seen = [
                 replace(c, reward=method.reward(score, c.coherence))
                 for c, score in zip(seen, scores, strict=True)
@@ -176,11 +176,12 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
         rewards.append(rewards_of(found))
         scores, agreed = tuple(c.verified for c in found), tuple(c.agreement for c in found)
         verdicts.append(Verdict(scores, agreement=agreed))
-        votes = [each.yes for each in estimates(seen, grader, one.answer_type)]
+        judged = Judged(seen, verdicts, grader, one.answer_type)
+        votes = [each.yes for each in judged.estimates()]
         if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
             break
     right = {c.answer: ok for c, ok in zip(one.candidates, one.right, strict=True)}
-    answer = method.final.choose(seen, verdicts, grader, one.answer_type)
+    answer = method.final.choose(Judged(seen, verdicts, grader, one.answer_type))
     return {
         "accuracy": right.get(answer, False),
         "coverage": any(right[c.answer] for c in seen),

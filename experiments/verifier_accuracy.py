@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from soft_reasoning.answers import Grader
@@ -154,7 +155,7 @@ class Judging:
         candidates = self.given[problem.id]
         for number in range(self.rounds):
             found = candidates[K * number : K * (number + 1)]
-            steps = self.verifier.verify(problem, found, context, stage=f"round-{number}", earlier=verdicts)
+            steps = self.verifier.verify(problem, found, context, tuple(verdicts))
             verdict, tokens = yield from counted(steps)
             verdicts.append(verdict)
             rows.append([verdict.scores, verdict.answers, verdict.weights, verdict.agreement, tokens])
@@ -254,19 +255,16 @@ class Run:
 
     def replay(self, final: FinalAnswer, stopping: Stopping = NEVER) -> list[Row]:
         """What the methods' own code makes of the verdicts, problem by problem."""
-        rows, reward = [], Reward()
+        rows, context = [], SimpleNamespace(grader=GRADER)
+        parts = SimpleNamespace(reward=Reward(), final=final, stopping=stopping)
         for problem, seen, said in self.problems.values():
-            rounds, spent = Rounds(problem, reward, final, GRADER), 0
+            rounds, spent = Rounds(parts, problem, context), 0
             for number, (scores, answers, weights, agreement, tokens) in enumerate(said):
                 verdict = Verdict(tuple(scores), tuple(answers), (), tuple(weights), tuple(agreement))
                 found = seen[K * number : K * (number + 1)]
                 spent += tokens + sum(c.generated_tokens for c in found)
-                judged = [
-                    replace(c, verified=v, agreement=a, reward=reward(v, c.coherence or 0.0))
-                    for c, v, a in zip(found, scores, verdict.agreement, strict=True)
-                ]
-                rounds.add(judged, verdict)
-                if stopping is not NEVER and ended(rounds.end(stopping)):
+                rounds.add(found, verdict)
+                if stopping is not NEVER and ended(rounds.end()):
                     break
             rows.append(Row(problem, rounds, final, spent))
         return rows
@@ -292,9 +290,7 @@ class Row:
 
     def by(self, final: FinalAnswer) -> bool:
         """Whether the answer of a rule is right."""
-        kind = self.problem.answer_type
-        answer = final.choose(self.rounds.seen, self.rounds.verdicts, GRADER, kind)
-        return bool(GRADER.correct(answer, self.problem))
+        return bool(GRADER.correct(final.choose(self.rounds.judged), self.problem))
 
 
 def approved(rows: Iterable[Row], right: bool) -> float:
@@ -322,7 +318,7 @@ def learned(folder: Path | None, verifier: str | None) -> dict[str, FinalAnswer]
     if folder is None or not judged(folder, verifier):
         return {}
     rows = Run(folder, verifier).replay(FinalAnswer("vote"))
-    rule, _ = fit([(row.problem, row.rounds.seen, row.rounds.verdicts) for row in rows], GRADER, {})
+    rule, _ = fit([(row.problem, row.rounds.judged) for row in rows], {})
     path = folder / f"rule of {verifier}.json"
     path.write_text(json.dumps({"final": asdict(rule)}))
     return {

@@ -10,9 +10,9 @@ from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from soft_reasoning.api import SoftReasoner
+from soft_reasoning.methods.base import Rounds
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -37,7 +37,6 @@ class SoftReasoningObjective(BaseTestProblem):
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.
-        candidates: Every :class:`~soft_reasoning.types.Candidate` so far, in the order of evaluation.
         usage: Tokens and sequences so far, by role.
 
     Raises:
@@ -61,8 +60,7 @@ class SoftReasoningObjective(BaseTestProblem):
             )
         self._reasoner, self._method, self._context = reasoner, reasoner.method, reasoner.context
         self._problem = reasoner.problem(question, gold)
-        self._verdicts: list[Verdict] = []
-        self.candidates: list[Candidate] = []
+        self._rounds = Rounds(self._method, self._problem, self._context)
         self.usage: dict[str, Usage] = {}
         self._box = self._run(self._method.open(self._problem, self._context))
         self.dim: int = self._box.subspace.dim
@@ -77,12 +75,9 @@ class SoftReasoningObjective(BaseTestProblem):
             ValueError: If the points have another dimension or are not finite.
         """
         points = self._checked(X)
-        found, verdict = self._run(
-            self._method.evaluate(self._box, points, tuple(self._verdicts), self._context)
-        )
-        self._verdicts.append(verdict)
-        self.candidates += found
-        return torch.tensor(rewards_of(found), dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
+        self._run(self._method.evaluate(self._box, points, self._rounds, self._context))
+        rewards = rewards_of(self.candidates[-len(points) :])
+        return torch.tensor(rewards, dtype=X.dtype, device=X.device).reshape(X.shape[:-1])
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self.evaluate_true(X)
@@ -114,6 +109,11 @@ class SoftReasoningObjective(BaseTestProblem):
         return X.detach().double().cpu().reshape(-1, self.dim)
 
     @property
+    def candidates(self) -> list[Candidate]:
+        """Every candidate so far, in the order of evaluation."""
+        return self._rounds.seen
+
+    @property
     def best(self) -> Candidate:
         """The candidate of the highest reward; the earliest of several.
 
@@ -132,7 +132,7 @@ class SoftReasoningObjective(BaseTestProblem):
             UserError: Before the first evaluation.
         """
         self._needs_candidates()
-        return self._method.choose(self._box, self.candidates, self._verdicts, self._context)
+        return self._rounds.answer()
 
     def correct(self, answer: str | None) -> bool:
         """Whether ``answer`` equals the reference answer.

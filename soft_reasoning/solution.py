@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import Vote, votes_of
+from soft_reasoning.rewards.votes import Vote, verdicts_of, votes_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 WIDTH = 100
@@ -55,7 +56,8 @@ class Solution(Result):
     ) -> Solution:
         """Return the solution of ``problem`` by the method called ``method``, with its final rule."""
         rule = final if isinstance(final, FinalAnswer) else None
-        votes = votes_of(result.candidates, result.trace, rule, grader, problem.answer_type)
+        verdicts = verdicts_of(result.trace)
+        votes = votes_of(Judged(result.candidates, verdicts, grader, problem.answer_type), rule)
         return cls(
             result.answer, result.candidates, result.trace, result.usage, result.prompt,
             question=problem.question, method=method, rule=None if rule is None else rule.rule,

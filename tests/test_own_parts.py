@@ -41,7 +41,7 @@ def test_an_object_and_a_name_judge_too(reasoner):
     class Always:
         name = "always"
 
-        def verify(self, problem, candidates, context, *, stage, earlier=()):
+        def verify(self, problem, candidates, context, earlier):
             return Verdict((0.25,) * len(candidates))
             yield
 

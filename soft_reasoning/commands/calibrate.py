@@ -174,7 +174,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     prior = Prior(chosen, made_for, {problem.id: question_mark(problem.question) for problem in problems})
     if rows:
         asked = {problem.id: question_mark(problem.question) for problem, *_ in rows}
-        rule, right = fit(rows, context.grader, judged, asked)
+        rule, right = fit(rows, judged, asked)
         prior = replace(prior, final=asdict(rule), questions={**prior.questions, **asked})
         print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
     prior.save(folder / PORTFOLIO)

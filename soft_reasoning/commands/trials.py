@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.methods.base import read_candidate, sampled
+from soft_reasoning.methods.base import read_candidate, solution_request
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import Tried
 from soft_reasoning.rewards.estimates import same_answers
@@ -56,10 +56,12 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
     """Sample ``count`` completions without a soft token."""
 
     def steps(problem: Problem, context: Context) -> Steps[list[Candidate]]:
-        sampling = Sampling(temperature=temperature)
         top = getattr(method.reward, "top_logprobs", 0)
-        requests = sampled(problem, context, sampling, count, method.max_new_tokens, top_logprobs=top)
-        completions = yield Generate(requests)
+        how = {"sampling": Sampling(temperature=temperature), "top_logprobs": top}
+        most = method.max_new_tokens
+        completions = yield Generate(
+            [solution_request(problem, context, most, index=i, **how) for i in range(count)]
+        )
         return [read_candidate(done, problem, context, reward=method.reward) for done in completions]
 
     return steps

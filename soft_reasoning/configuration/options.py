@@ -13,16 +13,7 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_method, build_optimiser
 from soft_reasoning.configuration.compose import compose_config, override
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.functions import (
-    Final,
-    Score,
-    Stop,
-    Weigh,
-    final_rule,
-    reward_of,
-    stopping_rule,
-    verifier_of,
-)
+from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh, part_of
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method, check_method
@@ -261,9 +252,9 @@ def configured_method(options: Options, config: DictConfig) -> Method:
         if name == "acquisition":
             parts[field] = build_optimiser(config, value)
         elif name == "stopping":
-            parts[field] = stopping_rule(value, config.search.rounds)
+            parts[field] = part_of(name, value, config.search.rounds)
         else:
-            parts[field] = {"verifier": verifier_of, "reward": reward_of, "final": final_rule}[name](value)
+            parts[field] = part_of(name, value)
     return replace(cast(Any, method), **parts) if parts else method
 
 

@@ -1,30 +1,24 @@
-"""What methods share: candidates of completions, rounds with a verifier, sampled requests."""
+"""What methods share: requests for solutions, candidates of completions, votes, rounds with a verifier."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from soft_reasoning.answers import FREE, AnswerGrader
+from soft_reasoning.answers import FREE
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.rewards.combine import Reward, rewards_of
-from soft_reasoning.rewards.estimates import estimates, pooled_scores, same_answers
+from soft_reasoning.rewards.estimates import Judged, same_answers
+from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import (
-    Candidate,
-    Completion,
-    Problem,
-    Request,
-    Round,
-    Sampling,
-)
+from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Round
 
 
 def read_candidate(
@@ -78,90 +72,97 @@ def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Eng
     )
 
 
-def judge_round(
-    candidates: Sequence[Candidate],
-    problem: Problem,
-    context: Context,
-    *,
-    verifier: Verifier,
-    reward: Reward,
-    earlier: Sequence[Verdict],
-) -> Steps[tuple[list[Candidate], Verdict]]:
-    """Verify a round's candidates together and reward them; their coherence is known.
+class Verified(Protocol):
+    """The parts of a method whose rounds are verified."""
 
-    ``earlier`` holds the verdicts of the previous rounds.
-    """
-    verdict = yield from verifier.verify(
-        problem, candidates, context, stage=f"round-{len(earlier)}", earlier=earlier
-    )
-    judged = [
-        replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
-        for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
-    ]
-    return judged, verdict
+    @property
+    def verifier(self) -> Verifier: ...
+    @property
+    def reward(self) -> Reward: ...
+    @property
+    def stopping(self) -> Stopping: ...
+    @property
+    def final(self) -> FinalAnswer: ...
 
 
 class Rounds:
-    """The rounds of one problem: the candidates ``seen``, ``verdicts`` and ``trace``.
+    """The rounds of one problem under a method's parts: the candidates ``seen``, ``verdicts`` and ``trace``.
 
-    If ``reward`` is pooled, each round rewards all candidates seen so far again.
+    If the reward is pooled, each round rewards all candidates seen so far again.
     """
 
-    def __init__(self, problem: Problem, reward: Reward, final: Any, grader: AnswerGrader) -> None:
-        self._problem, self._reward, self._final, self._grader = problem, reward, final, grader
+    def __init__(self, method: Verified, problem: Problem, context: Context) -> None:
+        self._parts, self._problem, self._context = method, problem, context
         self._rewards: list[list[float]] = []
         self.seen: list[Candidate] = []
         self.verdicts: list[Verdict] = []
         self.trace: list[dict[str, Any]] = []
 
+    @property
+    def judged(self) -> Judged:
+        """All candidates and verdicts so far."""
+        return Judged(self.seen, self.verdicts, self._context.grader, self._problem.answer_type)
+
+    def verify(self, candidates: Sequence[Candidate], **more: Any) -> Steps[None]:
+        """Verify a round's candidates together, and add them as :meth:`add` does."""
+        verdict = yield from self._parts.verifier.verify(
+            self._problem, candidates, self._context, tuple(self.verdicts)
+        )
+        self.add(candidates, verdict, **more)
+
     def add(self, candidates: Sequence[Candidate], verdict: Verdict, **more: Any) -> None:
-        """Add a judged round; ``more`` goes into its entry of the trace."""
-        self.seen += candidates
+        """Reward a round's candidates, whose coherence is known, and add them.
+
+        ``more`` goes into the round's entry of the trace.
+        """
+        reward, parts = self._parts.reward, ("answers", "weights", "texts", "prompts")
+        self.seen += [
+            replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
+            for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
+        ]
         self.verdicts.append(verdict)
-        if getattr(self._reward, "pooled", False):
-            learned = getattr(self._reward, "learned", None)
-            prior = learned and learned.verdicts
-            scores = pooled_scores(self.seen, self._grader, self._problem.answer_type, prior)
+        if getattr(reward, "pooled", False):
+            scores = self.judged.pooled_scores(reward.learned and reward.learned.verdicts)
             self.seen = [
-                replace(c, reward=self._reward(score, c.coherence or 0.0))
+                replace(c, reward=reward(score, c.coherence or 0.0))
                 for c, score in zip(self.seen, scores, strict=True)
             ]
         self._rewards.append(rewards_of(self.seen[len(self.seen) - len(candidates) :]))
-        parts = {name: getattr(verdict, name) for name in ("answers", "weights", "texts", "prompts")}
-        self.trace.append(
-            {
-                "round": len(self._rewards) - 1,
-                "rewards": self._rewards[-1],
-                "verifier": {key: list(value) for key, value in parts.items()},
-                **more,
-            }
-        )
+        said = {name: list(getattr(verdict, name)) for name in parts}
+        entry = {"round": len(self._rewards) - 1, "rewards": self._rewards[-1], "verifier": said}
+        self.trace.append({**entry, **more})
 
-    def end(self, stopping: Stopping, otherwise: str | None = None) -> Steps[bool]:
-        """Show the round to who watches, and return whether ``stopping`` or the problem's budget ends them.
+    def end(self, otherwise: str | None = None) -> Steps[bool]:
+        """Show the round to who watches; return whether the stopping rule or the problem's budget ends them.
 
         The trace holds the reason. ``otherwise`` is a reason of the method.
         """
-        kind, verdict = self._problem.answer_type, self.verdicts[-1]
-        known = estimates(self.seen, self._grader, kind)
-        votes = [one.yes if one.yes + one.no else len(one.members) for one in known]
-        leader = getattr(self._final, "leader", None)
+        judged, verdict, kind = self.judged, self.verdicts[-1], self._problem.answer_type
+        votes = [one.yes if one.yes + one.no else len(one.members) for one in judged.estimates()]
+        leader = getattr(self._parts.final, "leader", None)
         last = [c for c in self.seen if c.round == len(self._rewards) - 1]
-        groups = same_answers([c.answer for c in last], self._grader, kind)
-        reason = stopping.reason(
+        groups = same_answers([c.answer for c in last], judged.grader, kind)
+        reason = self._parts.stopping.reason(
             self._rewards,
             agreement=verdict.agreement,
             scores=verdict.scores,
             votes=None if kind in FREE else votes,
-            leader=leader(self.seen, self.verdicts, self._grader, kind) if leader else 0.0,
+            leader=leader(judged) if leader else 0.0,
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
-        reason = reason or otherwise
         spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
-        reason = reason or spent
+        reason = reason or otherwise or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None
+
+    def answer(self) -> str | None:
+        """Return the final answer by the method's rule."""
+        return self._parts.final.choose(self.judged)
+
+    def result(self) -> Result:
+        """Return the final answer with all candidates and the trace."""
+        return Result(self.answer(), tuple(self.seen), tuple(self.trace))
 
 
 def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is the greedy one") -> None:
@@ -181,35 +182,24 @@ def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is t
     real(f"{prefix}top_p", values.top_p, above=0.0, most=1.0)
 
 
-def sampled(
-    problem: Problem,
-    context: Context,
-    sampling: Sampling,
-    count: int,
-    max_new_tokens: int,
-    *,
-    first: int = 0,
-    top_logprobs: int = 0,
-) -> list[Request]:
-    """Return ``count`` requests for a solution, each with a random stream.
+def solution_request(
+    problem: Problem, context: Context, max_new_tokens: int, *, index: int | None = None, **more: Any
+) -> Request:
+    """Return the request for a solution; ``more`` are fields of it.
 
-    Streams are the same for every method, so methods that sample alike draw the same solutions. ``first``
-    is the number of solutions drawn before.
+    ``index`` counts a problem's sampled candidates over all rounds and gives each its random stream. Streams
+    are the same for every method, so methods that sample alike draw the same solutions.
     """
     prompt = context.prompts.solve(problem)
-    return [
-        Request(
-            prompt.ids,
-            sampling=sampling,
-            max_new_tokens=prompt.most(max_new_tokens),
-            stop=prompt.stop,
-            seed=sample_seed(problem, context, first + i),
-            top_logprobs=top_logprobs,
-        )
-        for i in range(count)
-    ]
+    seed = 0 if index is None else context.stream(problem.id, "sample", index)
+    most = prompt.most(max_new_tokens)
+    return Request(prompt.ids, max_new_tokens=most, stop=prompt.stop, seed=seed, **more)
 
 
-def sample_seed(problem: Problem, context: Context, index: int) -> int:
-    """Return the seed of a problem's ``index``-th sampled candidate, counted over all rounds."""
-    return context.stream(problem.id, "sample", index)
+def voted(
+    completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, Any]
+) -> Result:
+    """Return the majority vote: unparsed answers do not vote, and the earliest wins a tie."""
+    candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
+    answer = context.grader.vote([c.answer for c in candidates], problem.answer_type)
+    return Result(answer, candidates, trace)

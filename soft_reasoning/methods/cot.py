@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Generate, Problem, Request, Result
+from soft_reasoning.types import Generate, Problem, Result
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,5 @@ class ChainOfThought:
         whole("max_new_tokens", self.max_new_tokens, least=1)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
-        request = Request(prompt.ids, max_new_tokens=prompt.most(self.max_new_tokens), stop=prompt.stop)
-        [completion] = yield Generate([request])
-        candidate = read_candidate(completion, problem, context)
-        return Result(candidate.answer, (candidate,))
+        completions = yield Generate([solution_request(problem, context, self.max_new_tokens)])
+        return voted(completions, problem, context)

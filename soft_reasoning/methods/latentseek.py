@@ -67,9 +67,7 @@ class LatentSeek:
         states, adam = None, None
         while True:
             candidate = replace(read_candidate(completion, problem, context), round=len(seen))
-            verdict = yield from self.verifier.verify(
-                problem, [candidate], context, stage=f"round-{len(seen)}", earlier=verdicts
-            )
+            verdict = yield from self.verifier.verify(problem, [candidate], context, verdicts)
             verdicts.append(verdict)
             reward = (verdict.scores[0] or 0.0) - 1.0
             seen.append(replace(candidate, verified=verdict.scores[0], reward=reward))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.engines.abilities import SoftTokenGradients
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import SoftGradient
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.job import BudgetSpent
@@ -89,12 +89,8 @@ class Ltpo:
             rewards.append(reward)
             if reward > highest:
                 best, highest = h.detach().clone(), reward
-        request = Request(
-            prompt.ids, soft=best, max_new_tokens=prompt.most(self.max_new_tokens), stop=prompt.stop
-        )
-        [completion] = yield Generate([request])
-        candidate = read_candidate(completion, problem, context)
-        return Result(candidate.answer, (candidate,), ({"round": 0, "rewards": rewards},))
+        completions = yield Generate([solution_request(problem, context, self.max_new_tokens, soft=best)])
+        return voted(completions, problem, context, {"round": 0, "rewards": rewards})
 
 
 def confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:

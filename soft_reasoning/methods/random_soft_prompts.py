@@ -7,14 +7,14 @@ tokens, and solutions branch. It shows what a soft token is worth that nobody ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
+from soft_reasoning.methods.base import check_sampling, solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, Sampling, generator_for
@@ -58,12 +58,14 @@ class RandomSoftPrompts:
         mean, deviation = moments(context.engine)
         size = (self.tokens, context.engine.hidden_size)
         requests = []
-        for i, request in enumerate(sampled(problem, context, sampling, self.samples, self.max_new_tokens)):
+        for i in range(self.samples):
             noise = torch.randn(size, generator=generator_for(context.seed, problem.id, "soft prompt", i))
-            requests.append(replace(request, soft=mean + self.scale * deviation * noise))
+            soft = mean + self.scale * deviation * noise
+            requests.append(
+                solution_request(problem, context, self.max_new_tokens, index=i, sampling=sampling, soft=soft)
+            )
         completions = yield Generate(requests)
-        candidates = tuple(read_candidate(c, problem, context) for c in completions)
-        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
+        return voted(completions, problem, context)
 
 
 def moments(engine: Engine) -> tuple[float, float]:

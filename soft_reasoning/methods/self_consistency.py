@@ -7,10 +7,10 @@ do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.methods.base import check_sampling, read_candidate, sampled
+from soft_reasoning.methods.base import check_sampling, solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, Sampling
@@ -61,15 +61,16 @@ class SelfConsistency:
         return not self.temperatures
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        sampling = Sampling(
-            self.temperature, self.top_k, self.top_p, self.first_temperature, self.first_top_k
-        )
-        requests = sampled(problem, context, sampling, self.samples, self.max_new_tokens)
-        if heats := self.temperatures:
-            requests = [
-                replace(one, sampling=replace(sampling, temperature=heats[i % len(heats)]))
-                for i, one in enumerate(requests)
+        heats = self.temperatures or (self.temperature,)
+        sampling = [
+            Sampling(heat, self.top_k, self.top_p, self.first_temperature, self.first_top_k) for heat in heats
+        ]
+        completions = yield Generate(
+            [
+                solution_request(
+                    problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(heats)]
+                )
+                for i in range(self.samples)
             ]
-        completions = yield Generate(requests)
-        candidates = tuple(read_candidate(c, problem, context) for c in completions)
-        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
+        )
+        return voted(completions, problem, context)

@@ -7,7 +7,7 @@ Settings are the released code's. Each question has its own delta, also in a bat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead, LMHeadGradients
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Generate, Problem, Request, Result, UserError
+from soft_reasoning.types import Generate, Problem, Result, UserError
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,13 @@ class Slot:
         real("rate", self.rate, above=0.0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
-        delta, losses = yield from self.fit(prompt.ids)
+        request = solution_request(problem, context, self.max_new_tokens)
+        delta, losses = yield from self.fit(request.prompt_ids)
         shifted = bias(context.engine, delta)
-        request = Request(
-            prompt.ids,
-            max_new_tokens=prompt.most(self.max_new_tokens),
-            stop=prompt.stop,
-            adjust=lambda ids, logits: logits + shifted.to(logits),
+        completions = yield Generate(
+            [replace(request, adjust=lambda ids, logits: logits + shifted.to(logits))]
         )
-        [completion] = yield Generate([request])
-        candidate = read_candidate(completion, problem, context)
-        return Result(candidate.answer, (candidate,), ({"round": 0, "losses": losses},))
+        return voted(completions, problem, context, {"round": 0, "losses": losses})
 
     def fit(self, ids: tuple[int, ...]) -> Steps[tuple[Tensor, list[float]]]:
         """Return delta (D,) for a prompt, and its cross-entropy before each step."""

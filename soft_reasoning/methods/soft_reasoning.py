@@ -20,15 +20,14 @@ from soft_reasoning.methods.base import (
     check_sampling,
     going_on,
     joined,
-    judge_round,
     read_candidate,
-    sample_seed,
+    solution_request,
 )
 from soft_reasoning.methods.scale import ChooseSigma
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verdict, Verifier
+from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
@@ -145,14 +144,12 @@ class SoftReasoning:
             pool = yield from self.look(box, points, context)
             box = replace(box, pool=pool)
             points, _ = yield from self._propose(box, (), 0, context)
-        rounds = Rounds(problem, self.reward, self.final, context.grader)
+        rounds = Rounds(self, problem, context)
         while True:
-            found, verdict = yield from self.evaluate(box, points, rounds.verdicts, context)
-            tokens = _readable(box, points, context.engine)
-            rounds.add(found, verdict, tokens=tokens, proposal=_expected(proposal))
+            more = {"tokens": _readable(box, points, context.engine), "proposal": _expected(proposal)}
+            yield from self.evaluate(box, points, rounds, context, **more)
             exhausted = box.pool is not None and not box.pool.unseen(_points(rounds.seen, box.subspace.dim))
-            otherwise = "exhausted" if exhausted else None
-            if (yield from rounds.end(self.stopping, otherwise)):
+            if (yield from rounds.end("exhausted" if exhausted else None)):
                 break
             points, proposal = yield from self._propose(box, rounds.seen, len(rounds.verdicts), context)
         rounds.trace[0]["anchor"] = box.anchor
@@ -160,8 +157,7 @@ class SoftReasoning:
             rounds.trace[0]["sigma"] = box.sigma
         if box.pool is not None:
             rounds.trace[0]["pool"] = box.pool.summary()
-        answer = self.choose(box, rounds.seen, rounds.verdicts, context)
-        return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
+        return rounds.result()
 
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
         """Return the question's prompt, anchor and subspace."""
@@ -212,19 +208,15 @@ class SoftReasoning:
         return pool.points[list(proposal.chosen)], proposal
 
     def evaluate(
-        self, box: BlackBox, points: Tensor, earlier: Sequence[Verdict], context: Context
-    ) -> Steps[tuple[list[Candidate], Verdict]]:
+        self, box: BlackBox, points: Tensor, rounds: Rounds, context: Context, **more: Any
+    ) -> Steps[None]:
         """Evaluate a round: complete from ``points`` (n, d), verify the candidates together, reward them.
 
-        ``earlier`` holds the verdicts of the previous rounds.
+        It is added to ``rounds``; ``more`` goes into its entry of the trace.
         """
-        before = sum(len(verdict.scores) for verdict in earlier)
-        found = yield from self.complete(box, points, context, round=len(earlier), first=before)
-        return (
-            yield from judge_round(
-                found, box.problem, context, verifier=self.verifier, reward=self.reward, earlier=earlier
-            )
-        )
+        number, first = len(rounds.verdicts), len(rounds.seen)
+        found = yield from self.complete(box, points, context, round=number, first=first)
+        yield from rounds.verify(found, **more)
 
     def complete(
         self, box: BlackBox, points: Tensor, context: Context, *, round: int = 0, first: int = 0
@@ -253,12 +245,6 @@ class SoftReasoning:
             look if request is None else joined(look, next(rest), request.stop, engine)
             for request, look in zip(more, looks, strict=True)
         ]
-
-    def choose(
-        self, box: BlackBox, seen: Sequence[Candidate], verdicts: Sequence[Verdict], context: Context
-    ) -> str | None:
-        """Return the final answer after all rounds, by the configured rule."""
-        return self.final.choose(seen, verdicts, context.grader, box.problem.answer_type)
 
     def _subspace(
         self, prompt: Prompt, context: Context
@@ -300,11 +286,9 @@ class SoftReasoning:
         return subspace, [texts] * len(greedy), engine.tokenizer.decode(greedy), sigma
 
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
-        return Request(
-            box.prompt.ids, soft=soft, position=box.position, sampling=self.decoding,
-            max_new_tokens=box.prompt.most(self.max_new_tokens), stop=box.prompt.stop,
-            seed=sample_seed(box.problem, context, index),
-            top_logprobs=getattr(self.reward, "top_logprobs", 0),
+        return solution_request(
+            box.problem, context, self.max_new_tokens, index=index, soft=soft, position=box.position,
+            sampling=self.decoding, top_logprobs=getattr(self.reward, "top_logprobs", 0),
         )  # fmt: skip
 
 

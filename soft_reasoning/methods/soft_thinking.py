@@ -18,11 +18,11 @@ from torch import Tensor
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
-from soft_reasoning.methods.base import read_candidate, sample_seed
+from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.prompts.building import CLOSE
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Generate, Problem, Request, Result, generator_for
+from soft_reasoning.types import Generate, Problem, Result, generator_for
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,13 @@ class SoftThinking:
         return self.gumbel > 0
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
         requests = []
         for i in range(self.samples):
-            mixture = _Mixture(self, context, sample_seed(problem, context, i))
-            request = Request(
-                prompt.ids,
-                max_new_tokens=prompt.most(self.max_new_tokens),
-                stop=prompt.stop,
-                adjust=mixture.log_weights,
-                feed=mixture.embedding,
-            )
-            requests.append(request)
+            mixture = _Mixture(self, context, context.stream(problem.id, "sample", i))
+            steps = {"adjust": mixture.log_weights, "feed": mixture.embedding}
+            requests.append(solution_request(problem, context, self.max_new_tokens, **steps))
         completions = yield Generate(requests)
-        candidates = tuple(read_candidate(c, problem, context) for c in completions)
-        return Result(context.grader.vote([c.answer for c in candidates], problem.answer_type), candidates)
+        return voted(completions, problem, context)
 
 
 class _Mixture:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import Rounds, check_sampling, judge_round, read_candidate, sampled
+from soft_reasoning.methods.base import Rounds, check_sampling, read_candidate, solution_request
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import Verifier
@@ -53,20 +53,17 @@ class VerifiedSampling:
         check_sampling(self.decoding, "decoding.", fix="use decoding=sampled")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        rounds = Rounds(problem, self.reward, self.final, context.grader)
+        rounds = Rounds(self, problem, context)
+        how = {"sampling": self.decoding, "top_logprobs": getattr(self.reward, "top_logprobs", 0)}
         while True:
-            number = len(rounds.verdicts)
-            requests = sampled(
-                problem, context, self.decoding, self.samples, self.max_new_tokens,
-                first=len(rounds.seen), top_logprobs=getattr(self.reward, "top_logprobs", 0),
-            )  # fmt: skip
+            number, first = len(rounds.verdicts), len(rounds.seen)
+            requests = [
+                solution_request(problem, context, self.max_new_tokens, index=first + i, **how)
+                for i in range(self.samples)
+            ]
             completions = yield Generate(requests)
-            found = [read_candidate(one, problem, context, number, self.reward) for one in completions]
-            candidates, verdict = yield from judge_round(
-                found, problem, context, verifier=self.verifier, reward=self.reward, earlier=rounds.verdicts
+            yield from rounds.verify(
+                [read_candidate(one, problem, context, number, self.reward) for one in completions]
             )
-            rounds.add(candidates, verdict)
-            if (yield from rounds.end(self.stopping)):
-                break
-        answer = self.final.choose(rounds.seen, rounds.verdicts, context.grader, problem.answer_type)
-        return Result(answer, tuple(rounds.seen), tuple(rounds.trace))
+            if (yield from rounds.end()):
+                return rounds.result()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from soft_reasoning.methods.base import read_candidate
-from soft_reasoning.rewards.verifiers import AnswersAlone, Verifier
+from soft_reasoning.rewards.verifiers import ModelVerifier, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Problem, Result, UserError
@@ -28,13 +28,13 @@ class VerifierOnly:
     name: str = "verifier_only"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.verifier, AnswersAlone) and self.verifier.answers_itself):
+        if not (isinstance(self.verifier, ModelVerifier) and self.verifier.answers_itself):
             raise UserError(f"verifier={self.verifier.name}: expected a verifier with an answer of its own, "
                             "got one that only scores; use multi_generate or single_generate")  # fmt: skip
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        assert isinstance(self.verifier, AnswersAlone)  # checked when built
-        written = yield from self.verifier.answer_alone(problem, context, stage="alone")
+        assert isinstance(self.verifier, ModelVerifier)  # checked when built
+        written = yield from self.verifier.answer_alone(problem, context)
         candidates = tuple(
             replace(read_candidate(completion, problem, context), answer=answer)
             for completion, answer, _ in written

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import verdicts_of
 from soft_reasoning.runs.files import read_json
@@ -71,8 +72,8 @@ def _story(
         elif final is None or final.rule not in KNOWN:
             right = None
         else:
-            chosen = final.choose(so_far, verdicts[: number + 1], grader, problem.answer_type)
-            right = grader.correct(chosen, problem)
+            judged = Judged(so_far, verdicts[: number + 1], grader, problem.answer_type)
+            right = grader.correct(final.choose(judged), problem)
         story.append((right, best, spent + others * (number + 1)))
     return story
 

@@ -51,13 +51,7 @@ class Comparison:
             raise ValueError("judge: expected one that is shown solutions together, got another presentation")
 
     def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
         best = [verdict.leader for verdict in earlier[-1:] if verdict.leader is not None]
         everyone = [*candidates, *best]
@@ -72,7 +66,7 @@ class Comparison:
                 break
             both = [order for a, b in pairs for order in ((a, b), (b, a))]
             shown = [[players[a], players[b]] for a, b in both]
-            said = yield from self.judge.ask(problem, shown, context, stage=f"{stage}-{number}")
+            said = yield from self.judge.ask(problem, shown, context, stage=f"round-{len(earlier)}-{number}")
             for (a, b), texts in zip(both, said, strict=True):
                 won = self._won(texts, [players[a], players[b]], problem, context)
                 for pair, share in (((a, b), won), ((b, a), 1 - won)):

@@ -18,6 +18,7 @@ from scipy.optimize import minimize  # pyright: ignore[reportMissingTypeStubs]
 from scipy.special import betaln  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate
 
 Beta = tuple[float, float]
@@ -70,44 +71,41 @@ def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_typ
     return groups
 
 
-def estimates(
-    candidates: Sequence[Candidate],
-    grader: AnswerGrader,
-    answer_type: str,
-    prior: Beta | None = None,
-) -> list[Estimate]:
-    """Return the estimate of each distinct answer, in order of appearance.
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a problem after some rounds: what final rules, estimates and stopping read.
 
-    Args:
+    Attributes:
         candidates: Those of all rounds.
+        verdicts: One per round.
         grader: Says which answers are equal.
         answer_type: Their type.
-        prior: (a, b) of :func:`fit_prior`.
     """
-    found: list[Estimate] = []
-    for group in same_answers([c.answer for c in candidates], grader, answer_type):
-        scores = [v for i in group if (v := candidates[i].verified) is not None]
-        yes = sum(scores)
-        answer = candidates[group[0]].answer or ""
-        found.append(Estimate(answer, tuple(group), yes, len(scores) - yes, prior))
-    return found
 
+    candidates: Sequence[Candidate]
+    verdicts: Sequence[Verdict]
+    grader: AnswerGrader
+    answer_type: str = "number"
 
-def pooled_scores(
-    candidates: Sequence[Candidate],
-    grader: AnswerGrader,
-    answer_type: str,
-    prior: Beta | None = None,
-) -> list[float | None]:
-    """Return each candidate's verdict replaced by the posterior mean of its answer.
+    def estimates(self, prior: Beta | None = None) -> list[Estimate]:
+        """Return the estimate of each distinct answer, in order of appearance, under a prior (a, b)."""
+        found: list[Estimate] = []
+        for group in same_answers([c.answer for c in self.candidates], self.grader, self.answer_type):
+            scores = [v for i in group if (v := self.candidates[i].verified) is not None]
+            answer = self.candidates[group[0]].answer or ""
+            found.append(Estimate(answer, tuple(group), sum(scores), len(scores) - sum(scores), prior))
+        return found
 
-    None stays None, and a candidate without an answer keeps its verdict.
-    """
-    scores = [c.verified for c in candidates]
-    for one in estimates(candidates, grader, answer_type, prior):
-        for i in one.members:
-            scores[i] = None if scores[i] is None else one.mean
-    return scores
+    def pooled_scores(self, prior: Beta | None = None) -> list[float | None]:
+        """Return each candidate's verdict replaced by the posterior mean of its answer.
+
+        None stays None, and a candidate without an answer keeps its verdict.
+        """
+        scores = [c.verified for c in self.candidates]
+        for one in self.estimates(prior):
+            for i in one.members:
+                scores[i] = None if scores[i] is None else one.mean
+        return scores
 
 
 def fit_prior(found: Iterable[Estimate]) -> Beta:

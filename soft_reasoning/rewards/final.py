@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.estimates import estimates
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.learned import LearnedRule
-from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.types import Candidate
 
 RULES = ("vote", "reward_vote", "pooled_vote", "learned", "weighted_vote", "borda", "best_reward", "verifier")
 VOTES = RULES[:6]
@@ -58,63 +54,40 @@ class FinalAnswer:
         if self.rule == "learned" or (self.rule == "pooled_vote" and self.prior):
             object.__setattr__(self, "learned", LearnedRule.load(self.prior))
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> str | None:
-        """Return the answer, or None if there is none; ``verdicts`` holds one verdict per round."""
+    def choose(self, judged: Judged) -> str | None:
+        """Return the answer, or None if there is none."""
+        grader, answer_type = judged.grader, judged.answer_type
         if self.rule == "verifier":
-            for verdict in reversed(verdicts):
+            for verdict in reversed(judged.verdicts):
                 answer = grader.vote(verdict.answers, answer_type, weights=verdict.weights)
                 if answer is not None:
                     return answer
         if self.rule == "best_reward":
-            rewards = rewards_of(candidates)
-            parsed = [(r, -i) for i, r in enumerate(rewards) if candidates[i].answer is not None]
-            return candidates[-max(parsed)[1]].answer if parsed else None
-        votes = self.votes(candidates, verdicts, grader, answer_type)
+            return next(
+                (a for i in _by_reward(judged) if (a := judged.candidates[i].answer) is not None), None
+            )
+        votes = self.votes(judged)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
-    def votes(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> list[tuple[str | None, float]]:
+    def votes(self, judged: Judged) -> list[tuple[str | None, float]]:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
-        weights = self._weights(candidates, verdicts, grader, answer_type)
-        votes = [(c.answer, weight) for c, weight in zip(candidates, weights, strict=True)]
-        for verdict in verdicts:
+        votes = [(c.answer, w) for c, w in zip(judged.candidates, self._weights(judged), strict=True)]
+        for verdict in judged.verdicts:
             pairs = zip(verdict.answers, verdict.weights, strict=True)
             # A learned rule has seen them.
             worth = 0.0 if self.rule == "learned" else self.verifier_weight / max(1, len(verdict.answers))
             votes += [(answer, worth * weight) for answer, weight in pairs]
         return votes
 
-    def leader(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> float:
+    def leader(self, judged: Judged) -> float:
         """Return the posterior probability that the leading answer is right; 0 without an answer."""
         if self.learned is not None and self.rule == "learned":
-            return max(self.learned.probabilities(candidates, verdicts, grader, answer_type), default=0.0)
-        found = estimates(candidates, grader, answer_type, self.learned and self.learned.verdicts)
+            return max(self.learned.probabilities(judged), default=0.0)
+        found = judged.estimates(self.learned and self.learned.verdicts)
         return max(found, key=lambda one: one.weight).mean if found else 0.0
 
-    def _weights(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> list[float]:
+    def _weights(self, judged: Judged) -> list[float]:
+        candidates = judged.candidates
         weights = [1.0] * len(candidates)
         if self.rule == "reward_vote":
             rewards = rewards_of(candidates)
@@ -123,25 +96,25 @@ class FinalAnswer:
         elif self.rule == "weighted_vote":
             weights = [max(0.0, r) for r in rewards_of(candidates)]
         elif self.rule == "borda":
-            for place, i in enumerate(_by_reward(candidates)):
+            for place, i in enumerate(_by_reward(judged)):
                 weights[i] = (len(candidates) - place) ** self.power
         elif self.rule in ("pooled_vote", "learned"):
-            found = estimates(candidates, grader, answer_type, self.learned and self.learned.verdicts)
+            found = judged.estimates(self.learned and self.learned.verdicts)
             worths = [one.weight for one in found]
             if self.learned is not None and self.rule == "learned":
-                worths = self.learned.probabilities(candidates, verdicts, grader, answer_type)
+                worths = self.learned.probabilities(judged)
             for one, worth in zip(found, worths, strict=True):
                 for i in one.members:
                     weights[i] = worth / len(one.members)
         if self.keep < 1:
-            order = _by_reward(candidates)
+            order = _by_reward(judged)
             dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
             for i in order[len(order) - dropped :]:
                 weights[i] = 0.0
         return weights
 
 
-def _by_reward(candidates: Sequence[Candidate]) -> list[int]:
-    """Indices of ``candidates``, the highest reward first, equal ones in their order."""
-    rewards = rewards_of(candidates)
+def _by_reward(judged: Judged) -> list[int]:
+    """Indices of the candidates, the highest reward first, equal ones in their order."""
+    rewards = rewards_of(judged.candidates)
     return sorted(range(len(rewards)), key=lambda i: -rewards[i])

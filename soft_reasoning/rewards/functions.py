@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.verifiers import Scorer, Verdict
+from soft_reasoning.rewards.estimates import Judged
+from soft_reasoning.rewards.verifiers import Scorer
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.types import Candidate, Problem, UserError
 
@@ -83,15 +83,9 @@ class FunctionFinal:
     function: Final
     rule: str = "function"
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> str | None:
+    def choose(self, judged: Judged) -> str | None:
         """Return the function's answer."""
-        answer = self.function(candidates)
+        answer = self.function(judged.candidates)
         if answer is not None and not isinstance(answer, str):
             raise UserError(f"final: expected an answer as text or None, got {answer!r:.80}; use str()")
         return answer
@@ -111,37 +105,42 @@ class FunctionStopping:
         return "rounds" if len(rewards_by_round) > self.rounds else None
 
 
-def verifier_of(value: Any) -> Any:
-    """Return the verifier that ``value`` is or stands for."""
-    wanted = (
-        "a function of a question and its candidates that returns a score for each, or an object with verify"
-    )
-    return _part("verifier", value, "verify", FunctionVerifier, wanted)
+KINDS: dict[str, tuple[str, Callable[..., Any], str]] = {
+    "verifier": (
+        "verify",
+        FunctionVerifier,
+        "a function of a question and its candidates that returns a score for each, or an object with verify",
+    ),
+    "reward": (
+        "of_coherence",
+        lambda function: FunctionReward(function=function),
+        "a function of a candidate's score and coherence, or a Reward",
+    ),
+    "final": (
+        "choose",
+        FunctionFinal,
+        "a function of the candidates that returns an answer, or an object with choose",
+    ),
+    "stopping": (
+        "reason",
+        FunctionStopping,
+        "a function of the rewards of every round, or an object with reason",
+    ),
+}
+"""For each part what an object of it has, what makes one of a function, and what was expected."""
 
 
-def reward_of(value: Any) -> Any:
-    """Return the reward that ``value`` is or stands for."""
-    wanted = "a function of a candidate's score and coherence, or a Reward"
-    return _part("reward", value, "of_coherence", lambda function: FunctionReward(function=function), wanted)
+def part_of(name: str, value: Any, *more: Any) -> Any:
+    """Return the part ``name`` of :data:`KINDS` that ``value`` is, or stands for as a function.
 
-
-def final_rule(value: Any) -> Any:
-    """Return the rule of the final answer that ``value`` is or stands for."""
-    wanted = "a function of the candidates that returns an answer, or an object with choose"
-    return _part("final", value, "choose", FunctionFinal, wanted)
-
-
-def stopping_rule(value: Any, rounds: int) -> Any:
-    """Return the stopping rule that ``value`` is or stands for."""
-    wanted = "a function of the rewards of every round, or an object with reason"
-    return _part("stopping", value, "reason", lambda function: FunctionStopping(function, rounds), wanted)
-
-
-def _part(name: str, value: Any, method: str, wrap: Callable[[Any], Any], wanted: str) -> Any:
+    Raises:
+        UserError: If it is neither.
+    """
+    method, wrap, wanted = KINDS[name]
     if isinstance(value, type):
         raise UserError(f"{name}: expected {wanted}, got the class {value.__name__}; make an object of it")
     if callable(getattr(value, method, None)):
         return value
     if callable(value):
-        return wrap(value)
+        return wrap(value, *more)
     raise UserError(f"{name}: expected {wanted}, got {value!r:.80}")

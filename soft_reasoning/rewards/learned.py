@@ -14,10 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.rewards.estimates import Beta, Estimate, estimates, fit_prior
-from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.types import Candidate, Problem, UserError
+from soft_reasoning.rewards.estimates import Beta, Estimate, Judged, fit_prior
+from soft_reasoning.types import Problem, UserError
 
 FEATURES = (
     "votes", "verdict", "best_verdict", "coherence", "best_coherence", "own_answers", "first_round",
@@ -26,13 +24,7 @@ FEATURES = (
 FOLDS = 5
 
 
-def features(
-    candidates: Sequence[Candidate],
-    verdicts: Sequence[Verdict],
-    found: Sequence[Estimate],
-    grader: AnswerGrader,
-    answer_type: str,
-) -> list[list[float]]:
+def features(judged: Judged) -> list[list[float]]:
     """Return a row of ``FEATURES`` for each answer, comparable across problems.
 
     These are the log-odds of its share of the candidates, and of its pooled verdicts; its best verdict; mean
@@ -40,15 +32,18 @@ def features(
     round as a share of the rounds; and the mean distance of its points from all others as a share of the
     mean distance of all (1 where candidates have no points).
     """
-    own = [(a, w) for v in verdicts for a, w in zip(v.answers, v.weights, strict=True) if a is not None]
+    candidates, kind = judged.candidates, judged.answer_type
+    own = [
+        (a, w) for v in judged.verdicts for a, w in zip(v.answers, v.weights, strict=True) if a is not None
+    ]
     coherent = [c.coherence or 0.0 for c in candidates]
     last = max((c.round for c in candidates), default=0) + 1
     apart = _distances([c.u for c in candidates])
     rows: list[list[float]] = []
-    for one in found:
+    for one in judged.estimates():
         count, total = len(one.members), len(candidates)
         mine = [coherent[i] for i in one.members]
-        agreed = sum(w for a, w in own if grader.equal(a, one.answer, answer_type))
+        agreed = sum(w for a, w in own if judged.grader.equal(a, one.answer, kind))
         rows.append([
             math.log((count + 0.5) / (total - count + 0.5)),
             math.log(one.mean / (1 - one.mean)),
@@ -116,16 +111,9 @@ class LearnedRule:
             raise UserError(f"{wanted}, got {path} with other features; calibrate again")
         return rule
 
-    def probabilities(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> list[float]:
-        """Return the probability that each distinct answer is right, in the order of ``estimates``."""
-        found = estimates(candidates, grader, answer_type)
-        return [self.probability(row) for row in features(candidates, verdicts, found, grader, answer_type)]
+    def probabilities(self, judged: Judged) -> list[float]:
+        """Return the probability that each distinct answer is right, in the order of ``Judged.estimates``."""
+        return [self.probability(row) for row in features(judged)]
 
     def probability(self, row: Sequence[float]) -> float:
         """Return the probability for one row of ``FEATURES``."""
@@ -133,14 +121,11 @@ class LearnedRule:
         return 1 / (1 + math.exp(-self.bias - sum(w * (x - m) / s for x, m, s, w in parts)))
 
 
-Row = tuple[Problem, Sequence[Candidate], Sequence[Verdict]]
+Row = tuple[Problem, Judged]
 
 
 def fit(
-    rows: Sequence[Row],
-    grader: AnswerGrader,
-    made_for: Mapping[str, Any],
-    questions: Mapping[str, str] | None = None,
+    rows: Sequence[Row], made_for: Mapping[str, Any], questions: Mapping[str, str] | None = None
 ) -> tuple[LearnedRule, float]:
     """Fit a rule to labelled problems, and return it with its accuracy on held-out problems.
 
@@ -150,12 +135,10 @@ def fit(
         UserError: If right and wrong answers are not both there in every part.
     """
     tables, every = [], list[Estimate]()
-    for problem, candidates, verdicts in rows:
-        kind = problem.answer_type
-        found = estimates(candidates, grader, kind)
+    for problem, judged in rows:
+        found = judged.estimates()
         every += found
-        right = [bool(grader.correct(one.answer, problem)) for one in found]
-        tables.append((features(candidates, verdicts, found, grader, kind), right))
+        tables.append((features(judged), [bool(judged.grader.correct(one.answer, problem)) for one in found]))
     known = {"verdicts": fit_prior(every), "made_for": made_for, "questions": questions or {}}
     solved = 0
     for fold in range(FOLDS):

@@ -3,84 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from soft_reasoning.scheduling.context import Context
-from soft_reasoning.types import Problem, Prompt
+from soft_reasoning.types import Prompt
 
 log: logging.Logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Review:
-    """What a presentation builds its prompt from.
-
-    Attributes:
-        problem: The problem.
-        context: The run's context.
-        kind: The wording, an entry of ``prompt.wording.reviews``.
-        shots: Worked reviews before the solutions; None is as many as fit.
-        brief: Whether only the solutions' answers are shown.
-        room: Most tokens of the prompt.
-    """
-
-    problem: Problem
-    context: Context
-    kind: str
-    shots: int | None
-    brief: bool
-    room: int
-
-    def of(self, solutions: Sequence[str], earlier: Sequence[str] = ()) -> Prompt:
-        """Return the prompt that shows ``earlier`` and then ``solutions``.
-
-        If there is no room for all, the first of ``earlier`` are left out, then the last of ``solutions``,
-        so that the others keep their numbers.
-        """
-        texts = [*earlier, *solutions]
-
-        def showing(count: int) -> Prompt:
-            first = max(0, min(len(earlier), len(texts) - count))
-            return self.context.prompts.review(
-                self.kind,
-                self.problem,
-                texts[first : first + count],
-                shots=self.shots,
-                brief=self.brief,
-                room=self.room,
-            )
-
-        prompt = showing(len(texts))
-        if len(prompt.ids) <= self.room or len(texts) < 2:
-            return prompt
-        # Double, then bisect: the work stays that of one full prompt, however many solutions there are.
-        fits, beyond, found = 1, 2, showing(1)
-        while beyond < len(texts) and len((prompt := showing(beyond)).ids) <= self.room:
-            fits, beyond, found = beyond, min(2 * beyond, len(texts)), prompt
-        while beyond - fits > 1:
-            middle = (fits + beyond) // 2
-            prompt = showing(middle)
-            if len(prompt.ids) <= self.room:
-                fits, found = middle, prompt
-            else:
-                beyond = middle
-        if fits < len(solutions):
-            _warn_of_bound(self.kind, self.context.engine.context_length)
-        return found
-
-
-@cache
-def _warn_of_bound(kind: str, context_length: int) -> None:
-    """Warn once per process rather than in every round of every problem."""
-    log.warning(
-        "verifier=%s: the model's context of %d tokens has no room for all candidates of a round, so the "
-        "last are not shown; lower search.candidates or use verifier.show=answer",
-        kind,
-        context_length,
-    )
 
 
 class Written(Protocol):
@@ -90,46 +21,65 @@ class Written(Protocol):
     def texts(self) -> Sequence[str]: ...
 
 
-class Presentation(Protocol):
-    """Which candidates share a prompt, and what the prompt shows."""
+@dataclass(frozen=True)
+class Together:
+    """All candidates in one prompt. The other presentations are subclasses."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         """Return groups of candidates, each judged by one prompt; none if there is nothing to ask."""
-        ...
-
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
-        """Return the prompt for the ``solutions`` of a group, after the verdicts of ``earlier`` rounds."""
-        ...
-
-
-@dataclass(frozen=True)
-class Together:
-    """All candidates in one prompt."""
-
-    def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)] if shown else []
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
-        return review.of(solutions)
+    def before(self, earlier: Sequence[Written]) -> list[str] | None:
+        """Return texts that are shown before a group's solutions; None shows the problem alone."""
+        return []
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class OneByOne(Together):
     """One prompt per candidate."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [[i] for i in shown]
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
-        return review.of(solutions)
-
 
 @dataclass(frozen=True)
-class Unseen:
+class Unseen(Together):
     """The problem without the candidates, a control that shows what seeing them adds."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
-        return review.context.prompts.solve(review.problem)
+    def before(self, earlier: Sequence[Written]) -> list[str] | None:
+        return None
+
+
+def fitting(
+    show: Callable[[Sequence[str]], Prompt], earlier: Sequence[str], solutions: Sequence[str], room: int
+) -> tuple[Prompt, int]:
+    """Return the prompt that ``show`` makes of ``earlier`` and ``solutions``, and how many texts it shows.
+
+    If they take more than ``room`` tokens, the first of ``earlier`` are left out, then the last of
+    ``solutions``, so that the others keep their numbers.
+    """
+    texts = [*earlier, *solutions]
+
+    def showing(count: int) -> Prompt:
+        first = max(0, min(len(earlier), len(texts) - count))
+        return show(texts[first : first + count])
+
+    prompt, count = showing(len(texts)), len(texts)
+    if count > 1 and len(prompt.ids) > room:
+        count = 1 + bisect_right(range(2, count), room, key=lambda some: len(showing(some).ids))
+        prompt = showing(count)
+    return prompt, count
+
+
+@cache
+def warn_of_bound(kind: str, context_length: int) -> None:
+    """Warn once per process rather than in every round of every problem."""
+    log.warning(
+        "verifier=%s: the model's context of %d tokens has no room for all candidates of a round, so the "
+        "last are not shown; lower search.candidates or use verifier.show=answer",
+        kind,
+        context_length,
+    )

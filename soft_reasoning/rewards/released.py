@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.judgement import FreshSolution
-from soft_reasoning.rewards.presentation import Review, Together, Written
-from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.types import Candidate, Prompt
+from soft_reasoning.rewards.presentation import Together, Written
 
 NO_NUMBER, FAILED = "None", "-9999"
 """The verifier's answer if its "Answer:" holds no number, and if it has no "Answer:". Both strings vote."""
@@ -66,8 +65,8 @@ class WithAnalyses(Together):
     The candidates of the round alone are scored, those of earlier rounds never again.
     """
 
-    def prompt(self, review: Review, solutions: Sequence[str], earlier: Sequence[Written]) -> Prompt:
-        return review.of(solutions, [text for verdict in earlier for text in verdict.texts])
+    def before(self, earlier: Sequence[Written]) -> list[str]:
+        return [text for verdict in earlier for text in verdict.texts]
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,8 @@ class ReleasedSolution(FreshSolution):
 class ReleasedVote:
     """The most frequent string among the verifier's answers, then the candidates'; the first wins a tie."""
 
-    def choose(
-        self,
-        candidates: Sequence[Candidate],
-        verdicts: Sequence[Verdict],
-        grader: AnswerGrader,
-        answer_type: str,
-    ) -> str | None:
-        votes = Counter(answer for verdict in verdicts for answer in verdict.answers if answer is not None)
-        votes.update(c.answer for c in candidates if c.answer is not None)
+    def choose(self, judged: Judged) -> str | None:
+        """Return the answer."""
+        answers = [answer for verdict in judged.verdicts for answer in verdict.answers]
+        votes = Counter(a for a in (*answers, *(c.answer for c in judged.candidates)) if a is not None)
         return max(votes, key=votes.__getitem__) if votes else None

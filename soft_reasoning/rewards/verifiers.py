@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, real, whole
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
-from soft_reasoning.rewards.presentation import Presentation, Review, Together
+from soft_reasoning.rewards.presentation import Together, fitting, warn_of_bound
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
@@ -74,18 +75,9 @@ class Verifier(Protocol):
     name: str
 
     def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
-        """Judge ``candidates``.
-
-        ``stage`` names the round, for seeds; ``earlier`` holds the verdicts of the previous rounds.
-        """
+        """Judge a round's ``candidates``; ``earlier`` holds the verdicts of the rounds before."""
         ...
 
 
@@ -101,13 +93,7 @@ class Scorer:
         raise NotImplementedError
 
     def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
         return Verdict(tuple(self.scores(problem, candidates, context)))
         yield
@@ -141,20 +127,6 @@ class Oracle(Scorer):
         return [float(bool(context.grader.correct(c.answer, problem))) for c in candidates]
 
 
-@runtime_checkable
-class AnswersAlone(Protocol):
-    """A verifier that may be able to solve a problem without candidates."""
-
-    @property
-    def answers_itself(self) -> bool: ...
-
-    def answer_alone(
-        self, problem: Problem, context: Context, *, stage: str
-    ) -> Steps[list[tuple[Completion, str | None, float]]]:
-        """Return each sample's completion, answer and weight."""
-        ...
-
-
 class Said(NamedTuple):
     """What a model said of candidates.
 
@@ -173,6 +145,10 @@ class Said(NamedTuple):
     weight: float
     cut: bool
     right: float | None
+
+    def score(self, share: float, alone: bool) -> float:
+        """Return the score of a candidate that the text gives ``share``; ``alone`` in its prompt or not."""
+        return self.right if alone and self.right is not None else self.weight * share
 
 
 @dataclass(frozen=True)
@@ -209,7 +185,7 @@ class ModelVerifier:
     """
 
     name: str = "multi_generate"
-    presentation: Presentation = field(default_factory=Together)
+    presentation: Together = field(default_factory=Together)
     judgement: Judgement = field(default_factory=FreshSolution)
     samples: int = 1
     temperature: float = 0.0
@@ -239,26 +215,21 @@ class ModelVerifier:
         return self.judgement.writes_answer
 
     def answer_alone(
-        self, problem: Problem, context: Context, *, stage: str
+        self, problem: Problem, context: Context
     ) -> Steps[list[tuple[Completion, str | None, float]]]:
         """Solve the problem without candidates: each sample's completion, answer and weight."""
-        [said] = yield from self.ask(problem, [()], context, stage=stage)
+        [said] = yield from self.ask(problem, [()], context, stage="alone")
         kind, grader = problem.answer_type, context.grader
         return [(one.completion, self.judgement.read(one.text, kind, grader), one.weight) for one in said]
 
     def verify(
-        self,
-        problem: Problem,
-        candidates: Sequence[Candidate],
-        context: Context,
-        *,
-        stage: str,
-        earlier: Sequence[Verdict] = (),
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Steps[Verdict]:
-        if self.judgement.writes_answer and problem.answer_type in FREE:  # no two texts would agree
+        kind, grader = problem.answer_type, context.grader
+        if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
             chooser = replace(self, name=name, judgement=NamedChoice())
-            return (yield from chooser.verify(problem, candidates, context, stage=stage, earlier=earlier))
+            return (yield from chooser.verify(problem, candidates, context, earlier))
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]
         scores: list[float | None] = [0.0] * len(candidates)
         agreement: list[float | None] = [0.0] * len(candidates)
@@ -266,28 +237,25 @@ class ModelVerifier:
         if not groups:
             return Verdict(tuple(scores))
         judged = [[candidates[i] for i in group] for group in groups]
-        said = yield from self.ask(problem, judged, context, stage=stage, earlier=earlier)
-        everything = [one for group in said for one in group]
-        answers, kind = list[str | None](), problem.answer_type
+        said = yield from self.ask(problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier)
         for group, members, texts in zip(groups, judged, said, strict=True):
             heard = [one for one in texts if not one.cut]
-            agreed = [self.judgement.scores(one.text, members, problem, context.grader) for one in heard]
+            agreed = [self.judgement.scores(one.text, members, problem, grader) for one in heard]
             for place, i in enumerate(group):  # what was cut before its verdict judges nothing
-                agreement[i] = _mean([shares[place] for shares in agreed])
-                scores[i] = _mean(
-                    [
-                        one.right if one.right is not None and len(group) == 1 else one.weight * shares[place]
-                        for one, shares in zip(heard, agreed, strict=True)
-                    ]
-                )
-            if self.answers_itself:
-                answers += [self.judgement.read(one.text, kind, context.grader) for one in texts]
+                alone = len(group) == 1
+                pairs = [(one, shares[place]) for one, shares in zip(heard, agreed, strict=True)]
+                agreement[i] = _mean([share for _, share in pairs])
+                scores[i] = _mean([one.score(share, alone) for one, share in pairs])
+        everything = [one for texts in said for one in texts]
+        voting = everything if self.answers_itself else []
         return Verdict(
-            tuple(scores), tuple(answers), tuple(one.completion.text for one in everything),
-            tuple(one.weight for one in everything[: len(answers)]),
+            tuple(scores),
+            tuple(self.judgement.read(one.text, kind, grader) for one in voting),
+            tuple(one.completion.text for one in everything),
+            tuple(one.weight for one in voting),
             agreement=tuple(agreement),
             prompts=tuple(one.prompt for one in everything),
-        )  # fmt: skip
+        )
 
     def ask(
         self,
@@ -337,13 +305,17 @@ class ModelVerifier:
         context: Context,
         earlier: Sequence[Verdict],
     ) -> Prompt:
+        before = self.presentation.before(earlier)
+        if before is None:
+            return context.prompts.solve(problem)
         brief = self.show == "answer"
         room = context.engine.context_length - self.max_new_tokens - self.check
-        return self.presentation.prompt(
-            Review(problem, context, kind, self.shots, brief, room),
-            [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown],
-            earlier,
-        )
+        review = partial(context.prompts.review, kind, problem, shots=self.shots, brief=brief, room=room)
+        texts = [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown]
+        prompt, count = fitting(review, before, texts, room)
+        if count < len(texts):
+            warn_of_bound(kind, context.engine.context_length)
+        return prompt
 
     def _request(self, prompt: Prompt, most: int, context: Context, *stage: object) -> Request:
         return Request(

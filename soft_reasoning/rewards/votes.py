@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.estimates import Judged, same_answers
 from soft_reasoning.rewards.final import VOTES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
-from soft_reasoning.types import Candidate
 
 
 @dataclass(frozen=True)
@@ -40,33 +39,16 @@ def verdicts_of(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     return verdicts
 
 
-def votes_of(
-    candidates: Sequence[Candidate],
-    trace: Sequence[Mapping[str, Any]],
-    final: FinalAnswer | None,
-    grader: AnswerGrader,
-    answer_type: str,
-) -> list[Vote]:
+def votes_of(judged: Judged, final: FinalAnswer | None) -> list[Vote]:
     """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""
-    verdicts = verdicts_of(trace)
+    candidates = [one if one.reward is not None else replace(one, reward=0.0) for one in judged.candidates]
     weighed = final is not None and final.rule in VOTES
-    rewarded = [one if one.reward is not None else replace(one, reward=0.0) for one in candidates]
     rule = final if final is not None and weighed else FinalAnswer("vote")
-    groups: list[Vote] = []
-    for place, (answer, weight) in enumerate(rule.votes(rewarded, verdicts, grader, answer_type)):
-        if answer is None:
-            continue
-        same = (i for i, group in enumerate(groups) if grader.equal(group.answer, answer, answer_type))
-        at = next(same, len(groups))
-        if at == len(groups):
-            groups.append(Vote(answer, weight=0.0, by_verifier=0.0))
-        one, ours = groups[at], place < len(candidates)
-        groups[at] = replace(
-            one,
-            candidates=one.candidates + ours,
-            verifier=one.verifier + (not ours),
-            weight=(one.weight or 0.0) + weight,
-            by_verifier=(one.by_verifier or 0.0) + (0.0 if ours else weight),
-        )
-    found = sorted(groups, key=lambda one: -(one.weight or 0.0))
-    return found if weighed else [replace(one, weight=None, by_verifier=None) for one in found]
+    votes = rule.votes(replace(judged, candidates=candidates))
+    found: list[tuple[float, Vote]] = []
+    for group in same_answers([answer for answer, _ in votes], judged.grader, judged.answer_type):
+        own = [i for i in group if i >= len(candidates)]
+        weight, by_verifier = (sum(votes[i][1] for i in some) for some in (group, own))
+        one = Vote(votes[group[0]][0] or "", len(group) - len(own), len(own))
+        found.append((weight, replace(one, weight=weight, by_verifier=by_verifier) if weighed else one))
+    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]

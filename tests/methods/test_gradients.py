@@ -24,7 +24,7 @@ PROBLEMS = [Problem(str(i), "?") for i in range(3)]
 
 
 def verifier(score):
-    def verify(problem, candidates, context, *, stage, earlier=()):
+    def verify(problem, candidates, context, earlier):
         return Verdict(scores=(score,) * len(candidates))
         yield
 

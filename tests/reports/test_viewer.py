@@ -9,7 +9,9 @@ from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, wri
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of, write_run
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.votes import verdicts_of
 from soft_reasoning.runs.records import record_of
 from soft_reasoning.types import Candidate, Result
 
@@ -44,20 +46,14 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     final = FinalAnswer(rule, verifier_weight=0.7)
     result = searched("4", ["3", "4", "4.0", "5", "4", "3"], rounds=3, verifier="5")
     votes = entry(result, final)[1]["votes"]
-    verdicts = [FakeVerdict(e["verifier"]) for e in result.trace]
-    winner = final.choose(result.candidates, verdicts, GRADER, "number")
-    assert votes[0]["answer"] == winner
-    total = sum(weight for _, weight in final.votes(result.candidates, verdicts, GRADER, "number"))
+    judged = Judged(result.candidates, verdicts_of(result.trace), GRADER)
+    assert votes[0]["answer"] == final.choose(judged)
+    total = sum(weight for _, weight in final.votes(judged))
     assert sum(vote["weight"] for vote in votes) == pytest.approx(total, rel=1e-3)
     by_answer = {vote["answer"]: vote for vote in votes}
     assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]
     assert (by_answer["5"]["candidates"], by_answer["5"]["verifier"]) == (1, 3)
     assert by_answer["5"]["by_verifier"] == pytest.approx(0.7 * 3, rel=1e-3)
-
-
-class FakeVerdict:
-    def __init__(self, said):
-        self.answers, self.weights = said["answers"], said["weights"]
 
 
 def test_the_map_keeps_the_two_axes_of_most_variance():

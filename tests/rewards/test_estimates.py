@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from soft_reasoning.configuration.build import build_context, build_engine, buil
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.base import Rounds
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.estimates import PRIOR, estimates, fit_prior, pooled_scores
+from soft_reasoning.rewards.estimates import PRIOR, Judged, fit_prior
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.learned import LearnedRule, fit
 from soft_reasoning.rewards.verifiers import Verdict
@@ -20,25 +21,25 @@ from soft_reasoning.search import Stopping
 from soft_reasoning.types import Candidate, Problem
 
 
-def candidates(*rows):
+def known(*rows):
     """Rows of (answer, verdict)."""
-    return [
+    seen = [
         Candidate("", answer, 0, coherence=0.5, verified=v, reward=(v or 0.0) + 0.5) for answer, v in rows
     ]
+    return Judged(seen, [Verdict(tuple(v for _, v in rows))], Grader())
 
 
 def test_pooled_by_hand():
-    seen = candidates(("18", 0.9), ("9", 0.2), (None, 0.7), ("18.0", 0.5), ("7", None))
-    first, second, third = estimates(seen, Grader(), "number", (1.0, 2.0))
+    seen = known(("18", 0.9), ("9", 0.2), (None, 0.7), ("18.0", 0.5), ("7", None))
+    first, second, third = seen.estimates((1.0, 2.0))
     assert (first.answer, first.members) == ("18", (0, 3)) and (first.yes, first.no) == pytest.approx(
         (1.4, 0.6)
     )
     assert first.mean == pytest.approx((1 + 1.4) / (3 + 2))
     assert first.weight == pytest.approx(2 * 2.4 / 2.6)  # odds, with a fitted prior
-    assert estimates(seen, Grader(), "number")[0].weight == pytest.approx(2 * 1.9 / 3)
+    assert seen.estimates()[0].weight == pytest.approx(2 * 1.9 / 3)
     assert second.mean == pytest.approx(1.2 / 4) and third.mean == pytest.approx(1 / 3)
-    scores = pooled_scores(seen, Grader(), "number", (1.0, 2.0))
-    assert scores == pytest.approx([2.4 / 5, 0.3, 0.7, 2.4 / 5, None])
+    assert seen.pooled_scores((1.0, 2.0)) == pytest.approx([2.4 / 5, 0.3, 0.7, 2.4 / 5, None])
 
 
 def question(rng):
@@ -50,16 +51,14 @@ def question(rng):
 def judged(verdict, seed, count):
     """Seeded questions whose candidates ``verdict`` judges by their answers."""
     rng = random.Random(seed)
-    return [
-        candidates(*[(str(answer), verdict(answer, rng)) for answer in question(rng)]) for _ in range(count)
-    ]
+    return [known(*[(str(answer), verdict(answer, rng)) for answer in question(rng)]) for _ in range(count)]
 
 
 def accuracy(rule, verdict, seed=0, count=400, prior=None):
     """Share of seeded questions that the rule answers right."""
     final, right = FinalAnswer(rule, prior=prior), 0
     for seen in judged(verdict, seed, count):
-        right += final.choose(seen, [Verdict(tuple(c.verified for c in seen))], Grader(), "number") == "0"
+        right += final.choose(seen) == "0"
     return right / count
 
 
@@ -68,8 +67,8 @@ def accuracy(rule, verdict, seed=0, count=400, prior=None):
 def test_a_verifier_that_always_says_the_same_leaves_the_majority(rule, said):
     rng = random.Random(1)
     for _ in range(100):
-        seen = candidates(*[(str(answer), said) for answer in question(rng)])
-        votes = [FinalAnswer(name).choose(seen, [], Grader(), "number") for name in ("vote", rule)]
+        seen = known(*[(str(answer), said) for answer in question(rng)])
+        votes = [FinalAnswer(name).choose(seen) for name in ("vote", rule)]
         assert votes[0] == votes[1]
 
 
@@ -95,8 +94,8 @@ def test_a_verifier_that_knows_beats_the_majority(rule):
 
 def fitted(verdict, file):
     """A calibration file of 100 other questions."""
-    rows = [(Problem("p", "?", "0"), seen, []) for seen in judged(verdict, 1, 100)]
-    file.write_text(json.dumps({"final": asdict(fit(rows, Grader(), {})[0])}))
+    rows = [(Problem("p", "?", "0"), seen) for seen in judged(verdict, 1, 100)]
+    file.write_text(json.dumps({"final": asdict(fit(rows, {})[0])}))
     return str(file)
 
 
@@ -114,18 +113,16 @@ def test_the_prior_of_a_verifier_that_always_says_the_same_leaves_the_majority(s
     prior = fitted(lambda answer, rng: said, tmp_path / "file")
     final = FinalAnswer("pooled_vote", prior=prior)
     for seen in judged(lambda answer, rng: said, 2, 50):
-        assert final.choose(seen, [], Grader(), "number") == FinalAnswer("vote").choose(
-            seen, [], Grader(), "number"
-        )
+        assert final.choose(seen) == FinalAnswer("vote").choose(seen)
     assert fit_prior([]) == PRIOR
 
 
 def test_rewards_read_the_prior_too(tmp_path):
     prior = fitted(knows, tmp_path / "file")
     reward = Reward(pooled=True, prior=prior)
-    rounds = Rounds(Problem("p", "?", "1"), reward, FinalAnswer("vote"), Grader())
-    seen = candidates(("1", 1.0), ("2", 0.0))
-    rounds.add(seen, Verdict((1.0, 0.0)))
+    rounds = Rounds(SimpleNamespace(reward=reward), Problem("p", "?", "1"), SimpleNamespace(grader=Grader()))
+    seen = known(("1", 1.0), ("2", 0.0))
+    rounds.add(seen.candidates, seen.verdicts[0])
     a, b = LearnedRule.load(prior).verdicts
     assert [c.reward for c in rounds.seen] == pytest.approx(
         [(a + 1) / (a + b + 1) + 0.5, a / (a + b + 1) + 0.5]
@@ -144,15 +141,15 @@ def test_every_method_rewards_all_candidates_by_what_is_known_of_their_answers(m
     config = compose_config([*words, *(["search.stopping.rule=none"] if method != "best_of_n" else [])])
     context = build_context(config, build_engine(config))
     [(_, result)] = drive([Problem("p", "How many are 3 x 6?", "18")], build_method(config), context)
-    scores = pooled_scores(result.candidates, context.grader, "number")
+    scores = Judged(result.candidates, [], context.grader).pooled_scores()
     for one, score in zip(result.candidates, scores, strict=True):
         assert one.reward == pytest.approx((score or 0.0) + one.coherence)
 
 
 def test_stopping_by_the_posterior_of_the_leader():
     stopping = Stopping(rule="leader", confidence=0.8)
-    seen = candidates(("1", 0.9), ("1", 0.9), ("2", 0.1))
-    leader = FinalAnswer("pooled_vote").leader(seen, [], Grader(), "number")
+    seen = known(("1", 0.9), ("1", 0.9), ("2", 0.1))
+    leader = FinalAnswer("pooled_vote").leader(seen)
     assert leader == pytest.approx(2.3 / 3)
     assert stopping.reason([[1.0]], leader=leader) is None
     assert stopping.reason([[1.0]], leader=0.85) == "converged"

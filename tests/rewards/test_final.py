@@ -1,6 +1,7 @@
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import RULES, FinalAnswer
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, UserError
@@ -33,47 +34,47 @@ SEEN = candidates(("1", 0, 0.2), ("1", 0, 0.1), ("2", 1, 1.9), (None, 1, 0.0), (
     ],
 )
 def test_rules(rule, verifier, expected):
-    assert FinalAnswer(rule).choose(SEEN, verdicts(*verifier), Grader(), "number") == expected
+    assert FinalAnswer(rule).choose(Judged(SEEN, verdicts(*verifier), Grader())) == expected
 
 
 def test_the_least_rewarded_candidates_do_not_vote():
-    assert FinalAnswer("vote").choose(SEEN, [], Grader(), "number") == "1"
-    assert FinalAnswer("vote", keep=0.4).choose(SEEN, [], Grader(), "number") == "2"
-    assert FinalAnswer("vote", keep=0.01).choose(SEEN, [], Grader(), "number") == "2"  # one is left
+    assert FinalAnswer("vote").choose(Judged(SEEN, [], Grader())) == "1"
+    assert FinalAnswer("vote", keep=0.4).choose(Judged(SEEN, [], Grader())) == "2"
+    assert FinalAnswer("vote", keep=0.01).choose(Judged(SEEN, [], Grader())) == "2"  # one is left
 
 
 def test_numerically_equal_answers_vote_together():
     seen = candidates(("18", 0, 1.0), ("7", 0, 1.0), ("7", 0, 1.0))
-    assert FinalAnswer("vote").choose(seen, verdicts(["18.0"], ["18"]), Grader(), "number") == "18"
+    assert FinalAnswer("vote").choose(Judged(seen, verdicts(["18.0"], ["18"]), Grader())) == "18"
 
 
 def test_verifier_weight_zero_leaves_its_answers_out():
     final = FinalAnswer("vote", verifier_weight=0.0)
-    assert final.choose(SEEN, verdicts(["2"], ["2"], ["2"]), Grader(), "number") == "1"
+    assert final.choose(Judged(SEEN, verdicts(["2"], ["2"], ["2"]), Grader())) == "1"
 
 
 def test_several_samples_of_one_round_weigh_as_one_answer():
     seen = candidates(("1", 0, 1.0), ("1", 0, 1.0))
-    assert FinalAnswer("vote").choose(seen, verdicts(["2", "2", "2"]), Grader(), "number") == "1"
+    assert FinalAnswer("vote").choose(Judged(seen, verdicts(["2", "2", "2"]), Grader())) == "1"
 
 
 def test_a_verifier_s_answer_counts_by_its_confidence():
     seen = candidates(("1", 0, 1.0), ("2", 0, 1.0))
     rounds = verdicts([("1", 0.9), ("2", 0.3)], [("2", 0.5)])  # 1: 1 + 0.45, 2: 1 + 0.15 + 0.5
-    assert FinalAnswer("vote").choose(seen, rounds, Grader(), "number") == "2"
-    assert FinalAnswer("verifier").choose(seen, rounds[:1], Grader(), "number") == "1"
+    assert FinalAnswer("vote").choose(Judged(seen, rounds, Grader())) == "2"
+    assert FinalAnswer("verifier").choose(Judged(seen, rounds[:1], Grader())) == "1"
 
 
 def test_an_answer_counts_though_it_is_the_lowest():
     """Where all rewards are alike the majority decides."""
     seen = candidates(("1", 0, 0.2), ("2", 0, 0.2), ("2", 0, 0.2))
-    assert FinalAnswer("reward_vote").choose(seen, [], Grader(), "number") == "2"
+    assert FinalAnswer("reward_vote").choose(Judged(seen, [], Grader())) == "2"
 
 
 @pytest.mark.parametrize("rule", sorted({*RULES} - {"learned"}))
 def test_nothing_parsed_is_none(rule):
     seen = candidates((None, 0, 0.5), (None, 0, 0.1))
-    assert FinalAnswer(rule).choose(seen, verdicts([None]), Grader(), "number") is None
+    assert FinalAnswer(rule).choose(Judged(seen, verdicts([None]), Grader())) is None
 
 
 def test_bad_values_say_what_was_expected():

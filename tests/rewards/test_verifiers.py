@@ -56,7 +56,7 @@ class Prompts:
         return Prompt(ids=(1, 2, 3, *" ".join(solutions).encode()), stop=("Question:",))
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, stage="round-0"):
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
     """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
     text may come with its tokens' log-probabilities."""
     prompts = prompts or Prompts()
@@ -64,7 +64,7 @@ def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), pr
         prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
         engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
     )  # fmt: skip
-    steps = verifier.verify(problem, candidates, context, stage=stage, earlier=earlier)
+    steps = verifier.verify(problem, candidates, context, earlier)
     requests = []
     try:
         effect = next(steps)
@@ -95,7 +95,7 @@ def test_several_samples_average_and_have_seeds_of_their_own():
     verdict, _, requests = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 3, "Answer: 9")
     assert verdict.scores == (0.75, 0.0, 0.25, 0.75)
     assert len({r.seed for r in requests}) == 4 and requests[0].sampling.temperature == 0.7
-    _, _, later = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 4, stage="round-1")
+    _, _, later = run(MultiGenerate(samples=4, temperature=0.7), *["Answer: 18"] * 4, earlier=[Verdict(())])
     assert not {r.seed for r in requests} & {r.seed for r in later}, "every round draws anew"
 
 
@@ -243,7 +243,7 @@ def asked(verifier, *completions, candidates=CANDIDATES[:1], judges=None):
         prompts=Prompts(), grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges=judges or {},
         engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
     )  # fmt: skip
-    steps, requests, effects = verifier.verify(PROBLEM, candidates, context, stage="round-0"), [], []
+    steps, requests, effects = verifier.verify(PROBLEM, candidates, context, ()), [], []
     try:
         effects.append(next(steps))
         while True:
@@ -315,7 +315,7 @@ def test_a_check_comes_before_the_verdict_and_equal_candidates_are_asked_once():
         prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges={},
         engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
     )  # fmt: skip
-    steps = verifier.verify(PROBLEM, three, context, stage="round-0")
+    steps = verifier.verify(PROBLEM, three, context, ())
     effect = next(steps)
     assert [r.max_new_tokens for r in effect.requests] == [40] * 3
     effect = steps.send([Completion((1,), (0.0,), texts[i], "eos", 3) for i in (0, 1, 0)])

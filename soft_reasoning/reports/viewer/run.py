@@ -11,8 +11,9 @@ import numpy as np
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import votes_of
+from soft_reasoning.rewards.votes import verdicts_of, votes_of
 from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
 from soft_reasoning.runs.records import agreement_of, answers_of, candidates_of, problem_of
 from soft_reasoning.types import Problem, UserError
@@ -164,9 +165,9 @@ def _votes(
 
     Weights are None where ``final`` is not known to be a vote over what the record holds.
     """
-    candidates = candidates_of(record)
     chosen, kind, groups = record["answer"], problem.answer_type, []
-    for vote in votes_of(candidates, record["trace"], final, grader, kind):
+    judged = Judged(candidates_of(record), verdicts_of(record["trace"]), grader, kind)
+    for vote in votes_of(judged, final):
         right = grader.correct(vote.answer, problem)
         facts = {**asdict(vote), "right": right, "chosen": grader.equal(vote.answer, chosen, kind)}
         groups.append(facts | {name: short(facts[name]) for name in ("weight", "by_verifier")})
