@@ -286,7 +286,5 @@ def _cost(metrics: Mapping[str, Any]) -> str:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
     for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):
         if metrics["peak_bytes"][kind] is not None:
-            mean = metrics["mean_bytes"][kind]
-            average = "" if mean is None else f", {mean / 2**20:,.0f} MiB on average"
-            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB{average}.")
+            parts.append(f"{what} took up to {metrics['peak_bytes'][kind] / 2**20:,.0f} MiB.")
     return " ".join(parts)

@@ -203,9 +203,7 @@ COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
     "generated tokens": (("tokens", "total", "generated"), count),
     "sequences": (("tokens", "total", "sequences"), count),
     "time": (("seconds", "total"), duration),
-    "keys and values, mean": (("mean_bytes", "kv"), memory),
     "keys and values, peak": (("peak_bytes", "kv"), memory),
-    "activations, mean": (("mean_bytes", "activations"), memory),
     "activations, peak": (("peak_bytes", "activations"), memory),
 }
 """Costs (paper, Section "Efficiency and Performance Analysis"): path in results.json, and format."""

@@ -24,7 +24,6 @@ PAGE_DATA = "report_data"
 """Beside a page: what is too large to stand in it."""
 CONFIG = ".hydra/config.yaml"
 PEAKS = "peak_bytes"
-USED = "used_bytes"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
 
@@ -100,28 +99,22 @@ class Costs:
     Attributes:
         seconds: Seconds by kind.
         peaks: The most bytes that an engine used, by kind of memory.
-        means: The mean bytes over all samples of memory, by kind.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, int] = field(default_factory=dict)
-    means: dict[str, float] = field(default_factory=dict)
 
 
 def read_costs(folder: str | os.PathLike[str]) -> Costs:
     """Add up the lines of a run's ``timing.jsonl``; a torn last line is skipped."""
     path, costs = Path(folder) / TIMING, Costs()
-    sampled: dict[str, tuple[int, int]] = {}
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     for entry in map(json.loads, lines):
         for kind, size in entry.pop(PEAKS, {}).items():
             costs.peaks[kind] = max(size, costs.peaks.get(kind, 0))
-        for kind, (size, count) in entry.pop(USED, {}).items():
-            before = sampled.get(kind, (0, 0))
-            sampled[kind] = before[0] + size, before[1] + count
+        entry.pop("used_bytes", None)  # of earlier versions
         for kind, seconds in entry.items():
             costs.seconds[kind] = costs.seconds.get(kind, 0.0) + seconds
-    costs.means = {kind: size / count for kind, (size, count) in sampled.items() if count}
     return costs
 
 

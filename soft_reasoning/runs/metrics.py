@@ -117,7 +117,6 @@ def _costs(rows: Sequence[Graded], costs: Costs, rate: Mapping[str, int] | None)
         "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
         "seconds": seconds,
         "peak_bytes": {kind: costs.peaks.get(kind) for kind in MEMORY},
-        "mean_bytes": {kind: costs.means.get(kind) for kind in MEMORY},
     }
 
 

@@ -163,10 +163,6 @@ class RaySolver:
         """Nothing: memory is not measured on Ray."""
         return {}
 
-    def memory_samples(self) -> dict[str, list[int]]:
-        """Nothing: memory is not measured on Ray."""
-        return {}
-
     def solve(
         self,
         problems: Iterable[Problem],

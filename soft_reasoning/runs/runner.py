@@ -60,10 +60,6 @@ class Solver(Protocol):
         """Return the most bytes that an engine has used so far, by kind; empty if unknown."""
         ...
 
-    def memory_samples(self) -> Mapping[str, Sequence[int]]:
-        """Return [sum of bytes, number of samples] by kind since the last call; empty if unknown."""
-        ...
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -110,7 +106,7 @@ def run(
     shown = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
-        Followed(tracker, store.folder, config, len(store.done), shown.say) as followed,
+        Followed(tracker, store.folder, config, shown.say) as followed,
     ):
         rows = _solve_all(problems, solver, store, shown, followed)
         metrics = measure(
@@ -244,7 +240,7 @@ def _solve(
                 store.sync()
             now = {**clock.seconds, "total": perf_counter() - began}
             spent = {kind: value - recorded.get(kind, 0.0) for kind, value in now.items()}
-            store.add_seconds(spent, solver.peaks(), solver.memory_samples())
+            store.add_seconds(spent, solver.peaks())
             recorded = now
         for row in finished:
             rows.append(row)
@@ -294,9 +290,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
     metrics = measure(
         rows,
-        costs=Costs(
-            before.get("seconds") or {}, before.get("peak_bytes") or {}, before.get("mean_bytes") or {}
-        ),
+        costs=Costs(before.get("seconds") or {}, before.get("peak_bytes") or {}),
         rate=manifest.get("flops"),
         independent=manifest.get("independent", False),
     )

@@ -26,7 +26,6 @@ from soft_reasoning.runs.files import (
     RESULTS,
     SAMPLES,
     TIMING,
-    USED,
     encoded,
     read_manifest,
     scan_records,
@@ -41,7 +40,6 @@ from soft_reasoning.runs.manifest import (
     refuse_other,
 )
 from soft_reasoning.runs.records import ProblemKey, problem_key
-from soft_reasoning.runs.tracking import LOGGING
 from soft_reasoning.types import UserError
 
 try:
@@ -50,7 +48,7 @@ except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
 DERIVED = (
-    RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*", LOGGING,
+    RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*",
 )  # fmt: skip
 """What is computed from the rest, and removed when a run starts over."""
 
@@ -162,20 +160,14 @@ class Store:
         with writing(self.folder):
             os.fsync(self._samples)
 
-    def add_seconds(
-        self,
-        seconds: Mapping[str, float],
-        peaks: Mapping[str, int] | None = None,
-        used: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
-        """Add seconds by kind, the peaks of memory, and memory samples ([sum, number]) since the last call.
+    def add_seconds(self, seconds: Mapping[str, float], peaks: Mapping[str, int] | None = None) -> None:
+        """Add seconds by kind since the last call, and the peaks of memory.
 
         These may be lost with the process; results are not.
         """
         assert self._timing is not None
         with writing(self.folder):
-            entry = {**seconds, PEAKS: dict(peaks or {})} | ({USED: dict(used)} if used else {})
-            self._timing.write(json.dumps(entry) + "\n")
+            self._timing.write(json.dumps({**seconds, PEAKS: dict(peaks or {})}) + "\n")
             self._timing.flush()
 
     def measured(self) -> None:

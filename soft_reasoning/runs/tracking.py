@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any, Protocol
 import yaml
 
 from soft_reasoning.checks import finite
-from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, write_json
+from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS
 from soft_reasoning.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
-
-LOGGING = "logging.json"
-"""In a run's folder: the id of the run at each tracker."""
 
 
 class Tracker(Protocol):
@@ -25,16 +21,12 @@ class Tracker(Protocol):
 
     name: str
 
-    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
-        """Begin the run in ``folder``, which holds ``done`` problems, or continue the run ``id``.
-
-        Returns:
-            An ``accelerate.tracking.GeneralTracker`` and the run's id.
-        """
+    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+        """Begin the run in ``folder`` and return its ``accelerate.tracking.GeneralTracker``."""
         ...
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        """End the run: finished, with the ``files`` of its report, or (None) one that may go on later."""
+        """End the run: finished, with the ``files`` of its report, or (None) interrupted."""
         ...
 
 
@@ -50,12 +42,11 @@ class TensorBoard:
     def __init__(self) -> None:
         self._trackers = _trackers(self.name)
 
-    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
-        # What an earlier run in this folder logged after the stored problems is hidden.
-        run = self._trackers.TensorBoardTracker(self.name, folder, purge_step=done + 1, flush_secs=10)
+    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
+        run = self._trackers.TensorBoardTracker(self.name, folder, flush_secs=10)
         run.start()
-        run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, done + 1)
-        return run, self.name
+        run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, 0)
+        return run
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
         run.finish()
@@ -87,17 +78,16 @@ class WeightsAndBiases:
         self._project, self._options = project, {"entity": entity, "mode": mode, "tags": tags}
         self._trackers = _trackers(self.name)
 
-    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
+    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
         import wandb
 
         run = self._trackers.WandBTracker(
-            self._project, **self._options, dir=str(folder), id=id, resume=id and "allow",
-            name=folder.name, group=folder.parent.name,
+            self._project, **self._options, dir=str(folder), name=folder.name, group=folder.parent.name,
             settings=wandb.Settings(console="off"),  # standard output is for results
         )  # fmt: skip
         run.start()
         run.store_init_configuration(dict(config))
-        return run, run.tracker.id
+        return run
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
         import wandb
@@ -130,17 +120,16 @@ class MLflow:
         self._uri, self._experiment = uri, experiment
         self._trackers = _trackers(self.name)
 
-    def begin(self, folder: Path, config: Mapping[str, Any], done: int, id: str | None) -> tuple[Any, str]:
+    def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
         import mlflow
 
         if self._uri is not None:
             mlflow.set_tracking_uri(self._uri)
         tags = {"group": folder.parent.name, "folder": str(folder)}
-        run = self._trackers.MLflowTracker(self._experiment, run_id=id, run_name=folder.name, tags=tags)
+        run = self._trackers.MLflowTracker(self._experiment, run_name=folder.name, tags=tags)
         run.start()
-        if id is None:
-            run.store_init_configuration(result_keys(config))
-        return run, run.tracker.info.run_id
+        run.store_init_configuration(result_keys(config))
+        return run
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
         import mlflow
@@ -167,7 +156,6 @@ def _trackers(name: str) -> Any:
 class Followed:
     """Tells ``tracker`` about the run in ``folder`` while the context is open; None tells nobody.
 
-    The run's id at the tracker is kept in ``logging.json``, so that a resumed run goes on in the same one.
     An error of the tracker after the beginning ends the logging with one line by ``say``, and not the run.
 
     Raises:
@@ -175,22 +163,16 @@ class Followed:
     """
 
     def __init__(
-        self, tracker: Tracker | None, folder: Path, config: Mapping[str, Any], done: int, say: Callable
+        self, tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
     ) -> None:
         self._tracker, self._folder, self._say = tracker, folder.absolute(), say
-        self._run: Any = None
-        if tracker is None:
-            return
-        path = self._folder / LOGGING
-        ids = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         try:
-            self._run, ids[tracker.name] = tracker.begin(self._folder, config, done, ids.get(tracker.name))
+            self._run = None if tracker is None else tracker.begin(self._folder, config)
         except Exception as error:  # the libraries share no base class
             raise UserError(
-                f"logging={tracker.name}: expected a run to begin or go on, got {type(error).__name__}: "
-                f"{' '.join(str(error).split())[:300]}; change its options, or delete {path} to begin anew"
+                f"logging={getattr(tracker, 'name', None)}: expected a run to begin, got "
+                f"{type(error).__name__}: {' '.join(str(error).split())[:300]}; change its options"
             ) from error
-        write_json(path, ids)
 
     def __enter__(self) -> Followed:
         return self
@@ -204,9 +186,8 @@ class Followed:
 
     def finish(self, metrics: Mapping[str, Any]) -> None:
         """Log the final metrics and the report's files, and end the run."""
-        refused = re.compile(r"[^\w\-. :/]")  # by MLflow
         numbers = {
-            f"final/{refused.sub('_', name)}": float(value)
+            "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # other signs MLflow refuses
             for name, value in flatten(metrics).items()
             if finite(value)
         }

@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
 
@@ -54,22 +53,6 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]
     assert (by_answer["5"]["candidates"], by_answer["5"]["verifier"]) == (1, 3)
     assert by_answer["5"]["by_verifier"] == pytest.approx(0.7 * 3, rel=1e-3)
-
-
-def test_the_map_keeps_the_two_axes_of_most_variance():
-    rng = np.random.default_rng(0)
-    U = rng.normal(size=(8, 20)) * np.array([9.0, 4.0] + [0.01] * 18) + 3.0
-    candidates = tuple(Candidate("3", "3", 0, u=tuple(u), reward=1.0) for u in U.tolist())
-    shown = entry(Result("3", candidates))[1]["map"]
-    points = np.array([*shown["points"], shown["zero"]])
-    before = np.vstack([U, np.zeros(20)])[:, None] - np.vstack([U, np.zeros(20)])[None]
-    after = points[:, None] - points[None]
-    far = np.linalg.norm(after[:8, :8], axis=-1), np.linalg.norm(before[:8, :8], axis=-1)
-    np.testing.assert_allclose(*far, atol=0.2)
-    assert sum(shown["shares"]) > 0.999 and shown["shares"][0] > shown["shares"][1]
-    assert "map" not in entry(Result("3", candidates[:2]))[1]
-    same = tuple(Candidate("3", "3", 0, u=(1.0, 1.0)) for _ in range(3))
-    assert entry(Result("3", same))[1]["map"]["shares"] == [0.0, 0.0]
 
 
 def test_numbers_that_json_lacks_and_halves_of_letters_survive(tmp_path):

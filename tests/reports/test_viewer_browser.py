@@ -150,11 +150,10 @@ def test_a_problem_shows_all_that_led_to_its_answer(page, runs):
     assert page.texts(".soft") == ["soft token", "Now"]  # in the prompt, and in the greedy completion
     assert page.text(".rounds .card .parts").strip() == "3." and page.text(".greedy pre").startswith("Now")
     assert page.text(".votes li.chosen .answer").startswith("3") and "verifier twice" in page.text(".votes")
-    assert page.js("return document.querySelectorAll('.point').length") == 4
     assert any("<img src=x" in text for text in page.texts(".verifier pre"))  # hostile text is text
     assert page.js("return document.images.length") == 0 and "owned" != page.driver.title
-    page.js("document.querySelector('[data-candidate=\"3\"].point').dispatchEvent(new Event('click'))")
-    page.wait("return document.querySelector('#candidate-3').classList.contains('found')")
+    page.click(".rounds .card a", "candidate 1")
+    page.wait("return document.querySelector('#candidate-0').classList.contains('found')")
     page.js(
         "const s = document.querySelector('.options select'); s.value = '1';"
         "s.dispatchEvent(new Event('change'))"

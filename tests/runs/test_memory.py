@@ -1,15 +1,9 @@
-"""Average memory: sampled while problems are solved; a kept engine counts each run by itself."""
-
-import time
+"""A kept engine counts each run's memory by itself."""
 
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.runs.local import LocalLauncher, MemorySampler
+from soft_reasoning.runs.local import LocalLauncher
 from tests.runs.world import OPTIONS
-
-
-class Holding:
-    used_bytes = peak_bytes = {"kv": 100}
 
 
 class Counting(FakeEngine):
@@ -19,16 +13,6 @@ class Counting(FakeEngine):
 
     def begin_run(self):
         self.peak_bytes = {"kv": 0}
-
-
-def test_samples_are_taken_while_the_context_is_open_and_given_once():
-    sampler = MemorySampler(Holding(), seconds=0.01)
-    with sampler:
-        time.sleep(0.2)
-    total, count = sampler.take()["kv"]
-    assert count >= 3 and total == 100 * count
-    time.sleep(0.05)
-    assert sampler.take() == {}
 
 
 def test_a_kept_engine_counts_each_run_by_itself():

@@ -73,19 +73,12 @@ class TestTensorBoard:
 
 
 class TestWandb:
-    def test_a_resumed_run_is_one_run(self, run, tmp_path, monkeypatch):
+    def test_figures_and_the_report(self, run):
         pytest.importorskip("wandb")
         given = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]
-        with monkeypatch.context() as broken:
-            interrupted(broken, 1)
-            assert run(*FAKE, *given, "limit=5").code == 130
         done = run(*FAKE, *given, "limit=5")
         assert done.code == 0
-        [first, second] = sorted(path.name for path in done.folder.glob("wandb/offline-run-*"))
-        assert first != second and first.rpartition("-")[2] == second.rpartition("-")[2]  # one id
-        known = json.loads((done.folder / "logging.json").read_text())
-        assert known == {"wandb": first.rpartition("-")[2]}
-        [path] = done.folder.glob(f"wandb/{second}/*.wandb")
+        [path] = done.folder.glob("wandb/offline-run-*/*.wandb")
         until = time.monotonic() + 30  # wandb writes in a process of its own
         while b"final/exact_match" not in (written := path.read_bytes()) and time.monotonic() < until:
             time.sleep(0.2)
@@ -104,7 +97,7 @@ class TestMLflow:
         pytest.importorskip("mlflow")
         return ["logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'"]
 
-    def test_an_interrupted_run_goes_on(self, run, tmp_path, monkeypatch):
+    def test_an_interrupted_run_goes_on_as_a_new_one(self, run, tmp_path, monkeypatch):
         given = [*FAKE, *self.given(tmp_path), "logging.experiment=mine", "limit=5"]
         with monkeypatch.context() as broken:
             interrupted(broken, 1)
@@ -112,16 +105,15 @@ class TestMLflow:
         _, [one] = self.runs(tmp_path, "mine")
         assert one.info.status == "KILLED"
         done = run(*given)
-        client, [again] = self.runs(tmp_path, "mine")
-        assert "ended" not in done.err
-        assert (again.info.run_id, again.info.status) == (one.info.run_id, "FINISHED")
+        client, [_, again] = self.runs(tmp_path, "mine")
+        assert "ended" not in done.err and again.info.status == "FINISHED"
         assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
         assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
         measured = results(done.folder)
-        assert [m.step for m in client.get_metric_history(one.info.run_id, "accuracy")] == [2, 4, 5]
+        assert [m.step for m in client.get_metric_history(again.info.run_id, "accuracy")] == [4, 5]
         assert again.data.metrics["final/coverage_5"] == pytest.approx(measured["coverage@5"])
         assert again.data.metrics["final/exact_match"] == pytest.approx(measured["exact_match"])
-        names = {entry.path for entry in client.list_artifacts(one.info.run_id)}
+        names = {entry.path for entry in client.list_artifacts(again.info.run_id)}
         assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
 
     def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(self, run, tmp_path, monkeypatch):

@@ -44,9 +44,9 @@ def parts(*overrides):
     return build_method(config), build_context(config, build_engine(config)), plain
 
 
-def summarise(rows, *, seconds=None, peaks=None, means=None, **more):
+def summarise(rows, *, seconds=None, peaks=None, **more):
     """The metrics of ``rows``."""
-    return measure(rows, costs=Costs(seconds or {}, peaks or {}, means or {}), **more)
+    return measure(rows, costs=Costs(seconds or {}, peaks or {}), **more)
 
 
 class KilledAfter:

@@ -28,7 +28,7 @@ SHARD = 32
 """Problems in a shard."""
 
 SOURCES = Path(__file__).parent / "page"
-SCRIPTS = ("dom", "data", "math", "text", "plot", "list", "problem", "run", "overview", "main")
+SCRIPTS = ("dom", "data", "math", "text", "list", "problem", "run", "overview", "main")
 
 Entry = tuple[list[Any], Any]
 """What the table shows of a problem, and what its own page shows."""

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
 from soft_reasoning.rewards.estimates import Judged
@@ -76,7 +74,7 @@ def entry_of(
         "votes": _votes(record, grader, final, problem),
         "ended": _last(record, "ended"),
         "anchor": anchor_of(record),
-    } | _map(record)
+    }
     base = None
     if greedy is not None and greedy["candidates"] and greedy["question"] == record["question"]:
         first, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
@@ -172,25 +170,6 @@ def _votes(
         facts = {**asdict(vote), "right": right, "chosen": grader.equal(vote.answer, chosen, kind)}
         groups.append(facts | {name: short(facts[name]) for name in ("weight", "by_verifier")})
     return groups
-
-
-def _map(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every candidate's u on the two axes of most variance, u = 0 on them, and their shares."""
-    points = [candidate.get("u") for candidate in record["candidates"]]
-    if len(points) < 3 or any(point is None for point in points):
-        return {}
-    U = np.array(points, dtype=np.float64)  # (n, d)
-    if U.ndim != 2 or not np.isfinite(U).all():
-        return {}
-    middle = U.mean(axis=0)
-    _, scale, axes = np.linalg.svd(U - middle, full_matrices=False)
-    axes = axes[:2]
-    axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    total = float((scale**2).sum())
-    places = (np.vstack([U, np.zeros_like(middle)]) - middle) @ axes.T  # (n + 1, 2)
-    plain = [[short(float(value)) for value in place] for place in places]
-    shares = [short(float(value) ** 2 / total) if total else 0.0 for value in scale[:2]]
-    return {"map": {"points": plain[:-1], "zero": plain[-1], "shares": shares}}
 
 
 def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:

@@ -1,6 +1,24 @@
-// The page of one problem of a run: prompt, map of u, final vote, and rounds as columns of candidates.
+// The page of one problem of a run: prompt, final vote, and rounds as columns of candidates.
 
 const SHORT = 700;
+
+// Colours of rewards, from low to high.
+const SCALE = [[84, 50, 140], [59, 92, 152], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+
+function colour(share) {
+  const place = Math.max(0, Math.min(1, share)) * (SCALE.length - 1);
+  const from = Math.min(Math.floor(place), SCALE.length - 2);
+  const mix = SCALE[from].map((value, i) => Math.round(value + (place - from) * (SCALE[from + 1][i] - value)));
+  return `rgb(${mix.join(" ")})`;
+}
+
+function rewardScale(candidates) {
+  const rewards = candidates.map((c) => c.reward).filter((r) => typeof r === "number");
+  const low = Math.min(...rewards);
+  const high = Math.max(...rewards);
+  const share = (reward) => (high > low ? (reward - low) / (high - low) : 1);
+  return (reward) => (typeof reward === "number" ? colour(share(reward)) : "var(--muted)");
+}
 
 function promptOf(parts, question) {
   const soft = () => el("span", { class: "soft", title: "here stand the soft tokens that the search chooses" }, "soft token");
@@ -64,7 +82,7 @@ function tokensOf(name, groups, title) {
 class ProblemPage {
   constructor(index, row, detail, place, back) {
     Object.assign(this, { index, row, detail, place, back });
-    this.candidates = detail.rounds.flatMap((round) => round.candidates.map((c) => ({ ...c, round: round.round })));
+    this.candidates = detail.rounds.flatMap((round) => round.candidates);
     this.scale = rewardScale(this.candidates);
     this.greedy = detail.greedy ? afterAnchor(detail.greedy.text, detail.anchor) : null;
     this.base = detail.greedy ? "greedy" : this.candidates.length > 1 ? "0" : "none";
@@ -89,7 +107,6 @@ class ProblemPage {
           promptOf(detail.prompt, question),
           el("section", { class: "panel" }, el("h2", {}, index.rule && !index.rule.endsWith("vote") ? "Answers given" : "Final vote"), votesOf(detail.votes, index.rule))),
         el("div", {},
-          detail.map ? el("section", { class: "panel" }, el("h2", {}, "Points u"), plotOf(detail.map, this.candidates, this.scale, (i) => this.show(i))) : null,
           greedy ? el("section", { class: "panel greedy" }, el("h2", {}, "Greedy completion"),
             this.greedy === greedy.text ? textOf(greedy.text)
               : el("pre", { class: "text" }, el("span", { class: "soft", title: "the anchor: the soft token stands in its place, and candidates go on after it" }, detail.anchor.trim() || "␣"), this.greedy),
@@ -147,13 +164,11 @@ class ProblemPage {
   cardOf(c, i, base, same) {
     const copy = same !== undefined && same !== i;
     const asGreedy = base !== null && String(i) !== this.base && divergence(c.text.replace(/\s+$/, ""), base) === -1;
-    const light = (on) => () => { for (const node of document.querySelectorAll(`[data-candidate="${i}"]`)) node.classList.toggle("lit", on); };
     return el("article", {
-      class: `card ${c.right === null ? "" : c.right ? "right" : "wrong"}`, id: `candidate-${i}`, "data-candidate": i,
-      onmouseenter: light(true), onmouseleave: light(false),
+      class: `card ${c.right === null ? "" : c.right ? "right" : "wrong"}`, id: `candidate-${i}`,
     },
       el("header", {},
-        el("span", { class: "dot", style: { background: this.scale.of(c.reward) }, title: "coloured by reward" }, String(i + 1)),
+        el("span", { class: "dot", style: { background: this.scale(c.reward) }, title: "coloured by reward" }, String(i + 1)),
         answerOf(c.answer, c.right)),
       factsOf(c),
       tokensOf("near", c.nearest, "the tokens nearest to the soft token, by cosine"),
