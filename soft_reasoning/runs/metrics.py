@@ -11,22 +11,20 @@ import pandas as pd
 
 from soft_reasoning.answers import MODES
 from soft_reasoning.runs.files import Costs
-from soft_reasoning.runs.records import FIRST, MEMORY, Graded, ease
+from soft_reasoning.runs.records import FIRST, MEMORY, WHY, Graded, ease
 from soft_reasoning.types import Usage, UserError
-
-WHY = ("uncovered", "rejected", "outvoted")
-"""Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
-another answer was chosen."""
 
 Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """Of pandas, in whose annotations a column may be anything."""
 
 PROBLEM = ("correct", "covered", "covered_first", "parsed", "answers", "rounds", "difficulty", "wrong")
-CANDIDATE = (
-    "problem", "graded", "correct", "parsed", "round", "reward", "approved", "length", "new", "expected",
-)  # fmt: skip
+CANDIDATE = ("problem", "correct", "parsed", "round", "reward", "approved", "length", "new", "expected")
 READING = ("mode", "correct", "covered", "parsed", "candidates", "candidates_parsed")
+TEXT = {"difficulty", "wrong", "mode"}
+"""The columns that are no numbers."""
+
+SHARES = {"exact_match": "correct", "coverage": "covered"}
 
 
 def measure(
@@ -48,24 +46,17 @@ def measure(
         rate: Operations per position and key (``manifest.rates``).
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
-    rows, costs = sorted(graded, key=lambda row: row.doc_id), costs or Costs()
-    problems: Frame = _frame(map(_problem, rows), PROBLEM, text=("difficulty", "wrong"))
+    rows, costs = sorted(graded, key=lambda row: row.problem["doc_id"]), costs or Costs()
+    problems = _frame((row.problem for row in rows), PROBLEM)
     candidates = _frame(
-        (
-            (i, row.correct is not None, *(getattr(c, name) for name in CANDIDATE[2:]))
-            for i, row in enumerate(rows)
-            for c in row.candidates
-        ),
-        CANDIDATE,
+        ({"problem": i, **candidate} for i, row in enumerate(rows) for candidate in row.candidates), CANDIDATE
     )
     known = problems[problems["correct"].notna()]
-    judged = candidates[candidates["graded"] == 1]
+    judged = candidates[candidates["correct"].notna()]
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
     return {
         "problems": len(rows),
-        **share("exact_match", known["correct"]),
-        **share("coverage", known["covered"]),
-        **share(f"coverage@{FIRST}", known["covered_first"]),
+        **_shares(known, SHARES | {f"coverage@{FIRST}": "covered_first"}),
         **(_pass(judged, len(known)) if independent else {}),
         "unparsed": _mean(1 - problems["parsed"]),
         "candidates": len(candidates) / len(rows) if rows else None,
@@ -73,7 +64,7 @@ def measure(
         "answers": _mean(problems["answers"]),
         "candidate_accuracy": _mean(judged["correct"]),
         "candidate_unparsed": _mean(1 - candidates["parsed"]),
-        "extraction": _by_extraction(rows),
+        "extraction": _by_extraction(_frame((reading for row in rows for reading in row.readings), READING)),
         "rounds": {
             "mean": _mean(problems["rounds"]),
             "share_ended_after": {str(int(n)): float(part) for n, part in ended.items()},
@@ -82,11 +73,7 @@ def measure(
         "decided": _mean(pd.Series([part for row in rows for part in row.decided], dtype=float)),
         "auc": _auc(judged),
         "by_difficulty": {
-            level: {
-                "problems": len(some),
-                **share("exact_match", some["correct"]),
-                **share("coverage", some["covered"]),
-            }
+            level: {"problems": len(some), **_shares(some, SHARES)}
             for level, some in sorted(known.groupby("difficulty"), key=lambda pair: ease(pair[0]))
         },
         "verifier": _verifier(judged),
@@ -125,10 +112,15 @@ def share(name: str, values: Series) -> dict[str, float | None]:
     return {name: _mean(values), f"{name}_stderr": _known(values.astype(float).sem())}
 
 
-def _frame(rows: Iterable[Sequence[Any]], columns: Sequence[str], text: Sequence[str] = ()) -> Frame:
-    """A table of floats, NaN for None, but for the columns ``text``."""
+def _shares(frame: Frame, columns: Mapping[str, str]) -> dict[str, float | None]:
+    """The :func:`share` of each column, by its name in the results."""
+    return {key: x for name, column in columns.items() for key, x in share(name, frame[column]).items()}
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Frame:
+    """A table of floats, NaN for None, but for the columns of ``TEXT``."""
     frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
-    return frame.astype({name: float for name in columns if name not in text})
+    return frame.astype({name: float for name in columns if name not in TEXT})
 
 
 def _mean(values: Series) -> float | None:
@@ -139,38 +131,14 @@ def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _problem(row: Graded) -> tuple[Any, ...]:
-    wrong = _why(row) if row.correct is False else None
-    covered = row.covered(), row.covered(FIRST)
-    return row.correct, *covered, row.parsed, row.answers, row.rounds, row.difficulty, wrong
-
-
-def _why(row: Graded) -> str:
-    """Say in a word of ``WHY`` why a final answer is wrong."""
-    right = [candidate.approved for candidate in row.candidates if candidate.correct]
-    if not right:
-        return "uncovered"
-    return "outvoted" if any(approved is not False for approved in right) else "rejected"
-
-
-def _by_extraction(rows: Sequence[Graded]) -> dict[str, dict[str, float | None]]:
+def _by_extraction(readings: Frame) -> dict[str, dict[str, float | None]]:
     """Accuracy, coverage and unparsed answers under each way of reading them."""
-    frame = _frame(
-        (
-            (mode, e.correct, e.covered, e.parsed, len(e.candidates_parsed), sum(e.candidates_parsed))
-            for row in rows
-            for mode, e in row.extractions.items()
-        ),
-        READING,
-        text=("mode",),
-    )
     out: dict[str, dict[str, float | None]] = {}
-    for mode in dict.fromkeys([*MODES, *frame["mode"]]):
-        some = frame[frame["mode"] == mode]
+    for mode in dict.fromkeys([*MODES, *readings["mode"]]):
+        some = readings[readings["mode"] == mode]
         candidates = some["candidates"].sum()
         out[mode] = {
-            **share("exact_match", some["correct"]),
-            **share("coverage", some["covered"]),
+            **_shares(some, SHARES),
             "unparsed": _mean(1 - some["parsed"]),
             "candidate_unparsed": 1 - some["candidates_parsed"].sum() / candidates if candidates else None,
         }

@@ -53,12 +53,12 @@ class Progress:
     def count(self, row: Graded) -> None:
         """Count one more finished problem; say so when the first ``UNREAD`` have no readable answer."""
         self.done += 1
-        self._read += row.parsed
+        self._read += row.problem["parsed"]
         self._tokens += sum(usage.generated_tokens for usage in row.usage.values())
-        if row.correct is not None:
+        if row.problem["correct"] is not None:
             self._graded += 1
-            self._correct += row.correct
-            self._covered += row.covered()
+            self._correct += row.problem["correct"]
+            self._covered += row.problem["covered"]
         if self.done == UNREAD and not self._read:
             self.say(
                 f"soft_reasoning: no answer could be read in the first {UNREAD} problems; look at the texts "

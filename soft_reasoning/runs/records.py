@@ -8,7 +8,7 @@ number keeps its exact value.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -23,6 +23,10 @@ FIRST = 5
 
 MEMORY = ("kv", "activations")
 """Kinds of an engine's memory beside the weights: keys and values, and everything else."""
+
+WHY = ("uncovered", "rejected", "outvoted")
+"""Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
+another answer was chosen."""
 
 WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
@@ -107,78 +111,29 @@ def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | N
 
 
 @dataclass(frozen=True)
-class GradedCandidate:
-    """One candidate with its grade.
-
-    Attributes:
-        correct: Whether it is right; None without gold.
-        parsed: Whether it has an answer.
-        round: Its round.
-        reward: Its reward.
-        agreement: The verifier's score before confidence; None if it was not judged.
-        length: |u|; None if it is no point of a search space.
-        new: Whether no candidate before had its text.
-        expected: The surrogate's mean at its point before it was tried; None without one.
-    """
-
-    correct: bool | None
-    parsed: bool
-    round: int
-    reward: float | None
-    agreement: float | None
-    length: float | None = None
-    new: bool = True
-    expected: float | None = None
-
-    @property
-    def approved(self) -> bool | None:
-        """Whether the verifier calls it right; None if it was not judged."""
-        return None if self.agreement is None else self.agreement >= 0.5
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """One problem under one way of extracting answers; ``correct`` and ``covered`` are None without gold."""
-
-    correct: bool | None
-    parsed: bool
-    covered: bool | None
-    candidates_parsed: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
 class Graded:
-    """One problem with its grade, its candidates and its cost.
+    """One graded problem: its rows in the frames that metrics are computed from, and its tokens.
+
+    Whatever needs a reference answer is None without one.
 
     Attributes:
-        correct: Whether the final answer is right; None without gold.
-        extractions: The same under every way of extracting answers, by its name.
+        problem: The problem's own row: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is
+            right; a verifier's own answers do not count), ``covered_first`` (any of the first ``FIRST``),
+            ``parsed``, the number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``: a
+            word of ``WHY``.
+        candidates: A row for each candidate: ``correct``, ``parsed``, ``round``, ``reward``, ``approved`` (by
+            the verifier, before its confidence), ``length`` |u|, ``new`` (no candidate before had its text),
+            and ``expected``: the surrogate's mean at its point before it was tried.
+        readings: A row for each way of extracting answers.
+        usage: Tokens by role.
         decided: For each round of proposals, the share that the acquisition function chose.
-        answers: Number of different answers of the candidates, as they were read.
     """
 
-    doc_id: str
-    answer: str | None
-    correct: bool | None
-    candidates: tuple[GradedCandidate, ...]
+    problem: Mapping[str, Any]
+    candidates: Sequence[Mapping[str, Any]] = ()
+    readings: Sequence[Mapping[str, Any]] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict)
-    difficulty: str | None = None
-    extractions: Mapping[str, Extraction] = field(default_factory=dict)
-    decided: tuple[float, ...] = ()
-    answers: int = 0
-
-    @property
-    def parsed(self) -> bool:
-        return self.answer is not None
-
-    @property
-    def rounds(self) -> int:
-        """Number of rounds of candidates."""
-        return 1 + max((c.round for c in self.candidates), default=-1)
-
-    def covered(self, first: int | None = None) -> bool:
-        """Whether any candidate (of the ``first``) is right; the verifier's own answers do not count."""
-        return any(c.correct for c in self.candidates[:first])
+    decided: Sequence[float] = ()
 
 
 def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
@@ -188,7 +143,15 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         UserError: If the record lacks a field.
     """
     try:
-        return _graded(record, grader)
+        candidates = _candidates(record, grader)
+        proposals = [entry.get("proposal") or {} for entry in record["trace"]]
+        return Graded(
+            problem=_problem(record, grader, candidates),
+            candidates=candidates,
+            readings=[_reading(record, other) for other in _compared(grader)],
+            usage={role: Usage(**counts) for role, counts in record["usage"].items()},
+            decided=[proposal["decided"] for proposal in proposals if "decided" in proposal],
+        )
     except KeyError as error:
         raise UserError(
             f"problem {shortened(str(record.get('doc_id')))}: its line in samples.jsonl was edited, it lacks "
@@ -196,44 +159,48 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         ) from error
 
 
-def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
-    problem = problem_of(record)
-    difficulty = problem.doc.get("difficulty")
-    answer, answers = answers_of(record, grader)
-    texts, expected = record["resps"][0], _expected(record)
-    candidates = [
-        GradedCandidate(
-            correct=grader.correct(read, problem),
-            parsed=read is not None,
-            round=candidate["round"],
-            reward=candidate["reward"],
-            agreement=agreement_of(candidate),
-            length=None if candidate.get("u") is None else math.hypot(*candidate["u"]),
-            new=texts[i] not in texts[:i],
-            expected=expected[i],
-        )
-        for i, (read, candidate) in enumerate(zip(answers, record["candidates"], strict=True))
-    ]
-    proposals = [entry.get("proposal") or {} for entry in record["trace"]]
-    return Graded(
-        doc_id=problem.id,
-        answer=answer,
-        correct=grader.correct(answer, problem),
-        candidates=tuple(candidates),
-        usage={role: Usage(**counts) for role, counts in record["usage"].items()},
-        difficulty=None if difficulty is None else str(difficulty),
-        extractions={other.name: _extraction(record, problem, other) for other in _compared(grader)},
-        decided=tuple(proposal["decided"] for proposal in proposals if "decided" in proposal),
-        answers=len(set(answers) - {None}),
-    )
+def _candidates(record: Mapping[str, Any], grader: AnswerGrader) -> list[dict[str, Any]]:
+    problem, texts = problem_of(record), record["resps"][0]
+    means = [iter((entry.get("proposal") or {}).get("mean", ())) for entry in record["trace"]]
+    rows = []
+    for i, (read, stored) in enumerate(zip(answers_of(record, grader)[1], record["candidates"], strict=True)):
+        number, agreement = stored["round"], agreement_of(stored)
+        row = {
+            "correct": grader.correct(read, problem),
+            "parsed": read is not None,
+            "round": number,
+            "reward": stored["reward"],
+            "approved": None if agreement is None else agreement >= 0.5,
+            "length": None if stored.get("u") is None else math.hypot(*stored["u"]),
+            "new": texts[i] not in texts[:i],
+            "expected": next(means[number], None) if number < len(means) else None,
+        }
+        rows.append(row)
+    return rows
 
 
-def _expected(record: Mapping[str, Any]) -> list[float | None]:
-    """For each candidate the surrogate's mean at its point before its round."""
-    means = {
-        i: iter((entry.get("proposal") or {}).get("mean", ())) for i, entry in enumerate(record["trace"])
+def _problem(
+    record: Mapping[str, Any], grader: AnswerGrader, candidates: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+    approvals = [candidate["approved"] for candidate in candidates if candidate["correct"]]
+    correct, difficulty = grader.correct(answer, problem), problem.doc.get("difficulty")
+    wrong = None
+    if correct is False:
+        known = "rejected" if all(approved is False for approved in approvals) else "outvoted"
+        wrong = known if approvals else "uncovered"
+    return {
+        "doc_id": problem.id,
+        "answer": answer,
+        "correct": correct,
+        "covered": bool(approvals),
+        "covered_first": any(candidate["correct"] for candidate in candidates[:FIRST]),
+        "parsed": answer is not None,
+        "answers": len(set(answers) - {None}),
+        "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
+        "difficulty": None if difficulty is None else str(difficulty),
+        "wrong": wrong,
     }
-    return [next(means.get(candidate["round"], iter(())), None) for candidate in record["candidates"]]
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
@@ -243,14 +210,16 @@ def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
     return graders if grader.name in MODES else [*graders, grader]
 
 
-def _extraction(record: Mapping[str, Any], problem: Problem, grader: AnswerGrader) -> Extraction:
-    answer, answers = answers_of(record, grader)
-    return Extraction(
-        correct=grader.correct(answer, problem),
-        parsed=answer is not None,
-        covered=None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
-        candidates_parsed=tuple(a is not None for a in answers),
-    )
+def _reading(record: Mapping[str, Any], grader: AnswerGrader) -> dict[str, Any]:
+    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+    return {
+        "mode": grader.name,
+        "correct": grader.correct(answer, problem),
+        "covered": None if problem.gold is None else any(grader.correct(a, problem) for a in answers),
+        "parsed": answer is not None,
+        "candidates": len(answers),
+        "candidates_parsed": len(answers) - answers.count(None),
+    }
 
 
 def ease(level: str) -> tuple[int, int, str]:

@@ -146,11 +146,8 @@ def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Grade
     """Write the metrics of a run, and the outcome of each problem by its id."""
     write_json(folder / RESULTS, metrics)
     outcomes = {
-        row.doc_id: {
-            "correct": row.correct,
-            "covered": row.covered(),
-            "answer": row.answer,
-            "difficulty": row.difficulty,
+        row.problem["doc_id"]: {
+            name: row.problem[name] for name in ("correct", "covered", "answer", "difficulty")
         }
         for row in rows
     }

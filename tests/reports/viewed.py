@@ -71,7 +71,7 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
             rows.append(grade(record, GRADER))
         store.sync()
     write_results(folder, {}, rows)
-    write_run(folder, f"{method} {HOSTILE}", [], [row.doc_id for row in rows], GRADER)
+    write_run(folder, f"{method} {HOSTILE}", [], [row.problem["doc_id"] for row in rows], GRADER)
     return folder
 
 
