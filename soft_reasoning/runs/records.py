@@ -119,8 +119,8 @@ class Graded:
     Attributes:
         problem: The problem's own row: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is
             right; a verifier's own answers do not count), ``covered_first`` (any of the first ``FIRST``),
-            ``parsed``, the number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``: a
-            word of ``WHY``.
+            ``parsed``, the number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``:
+            a word of ``WHY``.
         candidates: A row for each candidate: ``correct``, ``parsed``, ``round``, ``reward``, ``approved`` (by
             the verifier, before its confidence), ``length`` |u|, ``new`` (no candidate before had its text),
             and ``expected``: the surrogate's mean at its point before it was tried.
