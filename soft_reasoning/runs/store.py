@@ -19,7 +19,6 @@ from soft_reasoning.runs.files import (
     GRADES,
     MANIFEST,
     PAGE,
-    PAGE_DATA,
     PEAKS,
     PREDICTIONS,
     REPORT,
@@ -48,7 +47,7 @@ except ImportError:  # Windows has no flock; there the folder is not guarded
     fcntl = None  # type: ignore[assignment]
 
 DERIVED = (
-    RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, f"{PAGE_DATA}/*", "*.png", "*.pdf", "tables/*",
+    RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf", "tables/*",
 )  # fmt: skip
 """What is computed from the rest, and removed when a run starts over."""
 

@@ -7,7 +7,7 @@ from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, wri
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of, write_run
+from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of
 from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.votes import verdicts_of
@@ -72,18 +72,10 @@ def test_no_text_of_a_model_reaches_the_page_unpacked(tmp_path):
     assert "default-src 'none'" in text
 
 
-def test_large_pages_keep_their_details_beside_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "EMBEDDED", 100)
+def test_details_lie_in_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "SHARD", 2)
-    folder = write_all(tmp_path)
-    beside = folder / "report_data"
-    assert sorted(path.name for path in beside.iterdir()) == ["0.js", "1.js", "2.js"]
-    assert (beside / "1.js").read_text().startswith('receive(1, "')
-    index, details = data_of(folder)
-    assert index["shard"] == 2 and len(index["rows"]) == 5 and not details
-    monkeypatch.setattr(files, "EMBEDDED", 10**6)
-    write_run(folder, "again", [], {"p0"}, GRADER)
-    assert not list(beside.iterdir()) and len(data_of(folder)[1]) == 1
+    index, details = data_of(write_all(tmp_path))
+    assert index["shard"] == 2 and len(index["rows"]) == len(details) == 5
 
 
 def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):

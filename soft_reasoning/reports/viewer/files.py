@@ -1,9 +1,7 @@
-"""One page from its data: packed, put in shards, and written with the scripts and styles of ``page/``.
+"""One page from its data: packed, and written with the scripts and styles of ``page/``.
 
 The index holds what the table of problems shows, and is unpacked when the page opens. A problem's details
-lie in a shard, which is unpacked when one of its problems is opened. Up to ``EMBEDDED`` bytes of shards stand
-in the page. Beyond that they are files beside it, which the page loads as scripts, because a page opened from
-disk may not fetch.
+lie in a shard, which is unpacked when one of its problems is opened.
 """
 
 from __future__ import annotations
@@ -13,16 +11,12 @@ import hashlib
 import html
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.runs.files import PAGE, PAGE_DATA, write_text, writing
-
-EMBEDDED = 4 * 2**20
-"""Most bytes of shards in the page itself."""
+from soft_reasoning.runs.files import PAGE, write_text
 
 SHARD = 32
 """Problems in a shard."""
@@ -37,26 +31,18 @@ Entry = tuple[list[Any], Any]
 def write_page(folder: Path, title: str, head: Mapping[str, Any], entries: Iterable[Entry]) -> None:
     """Write ``report.html`` into ``folder``: ``head`` for the whole page, an entry for each problem."""
     rows: list[list[Any]] = []
-    shards = list(_shards(iter(entries), rows))
-    index = pack({**head, "rows": rows, "shard": SHARD})
-    beside = sum(map(len, shards)) > EMBEDDED
-    with writing(folder):
-        for old in (folder / PAGE_DATA).glob("*.js"):
-            old.unlink()
-        if beside:
-            (folder / PAGE_DATA).mkdir(exist_ok=True)
-    if beside:
-        for number, shard in enumerate(shards):
-            write_text(folder / PAGE_DATA / f"{number}.js", f'receive({number}, "{shard}");\n')
-    embedded = {} if beside else {f"shard-{number}": shard for number, shard in enumerate(shards)}
-    write_text(folder / PAGE, _page(title, {"index": index, **embedded}))
-
-
-def _shards(entries: Iterator[Entry], rows: list[list[Any]]) -> Iterator[str]:
-    """The details of ``entries`` in packed shards; what the table shows of them is added to ``rows``."""
-    while some := list(islice(entries, SHARD)):
-        rows += [row for row, _ in some]
-        yield pack([detail for _, detail in some])
+    shards: list[str] = []
+    waiting: list[Any] = []
+    for row, detail in entries:  # one after another: the details of all may not fit into memory
+        rows.append(row)
+        waiting.append(detail)
+        if len(waiting) == SHARD:
+            shards.append(pack(waiting))
+            waiting = []
+    shards += [pack(waiting)] if waiting else []
+    data = {f"shard-{number}": shard for number, shard in enumerate(shards)}
+    data["index"] = pack({**head, "rows": rows, "shard": SHARD})
+    write_text(folder / PAGE, _page(title, data))
 
 
 def pack(value: Any) -> str:
@@ -72,7 +58,7 @@ def _page(title: str, data: Mapping[str, str]) -> str:
     parts = {
         "title": html.escape(title),
         "policy": f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
-        f"script-src '{_digest(script)}' 'self' file:; base-uri 'none'; form-action 'none'",
+        f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'",
         "style": style,
         "data": "\n".join(
             f'<script type="text/plain" id="{name}">{packed}</script>' for name, packed in data.items()
@@ -95,10 +81,10 @@ def _digest(text: str) -> str:
     return "sha256-" + b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def short(value: float | None) -> float | str | None:
-    """A number of four digits; one that JSON does not have (infinity) as text."""
-    if value is None:
-        return None
+def short(value: Any) -> Any:
+    """A float with four digits, one that JSON does not have (infinity) as text; other values as they are."""
+    if not isinstance(value, float):
+        return value
     number = float(f"{value:.4g}")
     return number if abs(number) < float("inf") else str(number)
 

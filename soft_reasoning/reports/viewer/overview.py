@@ -11,7 +11,7 @@ from urllib.parse import quote
 from soft_reasoning.reports.cells import Cell
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, write_page
 from soft_reasoning.reports.viewer.run import anchor_of
-from soft_reasoning.runs.files import GRADES, PAGE, read_json, read_records
+from soft_reasoning.runs.files import PAGE, read_grades, read_records
 
 
 def write_overview(
@@ -55,33 +55,25 @@ def _entries(number: int, cells: Sequence[Cell]) -> Iterator[Entry]:
     Both are None where a run does not have the problem.
     """
     runs = [[_outcomes(run) for run in cell.folders] for cell in cells]
-    problems: dict[str, list[Any]] = {}
-    for column in runs:
-        for run in column:
-            for name, outcome in run.items():
-                problems.setdefault(name, outcome["problem"])
-    for name, (question, target) in problems.items():
-        outcomes = [[_cell(run.get(name)) for run in column] for column in runs]
-        texts = [[run[name]["text"] if name in run else None for run in column] for column in runs]
+    names = dict.fromkeys(name for column in runs for run in column for name in run)
+    for name in names:
+        here = [[run.get(name, (None, None, None)) for run in column] for column in runs]
+        question, target = next(asked for column in here for asked, _, _ in column if asked)
+        outcomes, texts = ([[run[part] for run in column] for column in here] for part in (1, 2))
         yield [number, name, question, target, outcomes], texts
 
 
-def _cell(outcome: Mapping[str, Any] | None) -> list[Any] | None:
-    return None if outcome is None else [outcome["answer"], outcome["correct"], outcome["covered"]]
-
-
-def _outcomes(run: Path) -> dict[str, dict[str, Any]]:
-    """Each graded problem of a run by its id."""
-    grades = read_json(run / GRADES)
-    records = {record["doc_id"]: record for record in read_records(run) if record["doc_id"] in grades}
+def _outcomes(run: Path) -> dict[str, tuple[Any, Any, Any]]:
+    """Each graded problem of a run by its id: what was asked, the outcome, and the solution."""
+    grades = read_grades(run)
     return {
-        name: {
-            "problem": (record["question"], record["target"]),
-            "answer": record["answer"],
-            "text": _solution(record),
-            **grades[name],
-        }
-        for name, record in records.items()
+        record["doc_id"]: (
+            (record["question"], record["target"]),
+            [record["answer"], grade["correct"], grade["covered"]],
+            _solution(record),
+        )
+        for record in read_records(run)
+        if (grade := grades.get(record["doc_id"]))
     }
 
 
@@ -96,7 +88,5 @@ def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
         pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
         solutions += [(answer, text, None) for answer, text in pairs]
     matching = [solution for solution in solutions if solution[0] == record["answer"]]
-    if not solutions:
-        return None
-    _, text, start = (matching or solutions)[0]
-    return {"text": text, "anchor": start}
+    first = next(iter(matching or solutions), None)
+    return first and {"text": first[1], "anchor": first[2]}

@@ -114,33 +114,31 @@ def _rounds(
     for candidate, answer, text in zip(record["candidates"], answers, record["resps"][0], strict=True):
         number = candidate["round"]
         entry = traced.get(number, {})
-        here = rounds.setdefault(
-            number, {"round": number, "candidates": []} | _verifier(entry, grader, problem)
-        )
+        if number not in rounds:
+            rounds[number] = {"round": number, "candidates": [], **_verifier(entry, grader, problem)}
+        cards = rounds[number]["candidates"]
         facts = {
-            "reward": short(candidate["reward"]), "verified": short(candidate["verified"]),
-            "agreement": short(agreement_of(candidate)), "coherence": short(candidate["coherence"]),
+            "reward": candidate["reward"], "verified": candidate["verified"],
+            "agreement": agreement_of(candidate), "coherence": candidate["coherence"],
             "tokens": candidate.get("generated_tokens"), "finish": candidate.get("finish_reason") or None,
-            **_traced(entry, len(here["candidates"])),
+            **_traced(entry, len(cards)),
         }  # fmt: skip
-        known = {name: value for name, value in facts.items() if value is not None}
-        here["candidates"].append({"answer": answer, "right": right[answer], "text": text, **known})
+        known = {name: short(value) for name, value in facts.items() if value is not None}
+        cards.append({"answer": answer, "right": right[answer], "text": text, **known})
     return [rounds[number] for number in sorted(rounds)]
 
 
 def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
     """What a round's trace says of the candidate at ``place``."""
-    facts: dict[str, Any] = {}
-    for lists in (entry, entry.get("proposal") or {}):
-        for name, called in PER_CANDIDATE.items():
-            values = lists.get(name)
-            if isinstance(values, list) and place < len(values):
-                facts[called] = short(values[place]) if isinstance(values[place], float) else values[place]
-    soft = entry.get("tokens")
-    if isinstance(soft, list) and place < len(soft):
-        facts["nearest"] = [row.get("nearest", []) for row in soft[place]]
-        weights = [row["weights"] for row in soft[place] if "weights" in row]
-        facts["weights"] = weights or None
+    lists = {**entry, **(entry.get("proposal") or {})}
+    found = {name: values[place] for name, values in lists.items()
+             if name in (*PER_CANDIDATE, "tokens")
+             and isinstance(values, list) and place < len(values)}  # fmt: skip
+    soft = found.pop("tokens", None)
+    facts = {PER_CANDIDATE[name]: value for name, value in found.items()}
+    if soft is not None:
+        facts["nearest"] = [row.get("nearest", []) for row in soft]
+        facts["weights"] = [row["weights"] for row in soft if "weights" in row] or None
     return facts
 
 
@@ -148,12 +146,9 @@ def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) 
     verdict = entry.get("verifier") or {}
     if not verdict.get("texts"):
         return {}
-    answers = list(verdict.get("answers", ()))
-    right = [grader.correct(answer, problem) for answer in answers]
-    weights = [short(weight) for weight in verdict.get("weights", ())]
-    prompts = list(verdict.get("prompts", ()))  # records of earlier versions lack them
-    parts = {"texts": list(verdict["texts"]), "prompts": prompts, "answers": answers}
-    return {"verifier": {**parts, "right": right, "weights": weights}}
+    parts = {name: list(verdict.get(name, ())) for name in ("texts", "prompts", "answers", "weights")}
+    right = [grader.correct(answer, problem) for answer in parts["answers"]]
+    return {"verifier": {**parts, "right": right, "weights": list(map(short, parts["weights"]))}}
 
 
 def _votes(
@@ -163,13 +158,13 @@ def _votes(
 
     Weights are None where ``final`` is not known to be a vote over what the record holds.
     """
-    chosen, kind, groups = record["answer"], problem.answer_type, []
+    chosen, kind = record["answer"], problem.answer_type
     judged = Judged(candidates_of(record), verdicts_of(record["trace"]), grader, kind)
-    for vote in votes_of(judged, final):
-        right = grader.correct(vote.answer, problem)
-        facts = {**asdict(vote), "right": right, "chosen": grader.equal(vote.answer, chosen, kind)}
-        groups.append(facts | {name: short(facts[name]) for name in ("weight", "by_verifier")})
-    return groups
+    return [
+        {name: short(value) for name, value in asdict(vote).items()}
+        | {"right": grader.correct(vote.answer, problem), "chosen": grader.equal(vote.answer, chosen, kind)}
+        for vote in votes_of(judged, final)
+    ]
 
 
 def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:

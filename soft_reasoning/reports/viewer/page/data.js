@@ -1,7 +1,6 @@
 // The page's data: the index, unpacked when it opens, and shards of details, unpacked when one is needed.
 
 const shards = new Map();
-const arrivals = new Map();
 const KEPT = 8;
 
 async function unpack(text) {
@@ -12,26 +11,11 @@ async function unpack(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
-// Called by the files of report_data/.
-function receive(shard, text) {
-  arrivals.get(shard)(text);
-}
-
-function packed(shard) {
-  const embedded = document.getElementById(`shard-${shard}`);
-  if (embedded) return Promise.resolve(embedded.textContent);
-  return new Promise((resolve, reject) => {
-    arrivals.set(shard, resolve);
-    const failed = () => reject(new Error(`report_data/${shard}.js could not be read; keep that folder beside this page`));
-    document.head.append(el("script", { src: `report_data/${shard}.js`, onerror: failed }));
-  });
-}
-
 // The details of the problem in row `i` of the index.
 async function detailOf(index, i) {
   const shard = Math.floor(i / index.shard);
   if (!shards.has(shard)) {
-    const waiting = packed(shard).then(unpack);
+    const waiting = unpack(document.getElementById(`shard-${shard}`).textContent);
     waiting.catch(() => shards.delete(shard));
     shards.set(shard, waiting);
     if (shards.size > KEPT) shards.delete(shards.keys().next().value);
