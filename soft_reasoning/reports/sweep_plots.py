@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -9,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from soft_reasoning.reports.cells import Cell, datasets_of
 from soft_reasoning.reports.plots import BLUE, ORANGE, figure, panels, percent_axis, style_of
-from soft_reasoning.reports.sweeps import ACCURACY, COVERAGE, SHARES, Metric
+from soft_reasoning.reports.sweeps import ACCURACY, COVERAGE, SHARES
 
 LINES = {ACCURACY.name: BLUE, COVERAGE.name: ORANGE}
 LINE_STYLES = ("-", "--", ":", "-.")
-APART = 0.1
-"""Distance in rows between the points of two metrics, so that equal values do not overlap."""
+APART = {ACCURACY.name: -0.05, COVERAGE.name: 0.05}
+"""Distance of a metric's points from their row, so that equal values do not overlap."""
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
@@ -28,8 +30,9 @@ def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
     if len(cells) == 1:
         return _distribution(cells[0], path)
     models = list(dict.fromkeys(cell.model for cell in cells))
-    datasets, labels = datasets_of(cells), list(dict.fromkeys(cell.label for cell in cells))
-    shots, key = sorted({cell.shots for cell in cells}), swept_number(cells)
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    datasets, shots, key = datasets_of(cells), sorted({cell.shots for cell in cells}), swept_number(cells)
+    frame = _frame(cells, key, labels)
     single = len(models) == len(datasets) == 1
     height = 2.6 if key else 0.9 + 0.33 * len(labels)
     width = 2.9 * len(datasets) + (3.5 if single else 0.6) + (0 if key else 0.085 * max(map(len, labels)))
@@ -37,21 +40,35 @@ def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
     columns = max(1, min(entries, int(width / 2.1)))
     size = {"width": width, "height": height * len(models) + 0.7 + 0.22 * math.ceil(entries / columns)}
     with panels(path, rows=len(models), columns=len(datasets), **size) as axes_of:
-        for i, model in enumerate(models):
-            for j, dataset in enumerate(datasets):
-                axes = axes_of[i][j]
-                for k, count in enumerate(shots):
-                    some = [cell for cell in cells if cell.place == (model, dataset, count)]
-                    name, marker = f", {count} shots" if len(shots) > 1 else "", style_of(k)[1]
-                    if some and key:
-                        _lines(axes, some, key, marker + LINE_STYLES[k % 4], name)
-                    elif some:
-                        shift = (k - (len(shots) - 1) / 2) * 0.5 / len(shots)
-                        _points(
-                            axes, some, labels if j == 0 else [""] * len(labels), labels, marker, shift, name
-                        )
-                percent_axis(axes, "y" if key else "x")
-                axes.set_title(dataset if len(models) == 1 else f"{dataset}, {model}", fontsize=9)
+        for (i, model), (j, dataset) in itertools.product(enumerate(models), enumerate(datasets)):
+            axes, points = axes_of[i][j], frame[(frame["model"] == model) & (frame["dataset"] == dataset)]
+            for (count, metric), rows in points.groupby(["shots", "metric"], sort=False):
+                k = shots.index(count)
+                name, marker = f"{metric}, {count} shots" if len(shots) > 1 else metric, style_of(k)[1]
+                # Bars end at 0 and 100.
+                bars = [
+                    np.minimum(rows["error"], rows["mean"]),
+                    np.minimum(rows["error"], 100 - rows["mean"]),
+                ]
+                look = {"color": LINES[metric], "label": name, "capsize": 3, "clip_on": False}
+                if key:
+                    axes.errorbar(rows["at"], mean, bars, fmt=marker + LINE_STYLES[k % 4], **look)
+                else:
+                    shift = (k - (len(shots) - 1) / 2) * 0.5 / len(shots) + APART[metric]
+                    axes.errorbar(mean, rows["at"] + shift, xerr=bars, fmt=marker, **look)
+            if key:
+                if frame["at"].min() > 0 and frame["at"].max() / frame["at"].min() >= 20:
+                    axes.set_xscale("log", base=2)
+                    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+                axes.set_xlabel(key)
+                axes.margins(y=0.15)
+            else:
+                axes.set_yticks(range(len(labels)), labels if j == 0 else [""] * len(labels))
+                axes.set_ylim(len(labels) - 0.5, -0.5)
+                axes.set_xlabel("%")
+                axes.margins(x=0.1)
+            percent_axis(axes, "y" if key else "x")
+            axes.set_title(dataset if len(models) == 1 else f"{dataset}, {model}", fontsize=9)
         if key:
             axes_of[0][0].set_ylabel("%")
         if single:
@@ -74,64 +91,21 @@ def swept_number(cells: Sequence[Cell]) -> str | None:
     return key if numbers and len(set(values)) > 1 else None
 
 
-def _lines(axes: Any, cells: Sequence[Cell], key: str, style: str, name: str) -> None:
-    """A line per metric over the values of ``key``, with its standard deviation as a band."""
-    values = sorted({cell.setting[key] for cell in cells})
-    for metric in SHARES:
-        rows = [(cell.setting[key], *_mean_error(cell, metric)) for cell in cells if cell.each(*metric.path)]
-        if not rows:
-            continue
-        at, means, errors = (np.array(column) for column in zip(*sorted(rows), strict=True))
-        color = LINES[metric.name]
-        axes.plot(at, means, style, color=color, label=f"{metric.name}{name}", markersize=5, clip_on=False)
-        low, high = np.maximum(means - errors, 0), np.minimum(means + errors, 100)
-        axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
-    if values[0] > 0 and values[-1] / values[0] >= 20:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel(key)
-    axes.margins(y=0.15)
+def _frame(cells: Sequence[Cell], key: str | None, labels: Sequence[str]) -> Any:
+    """A row per cell and metric: its place on the axis, and mean and error in percent.
 
-
-def _points(
-    axes: Any,
-    cells: Sequence[Cell],
-    names: Sequence[str],
-    labels: Sequence[str],
-    marker: str,
-    shift: float,
-    name: str,
-) -> None:
-    """Points by setting, one below the other, with their standard deviations."""
-    for i, metric in enumerate(SHARES):
-        place = shift + APART * (i - (len(SHARES) - 1) / 2)
-        rows = [
-            (labels.index(cell.label) + place, *_mean_error(cell, metric))
-            for cell in cells
-            if cell.each(*metric.path)
-        ]
-        if not rows:
-            continue
-        at, means, errors = (np.array(column) for column in zip(*rows, strict=True))
-        axes.errorbar(
-            means, at, xerr=[np.minimum(errors, means), np.minimum(errors, 100 - means)], fmt=marker,
-            capsize=3, markersize=6, color=LINES[metric.name], label=f"{metric.name}{name}",
-            markeredgecolor="white", clip_on=False,
-        )  # fmt: skip
-    axes.set_yticks(range(len(labels)), names)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.set_xlabel("%")
-    axes.margins(x=0.1)
-
-
-def _mean_error(cell: Cell, metric: Metric) -> tuple[float, float]:
-    """Mean and standard deviation over seeds in percent; for a single run its value and standard error."""
-    values = cell.each(*metric.path)
-    if len(values) > 1:
-        error = statistics.stdev(values)
-    else:
-        error = cell.results[0].get(f"{metric.path[-1]}_stderr") or 0.0
-    return 100 * statistics.fmean(values), 100 * error
+    The error is the standard deviation over seeds, or a single run's standard error.
+    """
+    rows = []
+    for cell in cells:
+        for metric in SHARES:
+            if values := cell.each(*metric.path):
+                error = cell.results[0].get(f"{metric.path[-1]}_stderr") or 0.0
+                error = statistics.stdev(values) if len(values) > 1 else error
+                at = cell.setting[key] if key else labels.index(cell.label)
+                rows.append((*cell.place, metric.name, at, 100 * statistics.fmean(values), 100 * error))
+    columns = ["model", "dataset", "shots", "metric", "at", "mean", "error"]
+    return pd.DataFrame(rows, columns=columns).sort_values("at")
 
 
 def _distribution(cell: Cell, path: Path) -> None:
