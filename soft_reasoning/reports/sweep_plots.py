@@ -45,11 +45,8 @@ def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
             for (count, metric), rows in points.groupby(["shots", "metric"], sort=False):
                 k = shots.index(count)
                 name, marker = f"{metric}, {count} shots" if len(shots) > 1 else metric, style_of(k)[1]
-                # Bars end at 0 and 100.
-                bars = [
-                    np.minimum(rows["error"], rows["mean"]),
-                    np.minimum(rows["error"], 100 - rows["mean"]),
-                ]
+                mean, error = rows["mean"], rows["error"]
+                bars = [np.minimum(error, mean), np.minimum(error, 100 - mean)]  # they end at 0 and 100
                 look = {"color": LINES[metric], "label": name, "capsize": 3, "clip_on": False}
                 if key:
                     axes.errorbar(rows["at"], mean, bars, fmt=marker + LINE_STYLES[k % 4], **look)
