@@ -24,6 +24,7 @@ METHODS = {
     "deepconf": (),
     "soft_thinking_gumbel": (),
     "power_sampling": ("method.blocks=2", "method.steps=2"),
+    "power_lookahead": ("method.candidates=2", "method.rollouts=2", "method.lookahead=4"),
     "ltpo": ("method.thoughts=2", "method.steps=3"),
     "verifier_only": (),
     "rap": ("method.iterations=3",),

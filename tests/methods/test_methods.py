@@ -109,7 +109,7 @@ BUDGETED = [
     "soft_reasoning", "random_embedding", "verified_sampling", "cot", "self_consistency", "best_of_n",
     "fire", "cot_decoding", "verifier_only", "rap", "prefix_scorer", "random_soft_prompts",
     "several_temperatures", "adaptive_consistency", "early_stopping_consistency", "self_certainty",
-    "deepconf", "soft_thinking", "soft_thinking_gumbel", "ltpo", "power_sampling",
+    "deepconf", "soft_thinking", "soft_thinking_gumbel", "ltpo", "power_sampling", "power_lookahead",
 ]  # fmt: skip
 
 

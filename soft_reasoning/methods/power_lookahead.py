@@ -1,0 +1,106 @@
+"""Power sampling token by token, from rollouts (Ji et al. 2026, arXiv 2601.21590).
+
+A token's probability under p^alpha is proportional to p(x_t)^alpha zeta(x_t), where zeta(x_t) is the sum of
+p(rest)^alpha over all rests of the solution, that is the mean of p(rest)^(alpha - 1) over rests drawn from p
+(their Equation 3). Short rollouts estimate it for the likeliest tokens, and a jackknife lowers the bias of
+dividing by an estimated sum (Equations 5 and 6). ``power_sampling`` does the same by a Markov chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.text import finish
+from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
+
+
+@dataclass(frozen=True)
+class PowerLookahead:
+    """Draws one solution from the model's distribution to the power ``alpha``, looking ahead at every token.
+
+    Args:
+        alpha: The power; 1 is plain sampling among the ``candidates``.
+        candidates: Likeliest tokens that are chosen from.
+        rollouts: Rollouts of each candidate.
+        lookahead: Tokens of a rollout.
+        max_new_tokens: Tokens of the solution.
+    """
+
+    alpha: float = 4.0
+    candidates: int = 4
+    rollouts: int = 4
+    lookahead: int = 32
+    max_new_tokens: int = 300
+    name: str = "power_lookahead"
+
+    def __post_init__(self) -> None:
+        real("alpha", self.alpha, least=1.0)
+        for key in ("candidates", "rollouts", "lookahead", "max_new_tokens"):
+            whole(key, getattr(self, key), least=1)
+
+    def solve(self, problem: Problem, context: Context) -> Steps[Result]:
+        prompt, engine = context.prompts.solve(problem), context.engine
+        draw = generator_for(context.seed, problem.id, "power")
+        ids: tuple[int, ...] = ()
+        logprobs: tuple[float, ...] = ()
+        text, reason, requests = "", "length", 0
+        while reason == "length" and len(ids) < prompt.most(self.max_new_tokens):
+            look = Request(prompt.ids + ids, max_new_tokens=0, top_logprobs=self.candidates)
+            [seen] = yield Generate([look])
+            if not seen.top_logprobs:  # the budget is spent
+                break
+            likeliest = seen.top_logprobs[0]
+            ended = [
+                finish(engine.tokenizer, (*ids, token), stop=prompt.stop, eos=engine.eos_ids)[2] != "length"
+                for token in likeliest.ids
+            ]
+            rollouts = [
+                Request(
+                    (*prompt.ids, *ids, token),
+                    sampling=Sampling(1.0),
+                    max_new_tokens=self.lookahead,
+                    stop=prompt.stop,
+                    seed=context.stream(problem.id, "power", requests + i * self.rollouts + r),
+                )
+                for i, token in enumerate(likeliest.ids)
+                for r in range(0 if ended[i] else self.rollouts)
+            ]
+            rests = iter((yield Generate(rollouts)) if rollouts else ())
+            requests += self.candidates * self.rollouts
+            log_rests = [
+                [0.0 if over else sum(next(rests).logprobs) for _ in range(self.rollouts)] for over in ended
+            ]
+            first, rest = (torch.tensor(x, dtype=torch.float64) for x in (likeliest.logprobs, log_rests))
+            place = int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))
+            ids, logprobs = (*ids, likeliest.ids[place]), (*logprobs, likeliest.logprobs[place])
+            _, text, reason = finish(engine.tokenizer, ids, stop=prompt.stop, eos=engine.eos_ids)
+        candidate = read_candidate(Completion(ids, logprobs, text, reason, len(prompt.ids)), problem, context)
+        return Result(candidate.answer, (candidate,), ({"round": 0, "rollouts": requests},))
+
+
+def conditional(first: Tensor, rest: Tensor, alpha: float) -> Tensor:
+    """Return the probabilities (K,) of K tokens under p^alpha.
+
+    Args:
+        first: (K,) log-probabilities of the tokens.
+        rest: (K, M) log-probabilities of M rollouts after each.
+        alpha: The power.
+    """
+    weight = (alpha - 1) * rest
+
+    def normalised(of: Tensor) -> Tensor:
+        return (alpha * first + of.logsumexp(-1)).softmax(-1)
+
+    M = rest.shape[-1]
+    if M == 1:
+        return normalised(weight)
+    without = [normalised(torch.cat([weight[:, :r], weight[:, r + 1 :]], dim=-1)) for r in range(M)]
+    corrected = (M * normalised(weight) - (M - 1) * torch.stack(without).mean(0)).clamp_min(0.0)
+    return corrected / corrected.sum()
