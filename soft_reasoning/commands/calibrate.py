@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -50,7 +50,7 @@ from soft_reasoning.reports.calibration import (
     table,
     written,
 )
-from soft_reasoning.reports.tables import percent
+from soft_reasoning.reports.tables import Table, percent
 from soft_reasoning.rewards.learned import Row, fit
 from soft_reasoning.rewards.votes import verdicts_of
 from soft_reasoning.runs.files import read_manifest, read_records, write_text
@@ -60,14 +60,19 @@ from soft_reasoning.runs.records import candidates_of, problem_of
 from soft_reasoning.runs.runner import solve_into
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.prior import Prior, question_mark
-from soft_reasoning.types import UserError, generator_for
+from soft_reasoning.types import Problem, UserError, generator_for
 
 SIGMA, EMBEDDING, TEMPERATURE = "embedding.sigma", "embedding", "temperature"
 PORTFOLIO, REPORT, PLOT, TRIES = "portfolio.json", "calibration.md", "calibration.png", "tries"
+OWN = ("own", None)
+"""The configured setting; the others are named by kind and value."""
 LIVE = 32
 """Questions tried together."""
 LATER = tuple(f"calibration.{name}" for name in ("features", "portfolio", "reference", "runs"))
 """Settings that change what is made of the tries, not the tries."""
+
+
+Key: TypeAlias = tuple[str, Any]
 
 
 def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
@@ -81,16 +86,13 @@ def numbers(name: str, given: Any, **bounds: Any) -> list[float]:
     return sorted({real(name, value, **bounds) for value in given})
 
 
-def _parts(name: str, given: Any, group: str, without: Sequence[str]) -> dict[str, Any]:
-    """Build the given choices of a group, but for some."""
+def _parts(name: str, group: str, settings: DictConfig) -> dict[str, Any]:
+    """Build the choices of a group that ``calibration.name`` lists."""
+    key, given = f"calibration.{name}", settings[name]
     if not isinstance(given, ListConfig):
-        raise UserError(f"{name}: expected a list such as [{choices(group)[0]}], got {given!r}")
-    names = [choice(name, entry, choices(group)) for entry in given]
-    return {
-        entry: built(compose_config([f"{group}={entry}"]), group)
-        for entry in dict.fromkeys(names)
-        if entry not in without
-    }
+        raise UserError(f"{key}: expected a list such as [{choices(group)[0]}], got {given!r}")
+    names = dict.fromkeys(choice(key, entry, choices(group)) for entry in given)
+    return {entry: built(compose_config([f"{group}={entry}"]), group) for entry in names}
 
 
 def calibrate(config: DictConfig, folder: Path) -> None:
@@ -100,24 +102,16 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         raise UserError(
             f"calibrate: expected a method that searches, got method={config.method.name}; leave method= out"
         )
-    count = whole("calibration.points", settings.points, least=ROUND)
-    kept = whole("calibration.portfolio", settings.portfolio, least=1)
-    tries = whole("calibration.tries", settings.tries, least=ROUND)
+    count, kept, few = counts_of(settings)
     reference = choice("calibration.reference", settings.reference, REFERENCES)
-    sigmas = numbers("calibration.sigmas", settings.sigmas, least=0.0) if "sigma" in config.embedding else []
-    temperatures = numbers("calibration.temperatures", settings.temperatures, above=0.0)
-    embeddings = _parts("calibration.embeddings", settings.embeddings, EMBEDDING, [_choice(EMBEDDING)])
-    features = _parts("calibration.features", settings.features, "features", [])
-    surrogate = built(compose_config(["surrogate=features"]), "surrogate")
-    if kept > count:
-        raise UserError(
-            f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
-        )
+    features = _parts("features", "features", settings)
     if features and count <= SHOWN:
         raise UserError(
             f"calibration.points: expected more than {SHOWN} to compare features, got {count}; raise it, or "
             "use calibration.features=[]"
         )
+    points = _points(count, method, config, "calibration")
+    todo = todo_of(config, method, points, few)
     rows = [row for name in settings.runs for row in labelled_run(Path(name), config)]
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -126,20 +120,6 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         raise UserError("calibration.reference=labels: expected a label for each question, got questions "
                         "without; use calibration.reference=answers")  # fmt: skip
     labels = labelled and reference != "answers"
-
-    ids = [problem.id for problem in problems]
-    points = _points(count, method, config, "calibration")
-    own = config.embedding.get("sigma")
-    todo: dict[tuple[str, Any], tuple[Try, int]] = {("own", own): (at_points(method, points), count)}
-    for sigma in sigmas:
-        if sigma != own:
-            other = replace(method, embedding=built(config, EMBEDDING, sigma=sigma))
-            todo[SIGMA, sigma] = at_points(other, points[:tries]), tries
-    for name, embedding in embeddings.items():
-        other = replace(method, embedding=embedding)
-        todo[EMBEDDING, name] = at_points(other, _points(tries, other, config, "calibration", name)), tries
-    for temperature in temperatures:
-        todo[TEMPERATURE, temperature] = by_sampling(method, temperature, tries), tries
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_lengths(problems, context)
@@ -148,40 +128,71 @@ def calibrate(config: DictConfig, folder: Path) -> None:
             problems, solver, folder / TRIES, plain(config),
             fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
         )  # fmt: skip
-        tries_of = tried(records, todo, problems, context)
-        worth = tries_of["own", own].worth_of(labels)
-        foresight = Foresight(
-            method, features, surrogate, points, dict(zip(ids, worth, strict=True)),
-            {i: [c.text for c in candidates_of(records[i])[:count]] for i in ids}, {},
-        )  # fmt: skip
+        found = tried(records, todo, problems, context)
+        own = found.pop(OWN)
+        shares: dict[str, list[tuple[float, float]]] = {}
         if features:
+            worth = {p.id: row for p, row in zip(problems, own.worth_of(labels), strict=True)}
+            texts = {p.id: [c.text for c in candidates_of(records[p.id])[:count]] for p in problems}
+            surrogate = built(compose_config(["surrogate=features"]), "surrogate")
+            foresight = Foresight(method, features, surrogate, points, worth, texts, shares)
             for _ in drive(problems, foresight, context, max_live=LIVE):
                 pass
         made_for, judged = made_for_of(config, context), model_and_prompt(config, context)
-    first = tries_of["own", own]
-    groups = {
-        kind: {value: outcome for (name, value), outcome in tries_of.items() if name == kind}
-        for kind in (SIGMA, EMBEDDING, TEMPERATURE)
-    }
-    if groups[SIGMA] and own is not None:
-        groups[SIGMA][own] = first.first(tries)
-    if groups[EMBEDDING]:
-        groups[EMBEDDING] = {_choice(EMBEDDING): first.first(tries), **groups[EMBEDDING]}
-
-    wanted = first.wanted(labels)
-    portfolio = choose(first, wanted, kept)
-    chosen = tuple(tuple(points[i].tolist()) for i in portfolio)
-    prior = Prior(chosen, made_for, {problem.id: question_mark(problem.question) for problem in problems})
+    wanted = own.wanted(labels)
+    chosen = tuple(tuple(points[i].tolist()) for i in choose(own, wanted, kept))
+    prior = Prior(chosen, made_for, _marks(problems))
     if rows:
-        asked = {problem.id: question_mark(problem.question) for problem, *_ in rows}
+        asked = _marks([problem for problem, *_ in rows])
         rule, right = fit(rows, judged, asked)
         prior = replace(prior, final=asdict(rule), questions={**prior.questions, **asked})
         print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
     prior.save(folder / PORTFOLIO)
-    defaults = {SIGMA: own, EMBEDDING: _choice(EMBEDDING)}
-    report(
-        first, wanted, kept, labels, {k: v for k, v in groups.items() if v}, defaults, foresight.found, folder
-    )
+    defaults = {SIGMA: config.embedding.get("sigma"), EMBEDDING: _choice(EMBEDDING)}
+    groups: dict[str, dict[Any, Tried]] = {}
+    for (kind, value), outcome in found.items():
+        default = defaults.get(kind)
+        groups.setdefault(kind, {} if default is None else {default: own.first(few)})[value] = outcome
+    report(own, wanted, kept, labels, groups, defaults, shares, folder)
+
+
+def counts_of(settings: DictConfig) -> tuple[int, int, int]:
+    """Return the numbers of points, of those that are kept, and of tries of every other setting.
+
+    Raises:
+        UserError: For one out of its range.
+    """
+    count = whole("calibration.points", settings.points, least=ROUND)
+    kept = whole("calibration.portfolio", settings.portfolio, least=1)
+    if kept > count:
+        raise UserError(
+            f"calibration.portfolio: expected at most calibration.points={count}, got {kept}; lower it"
+        )
+    return count, kept, whole("calibration.tries", settings.tries, least=ROUND)
+
+
+def todo_of(
+    config: DictConfig, method: SoftReasoning, points: Tensor, few: int
+) -> dict[Key, tuple[Try, int]]:
+    """Return how each setting is tried, and how often: the configured one at all ``points``."""
+    settings, sigma = config.calibration, config.embedding.get("sigma")
+    todo: dict[Key, tuple[Try, int]] = {OWN: (at_points(method, points), len(points))}
+    sigmas = numbers("calibration.sigmas", settings.sigmas, least=0.0)
+    for value in sigmas if "sigma" in config.embedding else ():
+        if value != sigma:
+            other = replace(method, embedding=built(config, EMBEDDING, sigma=value))
+            todo[SIGMA, value] = at_points(other, points[:few]), few
+    for name, embedding in _parts("embeddings", EMBEDDING, settings).items():
+        if name != _choice(EMBEDDING):
+            other = replace(method, embedding=embedding)
+            todo[EMBEDDING, name] = at_points(other, _points(few, other, config, "calibration", name)), few
+    for value in numbers("calibration.temperatures", settings.temperatures, above=0.0):
+        todo[TEMPERATURE, value] = by_sampling(method, value, few), few
+    return todo
+
+
+def _marks(problems: Sequence[Problem]) -> dict[str, str]:
+    return {problem.id: question_mark(problem.question) for problem in problems}
 
 
 def labelled_run(folder: Path, config: DictConfig) -> list[Row]:
@@ -221,20 +232,16 @@ def report(
     folder: Path,
 ) -> None:
     """Print the tables and recommendations, and write them with the plot."""
-    lines, markdown = [], [f"# Calibration on {len(own.answers)} questions\n"]
+    parts: dict[str, tuple[Table, str]] = {}
     for name, settings in groups.items():
-        shares = table(name, settings)
         if labels or name != TEMPERATURE:
             value, reason = recommend(settings, labels, defaults.get(name))
             advice = f"Recommended: {name}={written(value)}, because {reason}."
         else:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
-        lines += [shares.text(), advice, ""]
-        markdown += [f"## {name}\n", shares.markdown() + "\n", advice + "\n"]
+        parts[name] = table(name, settings), advice
     if ranked:
-        shares, advice = foreseen(ranked, SHOWN)
-        lines += [shares.text(), advice, ""]
-        markdown += ["## features\n", shares.markdown() + "\n", advice + "\n"]
+        parts["features"] = foreseen(ranked, SHOWN)
     chosen = "by labels" if labels else "without labels, by distinct answers"
     words = f"Portfolio: {kept} of {own.tries} points, chosen {chosen}."
     if own.correct is not None:
@@ -244,13 +251,16 @@ def report(
             f" Chosen on three quarters of the questions, its first {first} points solve "
             f"{percent(covered)} % of the rest; as many random points {percent(own.coverage(first))} %."
         )
-    advice = f"Use it on other questions with search.prior={folder / PORTFOLIO}"
-    markdown += ["## Portfolio\n", words + "\n", advice]
+    use = f"Use it on other questions with search.prior={folder / PORTFOLIO}"
+    markdown = [f"# Calibration on {len(own.answers)} questions\n"]
     if groups and plots.available():
         draw(groups, folder / PLOT)
-        markdown.insert(1, f"![]({PLOT})\n")
-    write_text(folder / REPORT, "\n".join(markdown) + "\n")
-    print("\n".join([*lines, words, advice]))
+        markdown.append(f"![]({PLOT})\n")
+    for name, (shares, advice) in parts.items():
+        print(f"{shares.text()}\n{advice}\n")
+        markdown += [f"## {name}\n", shares.markdown() + "\n", advice + "\n"]
+    print(f"{words}\n{use}")
+    write_text(folder / REPORT, "\n".join([*markdown, "## Portfolio\n", words + "\n", use]) + "\n")
 
 
 def main(words: Sequence[str] | None = None) -> None:
