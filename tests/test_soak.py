@@ -1,13 +1,18 @@
 """Everything at once for as long as SOAK_SECONDS says (25 by default), with figures at the end.
 
-One process serves clients and callers in Python together. Nothing may be lost, nothing mixed up, and memory
-must stay flat.
+One process serves clients and callers in Python together, while runs in processes of their own are killed and
+continued. Nothing may be lost, nothing mixed up, and memory must stay flat. SOAK_SHARE=0.15 keeps the load at
+that share of a core by pauses.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -28,10 +33,22 @@ pytestmark = [
 ]
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
+SHARE = float(os.environ.get("SOAK_SHARE", "inf"))
 CLIENTS, CALLERS = 12, 3
 METHODS = {"cot": {}, "self_consistency": {"k": 3}, "soft_reasoning": {"k": 2, "rounds": 1}}
+RUN_PROBLEMS = 200
 MOST_GROWTH = 60e6
 """Bytes that the process may grow after its first third."""
+
+
+def written(folder: Path) -> int:
+    file = folder / "samples.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def used() -> float:
+    """CPU seconds of this process and of its children that ended."""
+    return sum(os.times()[:4])
 
 
 def resident() -> int:
@@ -48,7 +65,7 @@ class Soak:
             for method, more in METHODS.items()
         }
         self.counts, self.memory, self.failures = Counter(), list[int](), list[str]()
-        self.begin = time.monotonic()
+        self.begin, self.used = time.monotonic(), used()
 
     @property
     def seconds(self) -> float:
@@ -57,6 +74,11 @@ class Soak:
     @property
     def over(self) -> bool:
         return bool(self.failures) or self.seconds > SECONDS
+
+    def pause(self) -> float:
+        """Seconds to wait until the CPU time used is within the share, and then a random while."""
+        late = (used() - self.used) / SHARE - self.seconds
+        return max(late, 0) * random.uniform(0.8, 1.2) if SHARE < 1 else 0
 
     def check(self, what: str, method: str, numbers: list[int], texts: list[str]) -> None:
         self.counts[what] += len(numbers)
@@ -68,6 +90,7 @@ class Soak:
         draw = random.Random(seed)
         async with running.client(kind=openai.AsyncOpenAI, timeout=600) as client:
             while not self.over:
+                await asyncio.sleep(self.pause())
                 method, number = draw.choice([*METHODS]), draw.randrange(len(self.asked))
                 sent = {"model": f"{method}-demo", "messages": chat(self.asked[number]),
                         "extra_body": {"soft_reasoning": METHODS[method]}}  # fmt: skip
@@ -104,6 +127,7 @@ class Soak:
         """Calls from Python: lists, tasks of which some are cancelled."""
         draw = random.Random(seed)
         while not self.over:
+            time.sleep(self.pause())
             method = draw.choice([*METHODS])
             numbers = draw.sample(range(len(self.asked)), draw.randint(1, 8))
             some = [self.asked[number] for number in numbers]
@@ -130,6 +154,43 @@ class Soak:
             else:
                 self.check("python, tasks", method, [number], [one.text])
 
+    def runs(self, folder: Path) -> None:
+        """Runs that are killed again and again and continued, each compared with one that was not."""
+        whole = self.run(folder / "whole", None)
+        draw = random.Random(0)
+        for number in itertools.count():
+            if self.failures or (self.over and self.counts["runs continued to the end"]):
+                return
+            kills = self.counts["runs killed"]
+            while (found := self.run(folder / str(number), draw)) is None:
+                time.sleep(self.pause())
+            self.counts["runs continued to the end"] += self.counts["runs killed"] > kills
+            if found != whole:
+                self.failures.append(f"run {number} was continued to other records")
+
+    def run(self, folder: Path, draw: random.Random | None) -> list | None:
+        """The records of a run that was left alone, or None where it was killed."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "soft_reasoning.run", "engine=fake", f"limit={RUN_PROBLEMS}", "method=cot",
+             "max_live=4", "progress=false", f"hydra.run.dir={folder}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder.parent,
+        )  # fmt: skip
+        lives = draw.randint(1, RUN_PROBLEMS - 1) if draw else RUN_PROBLEMS  # records that it may still write
+        before = written(folder)
+        while process.poll() is None and written(folder) < before + lives:
+            time.sleep(0.02)
+        if process.poll() is None and draw:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            self.counts["runs killed"] += 1
+            return None
+        _, errors = process.communicate()
+        if process.returncode:
+            self.failures.append(f"a run ended with {errors.decode()[-2000:]}")
+        records = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+        kept = ("doc_id", "answer", "exact_match", "resps", "candidates")
+        return sorted(([record[key] for key in kept] for record in records), key=lambda one: one[0])
+
     def watch(self) -> None:
         while not self.over:
             self.memory.append(resident())
@@ -143,16 +204,17 @@ async def _counted(stream):
         count += 1
 
 
-def test_soak():
+def test_soak(tmp_path):
     with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=60"]) as reasoner:
         soak = Soak(reasoner)
-        with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 2) as pool:
+        with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 3) as pool:
 
             async def clients():
                 await asyncio.gather(*(soak.client(running, seed) for seed in range(CLIENTS)))
 
             parts = [
                 pool.submit(asyncio.run, clients()),
+                pool.submit(soak.runs, tmp_path),
                 pool.submit(soak.watch),
             ]
             parts += [pool.submit(soak.caller, seed) for seed in range(CALLERS)]
@@ -163,7 +225,10 @@ def test_soak():
     third = len(soak.memory) // 3
     first, last = max(soak.memory[third : 2 * third]), max(soak.memory[2 * third :])
     figures = {**soak.counts, "MB": [round(one / 1e6) for one in soak.memory[:: max(1, third // 2)]]}
-    print(f"\n{soak.seconds:.0f} s: {json.dumps(figures)}, threads {len(alive)}")
+    seconds = f"{soak.seconds:.0f} s, {used() - soak.used:.0f} of CPU"
+    print(f"\n{seconds}: {json.dumps(figures)}, threads {len(alive)}")
     assert not soak.failures, soak.failures[:3]
     assert last - first < MOST_GROWTH
-    assert min(soak.counts[one] for one in ("server, plain", "python, lists")) > 0
+    assert (
+        min(soak.counts[one] for one in ("server, plain", "python, lists", "runs continued to the end")) > 0
+    )
