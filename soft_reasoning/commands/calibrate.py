@@ -27,6 +27,7 @@ from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_engine,
+    build_grader,
     build_method,
     built,
     check_lengths,
@@ -51,6 +52,7 @@ from soft_reasoning.reports.calibration import (
     written,
 )
 from soft_reasoning.reports.tables import Table, percent
+from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.learned import Row, fit
 from soft_reasoning.rewards.votes import verdicts_of
 from soft_reasoning.runs.files import read_manifest, read_records, write_text
@@ -143,7 +145,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     chosen = tuple(tuple(points[i].tolist()) for i in choose(own, wanted, kept))
     prior = Prior(chosen, made_for, _marks(problems))
     if rows:
-        asked = _marks([problem for problem, *_ in rows])
+        asked = _marks([problem for problem, _ in rows])
         rule, right = fit(rows, judged, asked)
         prior = replace(prior, final=asdict(rule), questions={**prior.questions, **asked})
         print(f"Final rule: right on {percent(right)} % of {len(rows)} problems that it was not fitted to.")
@@ -208,8 +210,12 @@ def labelled_run(folder: Path, config: DictConfig) -> list[Row]:
                 f"calibration.runs: expected runs with this {key}, got {folder} with another; run it again, "
                 "or calibrate with the same"
             )
-    records = [record for record in read_records(folder) if record["target"] is not None]
-    return [(problem_of(record), candidates_of(record), verdicts_of(record["trace"])) for record in records]
+    grader, rows = build_grader(config), list[Row]()
+    for record in read_records(folder):
+        if record["target"] is not None:
+            problem, verdicts = problem_of(record), verdicts_of(record["trace"])
+            rows.append((problem, Judged(candidates_of(record), verdicts, grader, problem.answer_type)))
+    return rows
 
 
 def _choice(group: str) -> str:
