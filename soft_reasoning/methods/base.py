@@ -18,7 +18,7 @@ from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.stopping import Stopping
-from soft_reasoning.types import Candidate, Completion, Problem, Request, Result, Round
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
 
 
 def read_candidate(
@@ -46,7 +46,7 @@ def read_candidate(
     )
 
 
-def going_on(request: Request, begun: Completion, engine: Engine) -> Request | None:
+def _going_on(request: Request, begun: Completion, engine: Engine) -> Request | None:
     """Return the request for the rest of ``request``, which begins with ``begun``; None if that is all."""
     ids = request.prompt_ids + begun.token_ids
     left = request.max_new_tokens - begun.generated_tokens
@@ -56,11 +56,19 @@ def going_on(request: Request, begun: Completion, engine: Engine) -> Request | N
     return replace(request, prompt_ids=ids, max_new_tokens=left)
 
 
-def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine) -> Completion:
-    """Return the completion that ``begun`` and ``rest`` make up; a stop string may begin in the first."""
+def joined(
+    begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine, *, going_on: bool = False
+) -> Completion:
+    """Return the completion that ``begun`` and ``rest`` make up; a stop string may begin in the first.
+
+    ``going_on`` says that ``begun`` is known not to have ended.
+    """
+    least = begun.generated_tokens if going_on else 0
     ids, logprobs = begun.token_ids + rest.token_ids, begun.logprobs + rest.logprobs
     tops = begun.top_logprobs[: begun.generated_tokens] + rest.top_logprobs
-    count, text, reason = finish(engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids)
+    count, text, reason = finish(
+        engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids, min_new_tokens=least
+    )
     reason = rest.finish_reason if reason == "length" else reason
     return replace(
         rest,
@@ -70,6 +78,18 @@ def joined(begun: Completion, rest: Completion, stop: Sequence[str], engine: Eng
         finish_reason=reason,
         top_logprobs=tops[:count],
     )
+
+
+def continued(
+    requests: Sequence[Request], begun: Sequence[Completion], engine: Engine
+) -> Steps[list[Completion]]:
+    """Complete each of ``requests`` from what is ``begun`` of it; what is complete already stays as it is."""
+    more = [_going_on(request, one, engine) for request, one in zip(requests, begun, strict=True)]
+    rest = iter((yield Generate([request for request in more if request is not None])))
+    return [
+        one if request is None else joined(one, next(rest), request.stop, engine, going_on=True)
+        for request, one in zip(more, begun, strict=True)
+    ]
 
 
 class Verified(Protocol):

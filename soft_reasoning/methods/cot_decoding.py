@@ -7,12 +7,12 @@ answer. Only tokens that overlap the answer count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.methods.base import check_sampling, joined, read_candidate
+from soft_reasoning.methods.base import check_sampling, continued, joined, read_candidate, solution_request
 from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
@@ -23,8 +23,6 @@ from soft_reasoning.types import (
     Completion,
     Generate,
     Problem,
-    Prompt,
-    Request,
     Result,
     Sampling,
     UserError,
@@ -72,59 +70,42 @@ class CotDecoding:
             check_sampling(self, fix="use method.continuation=greedy")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
+        request = solution_request(problem, context, self.max_new_tokens)
         likeliest = max(self.paths, MARGIN)
         [read] = yield Generate(
-            [Request(prompt.ids, max_new_tokens=0, top_logprobs=likeliest, role="first_token")]
+            [replace(request, max_new_tokens=0, top_logprobs=likeliest, role="first_token")]
         )
         if not read.top_logprobs:
             raise BudgetSpent
         [first] = read.top_logprobs
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
+        nothing = Completion((), (), "", "length", len(request.prompt_ids))
         starts = [
             joined(
-                Completion((token,), (logprob,), "", "length", len(prompt.ids), top_logprobs=(first,)),
-                Completion((), (), "", "length", len(prompt.ids)),
-                prompt.stop,
+                nothing,
+                replace(nothing, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,)),
+                request.stop,
                 context.engine,
             )
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
-        paths = yield from self._continued(problem, prompt, starts, context)
+        sampling = Sampling(self.temperature, self.top_k, self.top_p)
+        asked = replace(
+            request,
+            sampling=sampling if self.continuation == "sample" else GREEDY,
+            top_logprobs=0 if self.aggregate == "majority" else MARGIN,
+        )
+        seeds = [context.stream(problem.id, "sample", i) for i in range(len(starts))]
+        paths = yield from continued([replace(asked, seed=seed) for seed in seeds], starts, context.engine)
         candidates = tuple(read_candidate(path, problem, context) for path in paths)
-        deltas = None
-        if self.aggregate != "majority":
-            deltas = _deltas(problem, paths, context)
+        deltas = None if self.aggregate == "majority" else _deltas(problem, paths, context)
         trace: dict[str, Any] = {
             "round": 0,
             "first_tokens": [context.engine.tokenizer.decode([p.token_ids[0]]) for p in paths],
             "deltas": deltas,
         }
         return Result(self._answer(candidates, deltas, problem, context), candidates, (trace,))
-
-    def _continued(self, problem, prompt: Prompt, starts: Sequence[Completion], context):
-        """Complete ``starts``; one that ended with its first token stays as it is."""
-        room = min(prompt.most(self.max_new_tokens), context.engine.context_length - len(prompt.ids)) - 1
-        open_ = [i for i, start in enumerate(starts) if room > 0 and start.finish_reason == "length"]
-        sampling = Sampling(self.temperature, self.top_k, self.top_p)
-        rests = yield Generate(
-            [
-                Request(
-                    prompt.ids + starts[i].token_ids,
-                    sampling=sampling if self.continuation == "sample" else GREEDY,
-                    max_new_tokens=room,
-                    stop=prompt.stop,
-                    seed=context.stream(problem.id, "sample", i),
-                    top_logprobs=0 if self.aggregate == "majority" else MARGIN,
-                )
-                for i in open_
-            ]
-        )
-        paths = list(starts)
-        for i, rest in zip(open_, rests, strict=True):
-            paths[i] = joined(starts[i], rest, prompt.stop, context.engine)
-        return paths
 
     def _answer(
         self, candidates: Sequence[Candidate], deltas: Sequence[float | None] | None, problem, context

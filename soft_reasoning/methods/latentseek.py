@@ -9,7 +9,6 @@ ends when R exceeds a threshold or after the last step, with the solution at han
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,12 +17,13 @@ from torch import Tensor
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import HiddenStates, LMHead, LMHeadGradients
-from soft_reasoning.methods.base import joined, read_candidate
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.methods.base import joined, read_candidate, solution_request
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Round
+from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
 
 MOST = 300
 """Most states that are moved."""
@@ -59,11 +59,11 @@ class LatentSeek:
         real("threshold", self.threshold, least=-1.0, most=0.0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
+        request = solution_request(problem, context, self.max_new_tokens)
         seen: list[Candidate] = []
         verdicts: list[Verdict] = []
         trace: list[dict[str, object]] = []
-        [completion] = yield Generate([self._request(prompt, ())])
+        [completion] = yield Generate([request])
         states, adam = None, None
         while True:
             candidate = replace(read_candidate(completion, problem, context), round=len(seen))
@@ -79,25 +79,23 @@ class LatentSeek:
                 count = min(int(self.share * len(completion.token_ids)), MOST)
                 if not count:
                     break
-                read = yield ReadStates(prompt.ids + completion.token_ids[:count])
-                states = read[len(prompt.ids) - 1 : -1].clone().requires_grad_()
+                read = yield ReadStates(request.prompt_ids + completion.token_ids[:count])
+                states = read[len(request.prompt_ids) - 1 : -1].clone().requires_grad_()
                 adam = torch.optim.Adam([states], lr=self.rate)
             tokens = named(context.engine, states)
             _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
             adam.step()
-            completion = yield from self._solution(prompt, named(context.engine, states), context)
+            completion = yield from _solution(request, named(context.engine, states), context.engine)
         return Result(seen[-1].answer, tuple(seen), tuple(trace))
 
-    def _request(self, prompt: Prompt, begun: Sequence[int]) -> Request:
-        room = prompt.most(self.max_new_tokens) - len(begun)
-        return Request(prompt.ids + tuple(begun), max_new_tokens=max(1, room), stop=prompt.stop)
 
-    def _solution(self, prompt: Prompt, tokens: Tensor, context: Context) -> Steps[Completion]:
-        """The greedy solution that begins with ``tokens``."""
-        ids = tuple(tokens.tolist())
-        start = Completion(ids, (0.0,) * len(ids), "", "length", len(prompt.ids))
-        [rest] = yield Generate([self._request(prompt, ids)])
-        return joined(start, rest, prompt.stop, context.engine)
+def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Completion]:
+    """The greedy solution that begins with ``tokens``."""
+    ids = tuple(tokens.tolist())
+    start = Completion(ids, (0.0,) * len(ids), "", "length", len(request.prompt_ids))
+    room = max(1, request.max_new_tokens - len(ids))
+    [rest] = yield Generate([replace(request, prompt_ids=request.prompt_ids + ids, max_new_tokens=room)])
+    return joined(start, rest, request.stop, engine)
 
 
 def named(engine: Any, states: Tensor) -> Tensor:

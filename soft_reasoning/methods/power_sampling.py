@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.methods.base import joined, read_candidate
+from soft_reasoning.methods.base import continued, solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
+from soft_reasoning.types import Completion, Problem, Result, Sampling, generator_for
 
 LIKELIEST = 20
 NOTHING = Completion((), (), "", "length", 0)
@@ -72,8 +72,7 @@ class PowerSampling:
                     current, accepted = proposed, accepted + 1
             if current.finish_reason != "length":
                 break
-        candidate = read_candidate(current, problem, context)
-        return Result(candidate.answer, (candidate,), ({"round": 0, "steps": tried, "accepted": accepted},))
+        return voted([current], problem, context, {"round": 0, "steps": tried, "accepted": accepted})
 
     def mass(self, completion: Completion, start: int) -> float:
         """Return the sum of log Z over the tokens of ``completion`` from ``start`` on."""
@@ -84,22 +83,19 @@ class PowerSampling:
         self, problem: Problem, context: Context, whole: Completion, at: int, end: int, number: int
     ) -> Steps[Completion]:
         """The first ``at`` tokens of ``whole``, and a continuation of them up to ``end`` tokens."""
-        prompt = context.prompts.solve(problem)
-        request = Request(
-            prompt.ids + whole.token_ids[:at],
+        request = replace(
+            solution_request(problem, context, end),
             sampling=Sampling(1 / self.alpha, LIKELIEST),
-            max_new_tokens=end - at,
-            stop=prompt.stop,
+            max_new_tokens=end,
             seed=context.stream(problem.id, "power", number),
             top_logprobs=LIKELIEST,
         )
-        if end == at:
-            return whole
         begun = replace(
             whole,
             token_ids=whole.token_ids[:at],
             logprobs=whole.logprobs[:at],
             top_logprobs=whole.top_logprobs[:at],
+            finish_reason="length",
         )
-        [rest] = yield Generate([request])
-        return joined(begun, rest, prompt.stop, context.engine)
+        [completion] = yield from continued([request], [begun], context.engine)
+        return completion

@@ -14,39 +14,23 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, real, whole
-from soft_reasoning.engines.text import decode, earliest_stop
+from soft_reasoning.methods.base import joined, solution_request, voted
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
-    Candidate,
+    Completion,
     Generate,
     Problem,
-    Prompt,
     Request,
     Result,
     Sampling,
     generator_for,
-)
+)  # fmt: skip
 
 FORMS = ("block", "token")
 TASK = "prefix_right"
 """The entry of ``wording.tasks`` that asks whether a solution is right so far; its field is {partial}."""
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """The beginning of a solution.
-
-    Attributes:
-        ids: Its tokens after the prompt, without end of sequence.
-        text: Its text, cut before a stop string.
-        ended: ``eos`` or ``stop`` if it is complete, else empty.
-    """
-
-    ids: tuple[int, ...]
-    text: str
-    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,53 +66,44 @@ class PrefixScorer:
         real("strength", self.strength)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        prompt = context.prompts.solve(problem)
-        room = min(prompt.most(self.max_new_tokens), context.engine.context_length - len(prompt.ids))
+        request = solution_request(problem, context, self.max_new_tokens)
+        room = min(request.max_new_tokens, context.engine.context_length - len(request.prompt_ids))
         step = self._block if self.form == "block" else self._token
-        so_far, trace, value = Prefix((), ""), [], None
-        while len(so_far.ids) < room and not so_far.ended:
-            so_far, value, entry = yield from step(problem, prompt, so_far, room, len(trace), context)
+        so_far, trace, value = Completion((), (), "", "length", 0), [], None
+        while so_far.generated_tokens < room and so_far.finish_reason == "length":
+            so_far, value, entry = yield from step(problem, request, so_far, room, len(trace), context)
             trace.append(entry)
-        candidate = Candidate(
-            text=so_far.text,
-            answer=context.grader.extract(so_far.text, problem.answer_type),
-            round=0,
-            verified=value,
-            generated_tokens=len(so_far.ids),
-            finish_reason=so_far.ended or "length",
-        )
-        return Result(candidate.answer, (candidate,), tuple(trace))
+        result = voted([so_far], problem, context, *trace)
+        return replace(result, candidates=(replace(result.candidates[0], verified=value),))
 
-    def _block(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
+    def _block(self, problem, request: Request, so_far: Completion, room: int, number: int, context):
         """The best of K blocks after ``so_far``, its value, and an entry of the trace."""
-        requests = [
-            Request(
-                prompt.ids + so_far.ids,
-                sampling=Sampling(self.temperature),
-                max_new_tokens=min(self.block_tokens, room - len(so_far.ids)),
-                stop=prompt.stop,
-                seed=context.stream(problem.id, "block", number, i),
-            )
-            for i in range(self.candidates)
-        ]
-        completions = yield Generate(requests)
-        if not any(completion.token_ids for completion in completions):  # the budget is spent
-            return replace(so_far, ended="length"), None, {"values": [], "chosen": None, "blocks": []}
-        longer = [_extended(prompt, so_far, completion.token_ids, context) for completion in completions]
-        values = yield from prefix_values(problem, longer, context)
+        block = replace(
+            request,
+            prompt_ids=request.prompt_ids + so_far.token_ids,
+            sampling=Sampling(self.temperature),
+            max_new_tokens=min(self.block_tokens, room - so_far.generated_tokens),
+        )
+        seeds = [context.stream(problem.id, "block", number, i) for i in range(self.candidates)]
+        blocks = yield Generate([replace(block, seed=seed) for seed in seeds])
+        if not any(one.token_ids for one in blocks):
+            return _spent(so_far), None, {"values": [], "chosen": None, "blocks": []}
+        longer = [joined(so_far, one, request.stop, context.engine, going_on=True) for one in blocks]
+        values = yield from prefix_values(problem, [one.text for one in longer], context)
         best = int(values.argmax())
-        entry = {"values": values.tolist(), "chosen": best, "blocks": [c.text for c in completions]}
+        entry = {"values": values.tolist(), "chosen": best, "blocks": [one.text for one in blocks]}
         return longer[best], float(values[best]), entry
 
-    def _token(self, problem, prompt, so_far: Prefix, room: int, number: int, context):
+    def _token(self, problem, request: Request, so_far: Completion, room: int, number: int, context):
         """One more token, drawn from the tilted distribution."""
-        ids = prompt.ids + so_far.ids
+        ids = request.prompt_ids + so_far.token_ids
         [read] = yield Generate([Request(ids, max_new_tokens=1, top_logprobs=self.top_tokens)])
-        if not read.top_logprobs:  # the budget is spent
-            return replace(so_far, ended="length"), None, {"token": None, "value": None, "probability": None}
+        if not read.top_logprobs:
+            return _spent(so_far), None, {"token": None, "value": None, "probability": None}
         [top] = read.top_logprobs
-        longer = [_extended(prompt, so_far, (token,), context) for token in top.ids]
-        values = yield from prefix_values(problem, longer, context)
+        nexts = [Completion((token,), (0.0,), "", "length", 0) for token in top.ids]
+        longer = [joined(so_far, one, request.stop, context.engine, going_on=True) for one in nexts]
+        values = yield from prefix_values(problem, [one.text for one in longer], context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
         chances = tilted(logprobs / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
@@ -138,16 +113,19 @@ class PrefixScorer:
         return longer[drawn], value, entry
 
 
-def prefix_values(problem: Problem, prefixes: Sequence[Prefix], context: Context) -> Steps[Tensor]:
+def _spent(so_far: Completion) -> Completion:
+    """``so_far`` as it ends where the budget is spent."""
+    return replace(so_far, finish_reason="budget")
+
+
+def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) -> Steps[Tensor]:
     """Return the probability of Yes against No when the model is asked whether each solution is right so far.
 
     Returns:
         (n,) float64.
     """
     problem = problem.without_gold()
-    asked = [
-        context.prompts.task(TASK, problem, partial=" ".join(prefix.text.split())) for prefix in prefixes
-    ]
+    asked = [context.prompts.task(TASK, problem, partial=" ".join(text.split())) for text in solutions]
     return (yield from ask_yes_no(asked, context.engine.tokenizer, role="verifier"))
 
 
@@ -163,17 +141,3 @@ def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
         strength: lambda.
     """
     return (logits + strength * values).softmax(-1)
-
-
-def _extended(prompt: Prompt, so_far: Prefix, token_ids: tuple[int, ...], context) -> Prefix:
-    """Append tokens to ``so_far``; an end-of-sequence token or a stop string ends it.
-
-    The stop string may have begun before the new tokens.
-    """
-    ended = token_ids[-1] in context.engine.eos_ids
-    ids = so_far.ids + (token_ids[:-1] if ended else token_ids)
-    text = decode(context.engine.tokenizer, ids)
-    stop = earliest_stop(text, prompt.stop)
-    if stop >= 0:
-        return Prefix(ids, text[:stop], "stop")
-    return Prefix(ids, text, "eos" if ended else "")

@@ -8,12 +8,14 @@ votes for its answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.methods.base import check_sampling
+from soft_reasoning.rewards.estimates import same_answers
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -182,16 +184,13 @@ class ReasoningViaPlanning:
         if END not in step.question and kind not in ("number", "latex"):
             kind = "text"  # intermediate answers, for example before a yes or no, are of any kind
 
-        def same(a: str | None, b: str | None) -> bool:
-            return a is b or context.grader.equal(a, b, kind)
-
         prompt = self._prompt("rap_answer", problem, context, earlier, asked=step.question)
         drawn: list[Completion] = []
         while True:
             numbers = range(len(drawn), min(len(drawn) + self.chunk, self.answers))
             drawn += yield Generate(self._requests(prompt, numbers, problem, context, "answer", stage))
             parsed = [read_answer(c.text, kind, context.grader) for c in drawn]
-            groups = _groups(parsed, same, unparsed=problem.answer_type == "number")
+            groups = _groups(parsed, kind, context.grader, unparsed=problem.answer_type == "number")
             most = len(groups[0]) if groups else 0
             tied = len(groups) > 1 and len(groups[1]) == most
             if len(drawn) == self.answers or (most / len(drawn) >= SETTLED and not tied):
@@ -239,19 +238,17 @@ def _line(text: str) -> str:
 
 
 def _groups(
-    parsed: Sequence[str | None], same: Callable[[str | None, str | None], bool], *, unparsed: bool
+    parsed: Sequence[str | None], kind: str, grader: AnswerGrader, *, unparsed: bool
 ) -> list[list[int]]:
     """Indices of equal answers, the largest group first and the earliest of equal size.
 
     None has a group only if ``unparsed``.
     """
-    groups: list[list[int]] = []
-    for i, answer in enumerate(parsed):
-        if answer is None and not unparsed:
-            continue
-        joined = next((group for group in groups if same(parsed[group[0]], answer)), None)
-        groups.append([i]) if joined is None else joined.append(i)
-    return sorted(groups, key=len, reverse=True)
+    groups = same_answers(parsed, grader, kind)
+    nothing = [i for i, answer in enumerate(parsed) if answer is None]
+    if unparsed and nothing:
+        groups.append(nothing)
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
 def _candidate(end: Node) -> Candidate:

@@ -18,8 +18,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import (
     Rounds,
     check_sampling,
-    going_on,
-    joined,
+    continued,
     read_candidate,
     solution_request,
 )
@@ -226,24 +225,14 @@ class SoftReasoning:
         ``first`` is the number of candidates completed before.
         """
         requests = [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
-        completions = yield from self._completed(box, points, requests, context.engine)
+        if box.pool is None or not box.pool.looks or self.decoding != GREEDY:
+            completions = yield Generate(requests)
+        else:  # greedy ones go on from where the looks at them ended
+            looks = [box.pool.looks[i] for i in box.pool.find(points)]
+            completions = yield from continued(requests, looks, context.engine)
         return [
             replace(read_candidate(completion, box.problem, context, round, self.reward), u=tuple(u.tolist()))
             for u, completion in zip(points, completions, strict=True)
-        ]
-
-    def _completed(
-        self, box: BlackBox, points: Tensor, requests: list[Request], engine: Engine
-    ) -> Steps[list[Completion]]:
-        """Return the completions of ``requests``; greedy ones go on from where the looks at them ended."""
-        if box.pool is None or not box.pool.looks or self.decoding != GREEDY:
-            return (yield Generate(requests))
-        looks = [box.pool.looks[i] for i in box.pool.find(points)]
-        more = [going_on(request, look, engine) for request, look in zip(requests, looks, strict=True)]
-        rest = iter((yield Generate([request for request in more if request is not None])))
-        return [
-            look if request is None else joined(look, next(rest), request.stop, engine)
-            for request, look in zip(more, looks, strict=True)
         ]
 
     def _subspace(
