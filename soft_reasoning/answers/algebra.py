@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-import io
 import json
 import logging
 import re
-import select
 import subprocess
 import sys
 import threading
-import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 from soft_reasoning.types import UserError
 
@@ -59,66 +56,46 @@ class Worker:
                 try:
                     return self._ask(question)
                 except TimeoutError:
-                    self._stop()
                     logger.warning("%s took over %g s", about, self.timeout)
                     return None
                 except (BrokenPipeError, EOFError):
-                    self._stop()
+                    self.close()
             logger.warning("%s ended its worker twice", about)
             return None
 
     def close(self) -> None:
-        with self._lock:
-            self._stop()
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(BrokenPipeError):  # a question may be in the buffer of a pipe whose reader is gone
+                process.communicate()
 
     def _ask(self, question: dict[str, str]) -> bytes:
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        stdin, _ = self._pipes()
-        stdin.write(json.dumps(question).encode() + b"\n")
-        stdin.flush()
-        return self._line(self.timeout)
+        process = self._process
+        if process is None or process.poll() is not None:
+            # -P: no module of this folder may shadow a library.
+            command = [sys.executable, "-P", str(self.script)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = process
+            self._line(process, self.start_timeout)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(question).encode() + b"\n")
+        process.stdin.flush()
+        return self._line(process, self.timeout)
 
-    def _start(self) -> None:
-        self._stop()
-        # -P: no module of this folder may shadow a library.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._line(self.start_timeout)
-
-    def _line(self, timeout: float) -> bytes:
-        """The worker's next line; TimeoutError when late, EOFError when it has died."""
-        _, stream = self._pipes()
-        line, deadline = b"", time.monotonic() + timeout
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                raise TimeoutError
-            piece = stream.read1(4096)
-            if not piece:
-                raise EOFError
-            line += piece
-        return line.strip()
-
-    def _pipes(self) -> tuple[IO[bytes], io.BufferedReader]:
-        """Standard input and output of the running worker."""
-        assert self._process is not None and self._process.stdin is not None
-        assert isinstance(self._process.stdout, io.BufferedReader)
-        return self._process.stdin, self._process.stdout
-
-    def _stop(self) -> None:
-        if self._process is None:
-            return
-        stdin, stdout = self._pipes()
-        self._process.kill()
-        self._process.wait()
-        stdout.close()
-        try:
-            stdin.close()
-        except BrokenPipeError:
-            pass  # a question was still in the buffer of a pipe whose reader is gone
-        self._process = None
+    def _line(self, process: subprocess.Popen[bytes], timeout: float) -> bytes:
+        """The worker's next line; TimeoutError when late, which ends it, and EOFError when it has died."""
+        assert process.stdout is not None
+        late = threading.Event()
+        clock = threading.Timer(timeout, lambda: (late.set(), process.kill()))
+        clock.start()
+        line = process.stdout.readline()
+        clock.cancel()
+        if line.endswith(b"\n"):
+            return line.strip()
+        self.close()
+        raise TimeoutError if late.is_set() else EOFError
 
 
 _shared = Worker()

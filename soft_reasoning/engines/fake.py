@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.base import PreparedRequest, prepare
+from soft_reasoning.engines.base import PreparedRequest
 from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output
 from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import adjusted, choose
 from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion, Request
+from soft_reasoning.types import Completion
 
 PEAK = 12.0
 """Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
@@ -64,10 +64,6 @@ class FakeEngine(QueueEngine):
         self._stops = StopChecker(self.tokenizer)
         self._rows: dict[int, _Row] = {}
 
-    def embed(self, ids: Sequence[int]) -> Tensor:
-        """(len(ids), D) float32."""
-        return self._table.embed(ids)
-
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, by ticket."""
         super().begin(requests)
@@ -102,14 +98,6 @@ class FakeEngine(QueueEngine):
         feed = output.request.feed
         row.ids.append(token if feed is None else self.nearest_tokens(feed(shown[0])[None], 1)[0][0][0])
         return output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
-
-    def check(self, request: Request) -> PreparedRequest:
-        """Return ``request`` cut at its soft tokens; errors as in ``generate``."""
-        return prepare(request, self.hidden_size, self.context_length, len(self._table))
-
-    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
-        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        return self._table.nearest(x, count)
 
     def begin_run(self) -> None:
         """There is nothing to forget."""

@@ -31,44 +31,40 @@ def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype
 
 def load(
     path: str,
-    *,
-    dtype: str | torch.dtype,
     device: torch.device,
-    revision: str | None,
-    attn_implementation: str | None,
-    device_map: Any,
-    quantization: dict[str, Any] | str | None,
-    trust_remote_code: bool,
+    dtype: str | torch.dtype = "auto",
+    attn_implementation: str | None = None,
+    device_map: Any = None,
+    quantization: dict[str, Any] | str | None = None,
     adapter: str | None = None,
+    **source: Any,
 ) -> tuple[Any, Any]:
     """Return ``(model, tokenizer)`` in evaluation mode on ``device``, or spread as ``device_map`` says.
 
-    ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's weights.
+    ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's weights. ``source`` holds
+    ``revision`` and ``trust_remote_code``.
 
     Raises:
         UserError: If the model or the adapter cannot be loaded.
     """
     name = path = resolve(path)
-    common: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
     options: dict[str, Any] = {"dtype": dtype_of(dtype, device)}
     if is_gguf(path):
-        name, source, dequantised = gguf_arguments(path, quantization)
-        common |= source
+        name, file, dequantised = gguf_arguments(path, quantization)
+        source |= file
         options |= dequantised
-    options |= common
-    if attn_implementation:
-        options["attn_implementation"] = attn_implementation
-    if device_map:
-        options["device_map"] = device_map
+    options |= source
+    given = {"attn_implementation": attn_implementation, "device_map": device_map}
+    options |= {key: value for key, value in given.items() if value}
     try:
         if quantization:
             options["quantization_config"] = _quantization(quantization)
             options.setdefault("device_map", {"": str(device)})
-        config = AutoConfig.from_pretrained(name, **common)
+        config = AutoConfig.from_pretrained(name, **source)
         refuse(config)
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
-        tokenizer = AutoTokenizer.from_pretrained(name, **common)
+        tokenizer = AutoTokenizer.from_pretrained(name, **source)
         tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **options)
         model, found = loaded
@@ -142,14 +138,13 @@ def why(name: str, error: Exception) -> str:
     if is_gguf(name) and (unsupported := why_not_gguf(name, error)):
         return unsupported
     text = " ".join(str(error).split())
-    low = text.lower()
-    if "unrecognized configuration class" in low:
+    if "Unrecognized configuration class" in text:
         kind = text.partition("configuration class")[2].split("for this kind")[0].strip(" '<>") or name
         return (
             f"expected a causal language model, got {name} ({kind[:120]}), which transformers does not list "
             "as one: a vision-language or encoder model, say; choose the text model that it is built on"
         )
-    if isinstance(error, ImportError) or "pip install" in low:
+    if isinstance(error, ImportError) or "pip install" in text:
         return (
             f"model {name}: its settings need a package that is missing ({text[:200]}); install it "
             "('soft-reasoning[large]' brings accelerate and bitsandbytes), or change model.quantization, "
@@ -157,19 +152,10 @@ def why(name: str, error: Exception) -> str:
         )
     if Path(name).is_dir():
         return f"expected a complete model in {name}, and could not load it ({text[:200]}); {ADVICE}"
-    if "gated" in low or "401" in low or "403" in low:
-        return (
-            f"expected access to the model {name}, which is gated or private; accept its licence on the hub "
-            "and log in (hf auth login), or give a local folder (model.path=/path/to/model)"
-        )
-    if "couldn't connect" in low or "offline" in low or "connection" in low or "max retries" in low:
-        return (
-            f"expected the model {name} in the local cache or over the network, and found neither; connect, "
-            "set HF_HOME to a cache that holds it, or give a local folder (model.path=/path/to/model)"
-        )
-    if "is not a local folder and is not a valid model identifier" in low or "404" in low or "repo id" in low:
-        return f"expected the name of a model, and found none called {name!r}; {ADVICE}"
-    return f"could not load the model {name} ({text[:200]}); {ADVICE}"
+    return (
+        f"expected the model {name} on the hub or in the local cache, and could not load it ({text[:200]}); "
+        f"connect or set HF_HOME to a cache that holds it, log in if it is gated (hf auth login), or {ADVICE}"
+    )
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

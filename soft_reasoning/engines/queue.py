@@ -6,18 +6,25 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from threading import RLock
 
+from torch import Tensor
+
 from soft_reasoning.engines.abilities import check_reads
-from soft_reasoning.engines.base import Outcome, PreparedRequest
+from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
+from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.types import Completion, Request
 
 
 class QueueEngine:
     """Makes ``add``, ``step``, ``cancel`` and ``generate`` from what a subclass does with its requests.
 
-    A subclass implements :meth:`check` and :meth:`advance`. ``queued`` holds the requests in work by ticket,
+    A subclass implements :meth:`advance`. ``queued`` holds the requests in work by ticket,
     in order of arrival. One that keeps more about a request extends :meth:`begin` and :meth:`drop`. All of
     them are called by one thread at a time.
     """
+
+    hidden_size: int
+    context_length: int
+    _table: EmbeddingTable
 
     def __init__(self) -> None:
         self.lock: RLock = RLock()
@@ -25,9 +32,17 @@ class QueueEngine:
         self._tickets = itertools.count()
         self._outcomes: dict[int, Outcome] = {}  # complete, but not returned yet
 
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
+        return self._table.embed(ids)
+
+    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
+        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
+        return self._table.nearest(x, count)
+
     def check(self, request: Request) -> PreparedRequest:
         """Cut ``request`` at its soft tokens; raises as ``engines.base.prepare`` does."""
-        raise NotImplementedError
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, by ticket."""

@@ -4,7 +4,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
@@ -17,10 +16,6 @@ TOKENS = {"image_token_id": 0, "video_token_id": 1, "audio_token_id": 2}
 COMPOSED = {
     "qwen3_5": "qwen3_5_text", "gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
 }  # fmt: skip
-PRESETS = (
-    "qwen35_27b qwen3_next_80b gemma3_4b gemma4_12b llama4_scout gpt_oss_20b mistral_small_24b smollm3_3b "
-    "lfm2_1_2b granite4_tiny nemotron3_nano"
-).split()
 
 
 def composed(family: str):
@@ -43,8 +38,3 @@ def test_log_probabilities_are_those_of_a_plain_pass(family):
             logits = model(torch.tensor([prompt + got.token_ids])).logits[0, len(prompt) - 1 : -1]
         expected = logits.log_softmax(-1).gather(-1, torch.tensor(got.token_ids)[:, None]).squeeze(-1)
         assert got.logprobs == pytest.approx(expected.tolist(), abs=1e-3)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_name_a_model(name):
-    assert compose_config([f"model={name}"]).model.path.count("/") == 1

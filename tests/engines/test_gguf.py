@@ -92,16 +92,6 @@ def test_a_missing_file_is_named(path):
     assert path in message and "OWNER/REPOSITORY/FILE.gguf" in message
 
 
-def test_quantisation_of_a_file_is_refused(tmp_path):
-    write(tmp_path / "tiny.gguf")
-    assert "model.quantization: expected null" in refusal(str(tmp_path / "tiny.gguf"), quantization="4bit")
-
-
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(ours, "PACKAGE", "no-such-package")
     assert "expected the package no-such-package" in refusal("smollm2_135m")
-
-
-def test_a_file_on_the_hub_is_a_repository_and_a_name():
-    assert ours.gguf_path("owner/name/file.gguf") == "owner/name/file.gguf"
-    assert ours.gguf_arguments("owner/name/file.gguf", None)[:2] == ("owner/name", {"gguf_file": "file.gguf"})

@@ -1,7 +1,5 @@
 """The Hugging Face engine on small random models: the contract, and agreement with transformers."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -73,16 +71,6 @@ class TestHuggingFace(EngineContract):
         kinds = {type(module).__module__.partition(".")[0] for module in engine.model.modules()}
         assert kinds == {"torch", "transformers"}
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("threads", [2])
-    def test_with_two_cpu_threads_too_a_request_is_answered_alike(self, engine, prompts, threads):
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            self.test_a_request_is_answered_alike_alone_in_a_batch_and_shuffled(engine, prompts)
-        finally:
-            torch.set_num_threads(before)
-
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
 def family(request):
@@ -106,15 +94,6 @@ def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):
     HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
     [message] = caplog.messages
     assert "LlamaForCausalLM" in message and "division by zero" in message
-
-
-def test_a_model_on_several_devices_keeps_its_own_cache():
-    """What a pass says of its tokens lies on one."""
-    model = tiny("llama")
-    assert not probe._no_block_table(model)
-    places = [SimpleNamespace(device=torch.device("cuda", i)) for i in range(2)]
-    model.parameters = lambda: iter(places)
-    assert "several devices" in probe._no_block_table(model)
 
 
 LONGROPE = {

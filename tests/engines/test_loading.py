@@ -20,7 +20,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.engines.models import BASE, VOCABULARY, tiny
+from tests.engines.models import BASE, tiny
 
 
 @pytest.fixture(scope="module")
@@ -40,71 +40,41 @@ def test_a_missing_folder_is_named():
     assert "/nowhere/model" in one_line(error) and "model.path=" in one_line(error)
 
 
-def test_an_empty_folder_is_named(tmp_path):
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine(str(tmp_path))
-    assert str(tmp_path) in one_line(error) and "model.path=" in one_line(error)
-
-
-@pytest.mark.parametrize(
-    "said, expected",
-    [
-        ("You are trying to access a gated repo.\nMake sure to have access", "log in"),
-        ("We couldn't connect to 'https://huggingface.co' to load the files", "HF_HOME"),
-        ("x/y is not a local folder and is not a valid model identifier listed on", "none called 'x/y'"),
-        ("some other fault", "some other fault"),
-    ],
-)
-def test_what_the_hub_says_becomes_one_line(monkeypatch, said, expected):
+def test_what_the_hub_says_becomes_one_line(monkeypatch):
     def fail(*_, **__):
-        raise OSError(said)
+        raise OSError("You are trying to access a gated repo.\nMake sure to have access")
 
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", fail)
     with pytest.raises(UserError) as error:
         HuggingFaceEngine("x/y")
-    assert expected in one_line(error) and "model.path=" in one_line(error)
+    assert "gated repo. Make sure" in one_line(error) and "model.path=" in one_line(error)
 
 
-@pytest.mark.parametrize("folder", ["model-404", "gated-mlp"])
-@pytest.mark.parametrize(
-    "fault", ["no weights", "a pointer", "cut off", "another size", "another type", "quantization"]
-)
-def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(
-    tmp_path, engine, monkeypatch, folder, fault
-):
-    place, options = tmp_path / folder, {}
-    engine.model.save_pretrained(place)
+@pytest.mark.parametrize("fault", ["no weights", "a pointer", "another type", "quantization"])
+def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, monkeypatch, fault):
+    options = {}
+    engine.model.save_pretrained(tmp_path)
     monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
-    weights, config = place / "model.safetensors", place / "config.json"
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     if fault == "no weights":
         weights.unlink()
     elif fault == "a pointer":
         weights.write_text("version https://git-lfs.github.com/spec/v1\n")
-    elif fault == "cut off":
-        weights.write_bytes(weights.read_bytes()[:-1000])
-    elif fault == "another size":
-        config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": 80'))
     elif fault == "another type":
         config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": "96"'))
     else:
         options["quantization"] = {"bits": object()}
     with pytest.raises(UserError) as error:
-        HuggingFaceEngine(str(place), device="cpu", **options)
-    assert f"a complete model in {place}" in one_line(error) or "soft-reasoning[large]" in one_line(error)
+        HuggingFaceEngine(str(tmp_path), device="cpu", **options)
+    assert f"a complete model in {tmp_path}" in one_line(error) or "soft-reasoning[large]" in one_line(error)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:1", 3])
+@pytest.mark.parametrize("device", ["gpu", "cuda:1"])
 def test_a_device_that_is_not_there_is_refused(device):
     with pytest.raises(UserError) as error:
         HuggingFaceEngine("demo", device=device)
     assert f"a device of this machine, such as cpu, got {device!r}" in one_line(error)
-
-
-@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
-def test_ids_beyond_the_vocabulary_are_refused(engine, wrong):
-    with pytest.raises(ValueError, match=f"expected token ids in 0..{VOCABULARY - 1}, got {wrong}"):
-        engine.generate([Request((5, wrong, 7))])
 
 
 def test_an_encoder_decoder_is_refused():
@@ -116,20 +86,6 @@ def test_an_encoder_decoder_is_refused():
 def test_unknown_options_list_the_known(tmp_path, options):
     with pytest.raises(UserError, match="expected model"):
         HuggingFaceEngine(str(tmp_path), **options)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"max_batch_tokens": 0}, "max_batch_tokens: expected a whole number of at least 1"),
-        ({"max_batch_tokens": "many"}, "max_batch_tokens"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(options, said):
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), **options)
-    assert said in one_line(error)
 
 
 def test_a_folder_gives_the_same_as_the_loaded_model(tmp_path, engine, monkeypatch):
@@ -231,13 +187,6 @@ class TestWeightsThatDoNotFit:
         model = tiny("llama", tie_word_embeddings=True)
         assert load(model).generate(requests())[0].token_ids
 
-    def test_missing_layers_are_refused(self, load, tmp_path):
-        model = tiny("llama")
-        model.model.layers = model.model.layers[:1]
-        with pytest.raises(UserError) as error:
-            load(model)
-        assert "are missing or of another shape (model.layers.1." in one_line(error)
-
 
 class TestNumbersThatAreNotFinite:
     @pytest.fixture
@@ -276,7 +225,6 @@ class TestNumbersThatAreNotFinite:
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
     ],

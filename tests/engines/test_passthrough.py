@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from transformers import BitsAndBytesConfig
 
@@ -58,24 +57,3 @@ def test_quantisation_in_full_and_a_map_of_devices(asked):
     assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
     assert dict(options["device_map"]) == {"model": "cpu"}
     assert asked("model.quantization=8bit")["model"]["device_map"] == {"": "cpu"}
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ImportError("Using `bitsandbytes` 4-bit quantization requires bitsandbytes"),
-        ValueError(
-            "Using a `device_map` requires `accelerate`.\nYou can install it with `pip install accelerate`"
-        ),
-    ],
-)
-def test_a_missing_package_is_named_with_the_settings_that_want_it(asked, monkeypatch, error):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
-    with pytest.raises(InstantiationException) as caught:
-        asked("model=qwen2_7b")
-    message = str(caught.value.__cause__)
-    assert "soft-reasoning[large]" in message and "model.device_map" in message and "\n" not in message
-    assert ("accelerate" if "accelerate" in str(error) else "4-bit") in message

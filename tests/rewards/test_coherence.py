@@ -61,7 +61,7 @@ def test_certainties_by_hand(monkeypatch):
     assert coherence(c, "answer_prob") == 0.0
 
 
-@pytest.mark.parametrize("kind", ["mean_prob", "mean_logprob", "sum_logprob", "self_certainty"])
+@pytest.mark.parametrize("kind", ["sum_logprob", "self_certainty"])
 def test_tokens_of_probability_zero_give_finite_rewards_and_a_report(kind, run, tmp_path, monkeypatch):
     def impossible(completion, kind, span):
         none = (-math.inf,) * len(completion.logprobs)

@@ -56,26 +56,34 @@ class Prompts:
         return Prompt(ids=(1, 2, 3, *" ".join(solutions).encode()), stop=("Question:",))
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
-    """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
-    text may come with its tokens' log-probabilities."""
-    prompts = prompts or Prompts()
-    context = SimpleNamespace(
-        prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
-        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
+def context_of(prompts=None, **more):
+    return SimpleNamespace(
+        prompts=prompts or Prompts(), grader=Grader(), stream=lambda *stage: seed_for(0, *stage),
+        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()), **more,
     )  # fmt: skip
-    steps = verifier.verify(problem, candidates, context, earlier)
-    requests = []
+
+
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, judges=()):
+    """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
+    text may come with its tokens' log-probabilities, or be a completion."""
+    context = context_of(prompts, judges=judges)
+    steps, requests = verifier.verify(problem, candidates, context, earlier), []
     try:
         effect = next(steps)
         while True:
             assert isinstance(effect, Generate)
             given = texts[len(requests) : len(requests) + len(effect.requests)]
             requests += effect.requests
-            pairs = [one if isinstance(one, tuple) else (one, (0.0,)) for one in given]
-            effect = steps.send([Completion((1,) * len(p), p, text, "eos", 3) for text, p in pairs])
+            effect = steps.send([completion(one) for one in given])
     except StopIteration as stop:
-        return stop.value, prompts.asked, requests
+        return stop.value, context.prompts.asked, requests
+
+
+def completion(given):
+    if isinstance(given, Completion):
+        return given
+    text, logprobs = given if isinstance(given, tuple) else (given, (0.0,))
+    return Completion((1,) * len(logprobs), logprobs, text, "eos", 3)
 
 
 def test_multi_generate_scores_agreement_and_omits_unparsed_candidates():
@@ -84,11 +92,6 @@ def test_multi_generate_scores_agreement_and_omits_unparsed_candidates():
     [(kind, shown)] = asked
     assert kind == "multi_generate" and shown == [c.text for c in CANDIDATES if c.answer is not None]
     assert requests[0].role == "verifier" and requests[0].stop == ("Question:",)
-
-
-def test_a_verifier_without_an_answer_scores_nobody():
-    verdict, _, _ = run(MultiGenerate(), "I cannot tell.")
-    assert verdict.scores == (0.0, 0.0, 0.0, 0.0) and verdict.answers == (None,)
 
 
 def test_several_samples_average_and_have_seeds_of_their_own():
@@ -114,20 +117,6 @@ def test_judgements_count_by_their_probability(confidence, weights):
     assert verdict.weights == pytest.approx(weights, abs=1e-12)
     judged, _, _ = run(MultiJudge(**two), ("Correct: 1, 3", SURE), ("Correct: 2", UNSURE))
     assert judged.scores == pytest.approx((a, 0, b, a), abs=1e-12) and judged.weights == ()
-
-
-def test_agreement_is_told_apart_from_confidence():
-    """A judgement of little probability weighs little, and agrees all the same."""
-    verdict, _, _ = run(MultiGenerate(confidence="sequence_prob"), ("Answer: 18", UNSURE))
-    assert set(verdict.agreement) == {0.0, 1.0}
-    assert max(verdict.scores) < 0.5
-
-
-def test_confidence_of_one_judgement_a_candidate():
-    texts = [("Answer: 18", SURE), ("Answer: 9", UNSURE), ("Answer: 7", SURE)]
-    verdict, _, _ = run(SingleGenerate(confidence="mean_prob"), *texts)
-    assert verdict.scores == pytest.approx((0.85, 0, 0.3, 0), abs=1e-12)
-    assert verdict.weights == pytest.approx((0.85, 0.3, 0.85), abs=1e-12)
 
 
 @pytest.mark.parametrize("verifier", [MultiGenerate(max_new_tokens=300), MultiJudge(max_new_tokens=300)])
@@ -237,23 +226,6 @@ def test_bad_values_are_one_line():
             MultiGenerate(**bad)
 
 
-def asked(verifier, *completions, candidates=CANDIDATES[:1], judges=None):
-    """The verdict of ``verifier`` on ``candidates``, and all requests, with ``completions`` in turn."""
-    context = SimpleNamespace(
-        prompts=Prompts(), grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges=judges or {},
-        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
-    )  # fmt: skip
-    steps, requests, effects = verifier.verify(PROBLEM, candidates, context, ()), [], []
-    try:
-        effects.append(next(steps))
-        while True:
-            new = effects[-1].requests
-            requests += new
-            effects.append(steps.send(completions[len(requests) - len(new) : len(requests)]))
-    except StopIteration as stop:
-        return stop.value, requests, effects
-
-
 def cut(text):
     return Completion((1,), (0.0,), text, "length", 3)
 
@@ -270,7 +242,7 @@ def cut(text):
     ],
 )
 def test_a_text_that_was_cut_before_its_verdict_judges_nothing(verifier, text, score):
-    verdict, _, _ = asked(verifier, cut(text))
+    verdict, _, _ = run(verifier, cut(text), candidates=CANDIDATES[:1])
     assert verdict.scores == (score,) and verdict.agreement == (score,)
     assert all(answer is None for answer in verdict.answers) == (score is None or not verifier.answers_itself)
 
@@ -278,7 +250,7 @@ def test_a_text_that_was_cut_before_its_verdict_judges_nothing(verifier, text, s
 def test_what_was_cut_leaves_the_other_samples():
     done = Completion((1,), (0.0,), "Answer: 9", "eos", 3)
     two = MultiGenerate(samples=2, temperature=0.7)
-    verdict, _, _ = asked(two, cut("3 x 6 = 18"), done, candidates=[CANDIDATES[0], CANDIDATES[2]])
+    verdict, _, _ = run(two, cut("3 x 6 = 18"), done, candidates=[CANDIDATES[0], CANDIDATES[2]])
     assert verdict.scores == (0.0, 1.0) and verdict.answers == (None, "9")
 
 
@@ -293,12 +265,13 @@ def verdict_of(text, *alternatives):
 
 def test_the_probability_of_a_verdict():
     verifier = SingleJudge(confidence="verdict_prob")
-    verdict, [request], _ = asked(verifier, verdict_of("1", ("1", 0.6), ("0", 0.1), ("x", 0.3)))
+    one = {"candidates": CANDIDATES[:1]}
+    verdict, _, [request] = run(verifier, verdict_of("1", ("1", 0.6), ("0", 0.1), ("x", 0.3)), **one)
     assert verdict.scores == pytest.approx((0.6 / 0.7,)) and verdict.agreement == (1.0,)
     assert request.top_logprobs > 0
-    verdict, _, _ = asked(verifier, verdict_of("0", ("1", 0.2), ("0", 0.6)))
+    verdict, _, _ = run(verifier, verdict_of("0", ("1", 0.2), ("0", 0.6)), **one)
     assert verdict.scores == pytest.approx((0.25,)) and verdict.agreement == (0.0,)
-    verdict, _, _ = asked(verifier, verdict_of("x", ("x", 0.9)))
+    verdict, _, _ = run(verifier, verdict_of("x", ("x", 0.9)), **one)
     assert verdict.scores == (0.0,)  # no verdict is likely: as the text says
 
 
@@ -310,12 +283,7 @@ def test_a_check_comes_before_the_verdict_and_equal_candidates_are_asked_once():
     three = [CANDIDATES[0], CANDIDATES[2], CANDIDATES[0]]
     verifier = SingleJudge(check=40)
     texts = ["6 + 6 + 6 = 18", "Not so", "Correct: 1", "Correct: 0"]
-    prompts = Worded()
-    context = SimpleNamespace(
-        prompts=prompts, grader=Grader(), stream=lambda *stage: seed_for(0, *stage), judges={},
-        engine=SimpleNamespace(context_length=1000, tokenizer=FakeTokenizer()),
-    )  # fmt: skip
-    steps = verifier.verify(PROBLEM, three, context, ())
+    steps = verifier.verify(PROBLEM, three, context_of(Worded(), judges={}), ())
     effect = next(steps)
     assert [r.max_new_tokens for r in effect.requests] == [40] * 3
     effect = steps.send([Completion((1,), (0.0,), texts[i], "eos", 3) for i in (0, 1, 0)])
@@ -331,8 +299,9 @@ def test_another_model_judges_in_its_own_context():
         prompts=Prompts(), engine=SimpleNamespace(context_length=99, tokenizer=FakeTokenizer()),
         stream=lambda *stage: 7,
     )  # fmt: skip
-    judge = SingleJudge(model="other", max_new_tokens=10)
-    done = Completion((1,), (0.0,), "Correct: 1", "eos", 3)
-    verdict, [request], [effect] = asked(judge, done, judges={"other": other})
-    assert effect.engine is other.engine and request.seed == 7 and verdict.scores == (1.0,)
+    steps = SingleJudge(model="other", max_new_tokens=10).verify(
+        PROBLEM, CANDIDATES[:1], context_of(judges={"other": other}), ()
+    )
+    effect = next(steps)
+    assert effect.engine is other.engine and [request.seed for request in effect.requests] == [7]
     assert [kind for kind, _ in other.prompts.asked] == ["single_judge"]

@@ -11,11 +11,10 @@ from collections.abc import Sequence as Many
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
+from soft_reasoning.engines.base import Outcome, PreparedRequest
 from soft_reasoning.engines.devices import (
     choose_threads,
     device_of,
@@ -31,7 +30,7 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.queue import QueueEngine
 from soft_reasoning.engines.sampling import adjusted, choose
 from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion, Request, UserError
+from soft_reasoning.types import Completion, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -85,16 +84,9 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         where = device_of(device)
         with memory_for(path):
             model, tokenizer = loading.load(
-                path,
-                dtype=dtype,
-                device=where,
-                revision=revision,
-                attn_implementation=attn_implementation,
-                device_map=device_map,
-                quantization=quantization,
-                trust_remote_code=trust_remote_code,
-                adapter=adapter,
-            )
+                path, where, dtype, attn_implementation, device_map, quantization, adapter,
+                revision=revision, trust_remote_code=trust_remote_code,
+            )  # fmt: skip
             choose_threads(threads, sum(one.numel() for one in model.parameters()))
             self._set_up(model, tokenizer, max_batch_tokens)
 
@@ -139,14 +131,6 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     def batch_invariant(self) -> bool:
         """Whether a request had the same bits alone as among others when the model was loaded."""
         return self._runner.calls.batch_invariant
-
-    def embed(self, ids: Many[int]) -> Tensor:
-        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
-        return self._table.embed(ids)
-
-    def check(self, request: Request) -> PreparedRequest:
-        """Cut ``request`` at its soft tokens; raises as ``engines.base.prepare`` does."""
-        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, sorted by content, so that prompts that begin alike are side by side."""
@@ -197,10 +181,6 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         super().drop(tickets)
         self._leave(tickets)
         self._waiting = deque(sequence for sequence in self._waiting if sequence.ticket not in tickets)
-
-    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
-        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        return self._table.nearest(x, count)
 
     @property
     def device(self) -> torch.device:

@@ -22,11 +22,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.base import Outcome, PreparedRequest, prepare
+from soft_reasoning.engines.base import Outcome, PreparedRequest
 from soft_reasoning.engines.devices import keep_freed_memory
 from soft_reasoning.engines.gguf import is_gguf
 from soft_reasoning.engines.output import Output
@@ -162,18 +161,6 @@ class VLLMEngine(QueueEngine):
         except BaseException:
             self.close()
             raise
-
-    def embed(self, ids: Sequence[int]) -> Tensor:
-        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
-        return self._table.embed(ids)
-
-    def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
-        """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        return self._table.nearest(x, count)
-
-    def check(self, request: Request) -> PreparedRequest:
-        """Cut ``request`` at its soft tokens; raises as ``engines.base.prepare`` does."""
-        return prepare(request, self.hidden_size, self.context_length, len(self._table))
 
     def begin(self, requests: dict[int, PreparedRequest]) -> None:
         """Take ``requests`` on, by ticket. Those that only read come first."""
