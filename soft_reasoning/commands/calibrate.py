@@ -59,7 +59,7 @@ from soft_reasoning.runs.files import read_manifest, read_records, write_text
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.manifest import IGNORED
 from soft_reasoning.runs.records import candidates_of, problem_of
-from soft_reasoning.runs.runner import solve_into
+from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import Problem, UserError, generator_for
@@ -126,10 +126,11 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         context = build_context(config, engine, dataset.exemplars())
         check_lengths(problems, context)
         solver = Local(Trial([steps for steps, _ in todo.values()]), context, max_live=LIVE)
-        records = solve_into(
+        run(
             problems, solver, folder / TRIES, plain(config),
             fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
         )  # fmt: skip
+        records = {record["doc_id"]: record for record in read_records(folder / TRIES)}
         found = tried(records, todo, problems, context)
         own = found.pop(OWN)
         shares: dict[str, list[tuple[float, float]]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,31 @@ PREFERRED = "soft_reasoning"
 
 SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
 """Metrics of results.json with a column each."""
-QUALITY = (
-    "method", "accuracy %", *(f"{name} %" for name in SHARES[1:]), "difference", "95 % interval", "p", "n",
-)  # fmt: skip
-COST = (
-    "method", "prompt", "cached", "generated", "sequences", "time", "keys and values", "activations",
-    "decided %",
-)  # fmt: skip
+QUALITY: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "method": lambda row: row["label"],
+    **{
+        f"{'accuracy' if name == 'exact_match' else name} %": lambda row, name=name: over_seeds(
+            row[name], row[f"{name}_stderr"]
+        )
+        for name in SHARES
+    },
+    "difference": lambda row: f"{100 * row['difference']:+.1f}" if "p" in row else "reference",
+    "95 % interval": lambda row: f"{percent(row['low'])} to {percent(row['high'])}" if "p" in row else "",
+    "p": lambda row: "" if "p" not in row else "< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}",
+    "n": lambda row: count(row["n"]) if "p" in row else "",
+}
+COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "method": lambda row: row["label"],
+    "prompt": lambda row: count(row["prompt"]),
+    "cached": lambda row: count(row["cached"]),
+    "generated": lambda row: count(row["tokens"]),
+    "sequences": lambda row: f"{row['sequences']:,.1f}",
+    "time": lambda row: duration(row["seconds"]),
+    "keys and values": lambda row: memory(row["peak_bytes"]["kv"]),
+    "activations": lambda row: memory(row["peak_bytes"]["activations"]),
+    "decided %": lambda row: percent(row["decided"]),
+}
+"""The columns of both tables, each with its cell of a row of comparison.json."""
 
 NOTE = (
     "Mean ± standard deviation over seeds, or ± standard error for a single run. Difference: accuracy less "
@@ -49,7 +67,6 @@ def compare(
     folder: str | Path | None = None,
     *,
     reference: str | None = None,
-    seed: int = 0,
     show: bool = True,
 ) -> tuple[Table, Table]:
     """Compare finished runs in two tables with one row per setting: quality of answers, and cost.
@@ -62,7 +79,6 @@ def compare(
             plot of accuracy against tokens, and ``report.html``. None writes nothing.
         reference: Label of the row that others are tested against. By default that of ``soft_reasoning``
             without changes, else the first of its rows, else the first row.
-        seed: Seed of the bootstrap and the permutation test.
         show: Whether to print the tables as well.
 
     Raises:
@@ -82,16 +98,17 @@ def compare(
     ]
     grades = {id(cell): _grades(cell) for cell in cells}
     base = _reference(cells, reference)
-    rows = _statistics(cells, base, grades, seed)
+    rows = _statistics(cells, base, grades)
     bold = [(i, 1) for i in best([row["accuracy"] for row in rows])]
-    quality = Table(QUALITY, [_quality(row) for row in rows], bold=bold)
-    tables = quality, Table(COST, [_cost(row) for row in rows])
+    quality = [[cell(row) for cell in QUALITY.values()] for row in rows]
+    cost = [[cell(row) for cell in COST.values()] for row in rows]
+    tables = Table(list(QUALITY), quality, bold=bold), Table(list(COST), cost)
     if folder is not None:
         notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
         if show:
             print("\n\n".join([*(table.text() for table in tables), *notes]))
         drawn = _write(Path(folder), tables, rows, notes)
-        parts = [shown(quality, note=" ".join(notes)), shown(tables[1], "Cost")]
+        parts = [shown(tables[0], note=" ".join(notes)), shown(tables[1], "Cost")]
         write_overview(Path(folder), "Comparison", parts, {"": cells}, drawn)
     return tables
 
@@ -116,9 +133,7 @@ def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
     raise UserError(f"compare: expected a reference among {', '.join(c.label for c in cells)}, got {label}")
 
 
-def _statistics(
-    cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any], seed: int
-) -> list[dict[str, Any]]:
+def _statistics(cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any]) -> list[dict[str, Any]]:
     """The content of comparison.json: one row per setting, unrounded."""
     rows, tested = [], []
     for cell in cells:
@@ -134,9 +149,7 @@ def _statistics(
             "curve": mean_curve([read_stopped(folder) for folder in cell.folders]),
             **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
-            "prompt": cell.per_problem("tokens", "total", "prompt"),
-            "cached": cell.per_problem("tokens", "total", "cached"),
-            "sequences": cell.per_problem("tokens", "total", "sequences"),
+            **{name: cell.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")},
             "tokens": cell.per_problem("tokens", "total", "generated"),
             "seconds": cell.per_problem("seconds", "total"),
             "peak_bytes": {kind: int(max(sizes)) if sizes else None for kind, sizes in peaks.items()},
@@ -149,9 +162,9 @@ def _statistics(
                     f"compare: {cell.label} and {base.label}: expected problems that both have, with "
                     "reference answers, got none; compare runs on the same problems"
                 )
-            interval = paired_bootstrap(*pair, seed=seed)
+            interval = paired_bootstrap(*pair)
             row |= {"difference": interval.difference, "low": interval.low, "high": interval.high}
-            row |= {"n": len(pair[0]), "p_uncorrected": paired_permutation(*pair, seed=seed)}
+            row |= {"n": len(pair[0]), "p_uncorrected": paired_permutation(*pair)}
             tested.append(row)
         rows.append(row)
     for row, p in zip(tested, holm([row["p_uncorrected"] for row in tested]), strict=True):
@@ -187,31 +200,6 @@ def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
     )
     equal = any(config.get("budget") == "equal" for cell in cells for config in cell.configs)
     return [note] if equal else []
-
-
-def _quality(row: Mapping[str, Any]) -> list[str]:
-    tested = "p" in row
-    return [
-        row["label"],
-        *(over_seeds(row[name], row[f"{name}_stderr"]) for name in SHARES),
-        f"{100 * row['difference']:+.1f}" if tested else "reference",
-        f"{percent(row['low'])} to {percent(row['high'])}" if tested else "",
-        ("< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}") if tested else "",
-        count(row["n"]) if tested else "",
-    ]
-
-
-def _cost(row: Mapping[str, Any]) -> list[str]:
-    return [
-        row["label"],
-        count(row["prompt"]),
-        count(row["cached"]),
-        count(row["tokens"]),
-        f"{row['sequences']:,.1f}",
-        duration(row["seconds"]),
-        *(memory(row["peak_bytes"][kind]) for kind in MEMORY),
-        percent(row["decided"]),
-    ]
 
 
 def _write(

@@ -42,15 +42,6 @@ class Run:
     exemplars: Sequence[Any]
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A problem's result, and what its worker has spent on its share so far."""
-
-    problem: Problem
-    result: Result
-    clock: Clock
-
-
 class Worker:
     """An engine in a process of its own, kept from one run to the next where their configurations allow it.
 
@@ -74,12 +65,12 @@ class Worker:
         check_unseen(problems, self._local.method)
         return dict(self._local.about)
 
-    def solve(self, run: Run, problems: Sequence[Problem]) -> Iterator[Finished]:
-        """Yield each problem with its result, as ``Solver.solve`` does."""
+    def solve(self, run: Run, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Result, Clock]]:
+        """Yield each problem with its result, as ``Solver.solve`` does, and what all so far have spent."""
         self.begin(run)
-        local, clock = self._local, Clock()
-        for problem, result in local.solve(problems, clock=clock):
-            yield Finished(problem, result, clock)
+        clock = Clock()
+        for problem, result in self._local.solve(problems, clock=clock):
+            yield problem, result, clock
 
 
 class RayLauncher:
@@ -157,7 +148,7 @@ class RaySolver:
             log.warning("waiting for Ray to start a worker and load its engine")
             ready, _ = ray.wait(beginning)
         first = workers[beginning.index(ready[0])]
-        self.about: Mapping[str, Any] = self._value(lambda: ray.get(first.begin.remote(self._run, problems)))
+        self.about: Mapping[str, Any] = self._value(lambda: first.begin.remote(self._run, problems))
 
     def peaks(self) -> dict[str, int]:
         """Nothing: memory is not measured on Ray."""
@@ -183,7 +174,7 @@ class RaySolver:
             [share], _ = self._ray.wait(list(running), num_returns=1)
             worker = running[share]
             try:
-                finished = self._value(lambda share=share: self._ray.get(next(share)))
+                problem, result, self._clocks[share] = self._value(lambda share=share: next(share))
             except StopIteration:
                 del running[share]
                 continue
@@ -199,10 +190,9 @@ class RaySolver:
                 self._ray.get(self._workers[worker].begin.remote(self._run))
                 running[self._begin(worker, shares[worker])] = worker
                 continue
-            del shares[worker][finished.problem.id]
-            self._clocks[share] = finished.clock
+            del shares[worker][problem.id]
             self._add_up(clock)
-            yield finished.problem, finished.result
+            yield problem, result
             if on_tick is not None:
                 on_tick(clock)
 
@@ -217,10 +207,10 @@ class RaySolver:
         for name in ("generated_tokens", "sequences", "live"):
             setattr(clock, name, sum(getattr(other, name) for other in clocks))
 
-    def _value(self, get: Callable[[], Any]) -> Any:
-        """What ``get`` returns; a worker's UserError is raised as one."""
+    def _value(self, call: Callable[[], Any]) -> Any:
+        """The value of what ``call`` returns a reference to; a worker's UserError is raised as one."""
         try:
-            return get()
+            return self._ray.get(call())
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise UserError(str(error.cause)) from error.cause

@@ -101,14 +101,36 @@ def run(
             if ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
-    _check(problems)
+    if not problems:
+        raise UserError("expected at least one problem, got none; check dataset.path and limit")
+    ids((f"problem {number}", problem.id) for number, problem in enumerate(problems, start=1))
     about = solver.about
     shown = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, ignore=ignore, fresh=fresh, about=about) as store,
         Followed(tracker, store.folder, config, shown.say) as followed,
     ):
-        rows = _solve_all(problems, solver, store, shown, followed)
+        for note in store.notes:
+            shown.say(note)
+        rows = list(_stored(store, problems, solver.grader))
+        for row in rows:
+            shown.count(row)
+        if shown.done:
+            shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
+        try:
+            with shown:
+                todo = [problem for problem in problems if problem.id not in store.done]
+                _solve(todo, solver, store, rows, shown, followed)
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if shown.done:
+                stored = f"{shown.done} of {len(problems)} problems are stored in {store.folder}"
+                shown.say(
+                    f"interrupted: {stored}"
+                    if interrupted
+                    else f"stopped: {stored}; the same command continues"
+                )
+            raise
         metrics = measure(
             rows, costs=read_costs(store.folder), rate=about.get("flops"), independent=about["independent"]
         )
@@ -118,28 +140,6 @@ def run(
             shown.say(note)
         followed.finish(metrics)
     return Summary(store.folder, metrics)
-
-
-def solve_into(
-    problems: Sequence[Problem],
-    solver: Solver,
-    folder: str | Path,
-    config: Mapping[str, Any],
-    *,
-    fresh: bool = False,
-    progress: bool = True,
-    ignore: Sequence[str] = IGNORED,
-) -> dict[str, dict[str, Any]]:
-    """Solve ``problems`` into ``folder`` as :func:`run` does, without its table and report.
-
-    Returns:
-        Each problem's record by its id.
-    """
-    _check(problems)
-    with Store(folder, config, ignore=ignore, fresh=fresh, about=solver.about) as store:
-        shown = Progress(len(problems), enabled=progress)
-        _solve_all(problems, solver, store, shown)
-        return {record["doc_id"]: record for record in read_records(store.folder)}
 
 
 def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
@@ -152,42 +152,6 @@ def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Grade
         for row in rows
     }
     write_json(folder / GRADES, dict(sorted(outcomes.items())))
-
-
-def _solve_all(
-    problems: Sequence[Problem],
-    solver: Solver,
-    store: Store,
-    shown: Progress,
-    followed: Followed | None = None,
-) -> list[Graded]:
-    """Solve what ``store`` does not hold yet, and return all of it, graded."""
-    for note in store.notes:
-        shown.say(note)
-    rows = list(_stored(store, problems, solver.grader))
-    for row in rows:
-        shown.count(row)
-    if shown.done:
-        shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
-    try:
-        with shown:
-            todo = [problem for problem in problems if problem.id not in store.done]
-            _solve(todo, solver, store, rows, shown, followed)
-    except BaseException as error:
-        what = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-        if shown.done:
-            goes_on = "" if what == "interrupted" else "; the same command continues"
-            shown.say(
-                f"{what}: {shown.done} of {len(problems)} problems are stored in {store.folder}{goes_on}"
-            )
-        raise
-    return rows
-
-
-def _check(problems: Sequence[Problem]) -> None:
-    if not problems:
-        raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    ids((f"problem {number}", problem.id) for number, problem in enumerate(problems, start=1))
 
 
 def _stored(store: Store, problems: Sequence[Problem], grader: AnswerGrader) -> Iterator[Graded]:
@@ -222,7 +186,7 @@ def _solve(
     store: Store,
     rows: list[Graded],
     shown: Progress,
-    followed: Followed | None,
+    followed: Followed,
 ) -> None:
     """Solve ``todo``; the results of one step are on disk before the next step and before they count."""
     clock = Clock()
@@ -242,7 +206,7 @@ def _solve(
         for row in finished:
             rows.append(row)
             shown.count(row)
-        if finished and followed is not None:
+        if finished:
             followed.log(shown.figures(), shown.done)
         finished.clear()
         shown.show(clock)
