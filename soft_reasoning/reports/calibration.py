@@ -10,9 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from scipy.stats import hypergeom
 
 from soft_reasoning.reports.plots import BLUE, GREY, ORANGE, panels, percent_axis
 from soft_reasoning.reports.statistics import paired_bootstrap
@@ -43,27 +45,27 @@ class Tried:
     coherence: Sequence[Sequence[float]]
     correct: Sequence[Sequence[bool]] | None
 
-    @cached_property
+    @property
     def tries(self) -> int:
         return len(self.answers[0])
 
-    @cached_property
+    @property
     def distinct(self) -> float:
         """Mean number of distinct answers to a question, over M."""
-        return _mean(self.worth(False))
+        return fmean(self.worth(False))
 
-    @cached_property
+    @property
     def unparsed(self) -> float:
         """Share of tries without an answer."""
-        return _mean(sum(answer is None for answer in row) / len(row) for row in self.answers)
+        return fmean(answer is None for row in self.answers for answer in row)
 
-    @cached_property
+    @property
     def mean_coherence(self) -> float:
-        return _mean(value for row in self.coherence for value in row)
+        return fmean(value for row in self.coherence for value in row)
 
     def coverage(self, k: int = ROUND) -> float | None:
         """Share of questions that k tries, drawn at random, solve; None without labels."""
-        return None if self.correct is None else _mean(self.worth(True, k))
+        return None if self.correct is None else fmean(self.worth(True, k))
 
     def worth(self, labels: bool, k: int = ROUND) -> list[float]:
         """What settings are compared by, for each question.
@@ -72,26 +74,25 @@ class Tried:
         """
         if not labels or self.correct is None:
             return [len(set(row) - {None}) / len(row) for row in self.answers]
-        return [1 - _misses(len(row), sum(row), min(k, len(row))) for row in self.correct]
+        return [float(hypergeom.sf(0, len(row), sum(row), min(k, len(row)))) for row in self.correct]
 
     def first(self, count: int) -> Tried:
         """Return the first ``count`` tries of each question."""
         correct = None if self.correct is None else [row[:count] for row in self.correct]
         return Tried([r[:count] for r in self.answers], [r[:count] for r in self.coherence], correct)
 
-    def agreement(self) -> list[list[float]]:
-        """Return for each try the share of all tries at its question with the same answer; 0 without one."""
-        counts = [Counter(row) for row in self.answers]
-        return [
-            [0.0 if answer is None else count[answer] / self.tries for answer in row]
-            for row, count in zip(self.answers, counts, strict=True)
-        ]
-
     def worth_of(self, labels: bool) -> list[list[float]]:
-        """Return what each try is worth: 1 if it is right or, without ``labels``, its :meth:`agreement`."""
-        if not labels or self.correct is None:
-            return self.agreement()
-        return [[float(right) for right in row] for row in self.correct]
+        """Return what each try is worth: 1 if it is right.
+
+        Without ``labels`` it is the share of all tries at the question with the same answer, 0 without one.
+        """
+        if labels and self.correct is not None:
+            return [[float(right) for right in row] for row in self.correct]
+        shares = []
+        for row in self.answers:
+            counts = Counter(answer for answer in row if answer is not None)
+            shares.append([counts[answer] / self.tries for answer in row])
+        return shares
 
     def wanted(self, labels: bool) -> list[set[str]]:
         """Return each question's answers worth finding: all, or with ``labels`` the right ones."""
@@ -152,7 +153,7 @@ def recommend(settings: Mapping[Any, Tried], labels: bool, default: Any = None) 
     ordered = in_order(settings)
     limit = settings[ordered[0]].unparsed + SLACK
     allowed = ordered if labels else [v for v in ordered if settings[v].unparsed <= limit]
-    best = max(allowed, key=lambda value: _mean(settings[value].worth(labels)))
+    best = max(allowed, key=lambda value: fmean(settings[value].worth(labels)))
     if default in allowed and default != best:
         gap = paired_bootstrap(settings[best].worth(labels), settings[default].worth(labels))
         if gap.low <= 0:
@@ -183,7 +184,7 @@ def foreseen(found: Mapping[str, Sequence[tuple[float, float]]], seen: int) -> t
         known, new = ([v for v in column if not math.isnan(v)] for column in zip(*shares, strict=True))
         gap = paired_bootstrap(known, [0.5] * len(known)) if known else None
         gains[name] = (gap.low, gap.difference) if gap else (0.0, 0.0)
-        rows.append((name, percent(_mean(known)) if known else "", percent(_mean(new)) if new else ""))
+        rows.append((name, percent(fmean(known)) if known else "", percent(fmean(new)) if new else ""))
     table = Table(("features", "ranked rightly (%)", "of new texts (%)"), rows)
     best = max(gains, key=lambda name: gains[name][1])
     share = percent(0.5 + gains[best][1])
@@ -244,13 +245,3 @@ def _lines(axes: Any, settings: Mapping[Any, Tried]) -> None:
         if known:
             axes.plot(*zip(*known, strict=True), line, color=color, label=label)
     percent_axis(axes, "y")
-
-
-def _misses(n: int, right: int, k: int) -> float:
-    """Probability that k of n tries hold none of the right ones."""
-    return math.comb(n - right, k) / math.comb(n, k)
-
-
-def _mean(values: Any) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)

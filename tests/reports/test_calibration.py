@@ -36,8 +36,8 @@ def tried(answers, right):
 def test_shares_and_coverage():
     one = Tried([["a", "a", "b", None]], [[0.5, 1.0, 0.5, 1.0]], [[False, False, True, False]])
     assert (one.distinct, one.unparsed, one.mean_coherence) == (0.5, 0.25, 0.75)
-    assert one.coverage(1) == 0.25 and one.coverage(2) == 0.5 and one.coverage(9) == 1.0
-    assert one.agreement() == [[0.5, 0.5, 0.25, 0.0]]
+    assert [one.coverage(k) for k in (1, 2, 9)] == pytest.approx([0.25, 0.5, 1.0])
+    assert one.worth_of(False) == [[0.5, 0.5, 0.25, 0.0]]
     assert one.first(2).answers == [["a", "a"]] and Tried([["a"]], [[1.0]], None).coverage() is None
 
 

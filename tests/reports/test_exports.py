@@ -7,13 +7,9 @@ import pytest
 import yaml
 from huggingface_hub._eval_results import parse_eval_result_entries
 
-from soft_reasoning.answers import Grader
 from soft_reasoning.reports.exports import write_exports
-from soft_reasoning.runs.records import grade, record_of
-from soft_reasoning.runs.runner import write_results
-from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, UserError
-from tests.runs.world import summarise
+from tests.runs.world import stored
 
 HUB = {"id": "openai/gsm8k", "config": "main", "split": "test", "revision": None}
 
@@ -28,15 +24,9 @@ def finished(folder: Path, hub=None, gold: str | None = "3") -> Path:
         "engine": {"_target_": "soft_reasoning.engines.huggingface.HuggingFaceEngine"},
         "max_new_tokens": 300,
     }
-    rows = []
-    with Store(folder, config) as store:
-        for i in range(10):
-            candidate = Candidate("x", "3" if i < 6 else "4", 0, reward=0.5)
-            record = record_of(Problem(f"p{i}", "q", gold), Result(candidate.answer, (candidate,)), Grader())
-            store.append(record)
-            rows.append(grade(record, Grader()))
-    write_results(folder, summarise(rows), rows)
-    return folder
+    candidates = [Candidate("x", "3" if i < 6 else "4", 0, reward=0.5) for i in range(10)]
+    results = [(Problem(f"p{i}", "q", gold), Result(c.answer, (c,))) for i, c in enumerate(candidates)]
+    return stored(folder, config, results)
 
 
 def test_every_eval_ever(tmp_path):

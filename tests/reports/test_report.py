@@ -10,18 +10,16 @@ from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import write_report, write_tables
 from soft_reasoning.reports.statistics import holm, mcnemar
-from soft_reasoning.runs.records import grade, record_of
-from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
-from tests.runs.world import summarise
+from tests.runs.world import stored
 
 GRADER = Grader()
 
 
 def finished(
     folder, method, right, *,
-    seed=0, total=20, first=0, tokens=10, gold="3", peaks=None, budget="own", levels=(), **more
+    seed=0, total=20, first=0, tokens=10, gold="3", budget="own", **more
 ):  # fmt: skip
     """A run of ``total`` problems from ``first`` on, in which those of ``right`` are answered."""
     config = {
@@ -30,23 +28,15 @@ def finished(
         "dataset": {"name": "made_up"},
         "budget": budget,
     }
-    rows = []
-    with Store(folder, config) as store:
-        for i in range(first, first + total):
-            text = "3" if i in right else "4"
-            rounds = [0] * more["samples"] if "samples" in more else [0, 1]
-            candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
-            result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
-            doc = {"difficulty": levels[i % len(levels)]} if levels else {}
-            record = record_of(Problem(f"p{i}", "q", gold, doc=doc), result, GRADER)
-            store.append(record)
-            rows.append(grade(record, GRADER))
-        store.sync()
-        store.add_seconds({"engine": 3.0, "total": 4.0})
+    results = []
+    for i in range(first, first + total):
+        text = "3" if i in right else "4"
+        rounds = [0] * more["samples"] if "samples" in more else [0, 1]
+        candidates = tuple(Candidate(text, text, r, reward=0.5 + r / 10, verified=0.0) for r in rounds)
+        result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
+        results.append((Problem(f"p{i}", "q", gold), result))
     independent = method in ("self_consistency", "fire")
-    seconds = {"engine": 3.0, "total": 4.0}
-    metrics = summarise(rows, seconds=seconds, peaks=peaks, independent=independent)
-    write_results(folder, metrics, rows)
+    stored(folder, config, results, seconds={"engine": 3.0, "total": 4.0}, independent=independent)
     assert write_report(folder, GRADER) == []
     return folder
 
@@ -72,10 +62,7 @@ def test_tables_are_written_on_demand(tmp_path):
 
 def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "available", lambda: False)
-    row = grade(record_of(Problem("p", "q", "3"), Result("3", ()), GRADER), GRADER)
-    with Store(tmp_path, {}):
-        pass
-    write_results(tmp_path, summarise([row]), [row])
+    stored(tmp_path, {}, [(Problem("p", "q", "3"), Result("3", ()))])
     [note] = write_report(tmp_path, GRADER)
     assert "soft-reasoning[plots]" in note and note in (tmp_path / "report.md").read_text()
     assert not list(tmp_path.glob("*.png"))

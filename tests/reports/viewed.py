@@ -8,10 +8,8 @@ from types import SimpleNamespace
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.viewer.run import write_run
-from soft_reasoning.runs.records import grade, record_of
-from soft_reasoning.runs.runner import write_results
-from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage
+from tests.runs.world import stored
 
 GRADER = Grader()
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -63,15 +61,8 @@ def searched(answer, answers, *, rounds=1, verifier=None, rewards=None, texts=No
 def write(folder, results, method="soft_reasoning", final="reward_vote", **config):
     """A run's folder with ``results`` by problem, and its page."""
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
-    rows = []
-    with Store(folder, config) as store:
-        for one, result in results.items():
-            record = record_of(one, result, GRADER)
-            store.append(record)
-            rows.append(grade(record, GRADER))
-        store.sync()
-    write_results(folder, {}, rows)
-    write_run(folder, f"{method} {HOSTILE}", [], [row.problem["doc_id"] for row in rows], GRADER)
+    stored(folder, config, results.items())
+    write_run(folder, f"{method} {HOSTILE}", [], [problem.id for problem in results], GRADER)
     return folder
 
 

@@ -6,12 +6,15 @@ import sys
 
 from omegaconf import OmegaConf
 
+from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.runs.files import Costs
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import measure
-from soft_reasoning.runs.runner import run
+from soft_reasoning.runs.records import grade, record_of
+from soft_reasoning.runs.runner import run, write_results
+from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Problem
 
 LEVELS = ("easy", "medium", "hard")
@@ -47,6 +50,19 @@ def parts(*overrides):
 def summarise(rows, *, seconds=None, peaks=None, **more):
     """The metrics of ``rows``."""
     return measure(rows, costs=Costs(seconds or {}, peaks or {}), **more)
+
+
+def stored(folder, config, results, **more):
+    """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
+    rows = []
+    with Store(folder, config) as store:
+        for problem, result in results:
+            record = record_of(problem, result, Grader())
+            store.append(record)
+            rows.append(grade(record, Grader()))
+        store.sync()
+    write_results(folder, summarise(rows, **more), rows)
+    return folder
 
 
 class KilledAfter:
