@@ -1,26 +1,31 @@
 """Several engines on Ray, one actor each, on this machine or a running cluster.
 
-The calling process loads no model: it gives each worker its share of the problems and collects results, so
+The calling process loads no model: it gives each worker one problem after another and collects results, so
 one process writes the store. A problem's result depends neither on its worker nor on their number. Ray
-restarts a worker that dies, and what is left of its share begins again.
+restarts a worker that dies and begins its problems again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import build_grader, check_lengths, check_unseen, plain
+from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.runs.local import Local, LocalLauncher
-from soft_reasoning.scheduling.job import KINDS, Clock
+from soft_reasoning.scheduling.job import KINDS, Clock, Job
+from soft_reasoning.scheduling.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -45,14 +50,15 @@ class Run:
 class Worker:
     """An engine in a process of its own, kept from one run to the next where their configurations allow it.
 
-    Every call names its run, so a restarted worker knows where it is.
+    It is an actor with one event loop, in which the problems given to it are solved together. Every call
+    names its run, so a restarted worker knows where it is.
     """
 
     def __init__(self) -> None:
-        self._launcher = LocalLauncher()
+        self._launcher, self._id = LocalLauncher(), uuid4().hex
         self._number: int | None = None
 
-    def begin(self, run: Run, problems: Sequence[Problem] = ()) -> dict[str, Any]:
+    async def begin(self, run: Run, problems: Sequence[Problem] = ()) -> dict[str, Any]:
         """Prepare ``run`` and return what the manifest says of the engine.
 
         Raises:
@@ -60,17 +66,21 @@ class Worker:
         """
         if run.number != self._number:
             self._local: Local = self._launcher.start(OmegaConf.create(dict(run.config)), (), run.exemplars)
-            self._number = run.number
+            check_abilities(self._local.method, self._local.context.engine)
+            self._scheduler, self._number = Scheduler(self._local.context.engine), run.number
         check_lengths(list(problems), self._local.context)
         check_unseen(problems, self._local.method)
         return dict(self._local.about)
 
-    def solve(self, run: Run, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Result, Clock]]:
-        """Yield each problem with its result, as ``Solver.solve`` does, and what all so far have spent."""
-        self.begin(run)
-        clock = Clock()
-        for problem, result in self._local.solve(problems, clock=clock):
-            yield problem, result, clock
+    async def solve(self, run: Run, problem: Problem) -> tuple[Problem, Result, str, Clock]:
+        """Return the problem, its result, who solved it and what all problems of the run here have spent."""
+        await self.begin(run)
+        scheduler, job = self._scheduler, Job[Any](problem, self._local.method, self._local.context)
+        scheduler.add(job)
+        while not job.done():  # whoever has its turn advances all
+            scheduler.step()
+            await asyncio.sleep(0)
+        return problem, job.result(), self._id, scheduler.clock
 
 
 class RayLauncher:
@@ -140,15 +150,16 @@ class RaySolver:
         self, ray: Any, workers: Sequence[Any], run: Run, problems: Sequence[Problem], grader: Any
     ) -> None:
         self.grader = grader
-        self._ray, self._workers, self._run = ray, workers, ray.put(run)
-        self._clocks: dict[Any, Clock] = {}  # by share
+        self._ray, self._workers, self._run = ray, list(workers), ray.put(run)
+        self._live: int = run.config["max_live"]
         beginning = [worker.begin.remote(self._run) for worker in workers]
         ready, _ = ray.wait(beginning, timeout=PATIENCE)
         if not ready:
             log.warning("waiting for Ray to start a worker and load its engine")
             ready, _ = ray.wait(beginning)
         first = workers[beginning.index(ready[0])]
-        self.about: Mapping[str, Any] = self._value(lambda: first.begin.remote(self._run, problems))
+        with self._errors():
+            self.about: Mapping[str, Any] = ray.get(first.begin.remote(self._run, problems))
 
     def peaks(self) -> dict[str, int]:
         """Nothing: memory is not measured on Ray."""
@@ -166,55 +177,37 @@ class RaySolver:
         Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
         sequences are totals.
         """
-        problems, number = list(problems), len(self._workers)
-        shares = [{problem.id: problem for problem in problems[i::number]} for i in range(number)]
-        running = {self._begin(i, shares[i]): i for i in range(number) if shares[i]}
-        deaths = 0
-        while running:
-            [share], _ = self._ray.wait(list(running), num_returns=1)
-            worker = running[share]
-            try:
-                problem, result, self._clocks[share] = self._value(lambda share=share: next(share))
-            except StopIteration:
-                del running[share]
-                continue
-            except self._ray.exceptions.RayActorError as error:
-                deaths += 1
-                if deaths > RESTARTS:
-                    raise UserError(
-                        f"workers died {deaths} times ({str(error).splitlines()[0]}); if memory ran out, "
-                        "lower max_live or ray.workers"
-                    ) from error
-                log.warning("a worker died; its problems run again")
-                del running[share]
-                self._ray.get(self._workers[worker].begin.remote(self._run))
-                running[self._begin(worker, shares[worker])] = worker
-                continue
-            del shares[worker][problem.id]
-            self._add_up(clock)
-            yield problem, result
-            if on_tick is not None:
-                on_tick(clock)
+        from ray.util import ActorPool
 
-    def _begin(self, worker: int, share: Mapping[str, Problem]) -> Any:
-        solve = self._workers[worker].solve.options(num_returns="streaming", max_task_retries=0)
-        return solve.remote(self._run, list(share.values()))
+        clocks: dict[str, Clock] = {}  # by worker, those that died included
+        pool = ActorPool(self._workers * self._live)
+        solved = pool.map_unordered(lambda worker, problem: worker.solve.remote(self._run, problem), problems)
+        with self._errors():
+            for problem, result, worker, spent in solved:
+                clocks[worker] = spent
+                for kind in KINDS:
+                    seconds = sum(other.seconds[kind] for other in clocks.values())
+                    clock.seconds[kind] = seconds / len(self._workers)
+                for name in ("generated_tokens", "sequences", "live"):
+                    setattr(clock, name, sum(getattr(other, name) for other in clocks.values()))
+                yield problem, result
+                if on_tick is not None:
+                    on_tick(clock)
 
-    def _add_up(self, clock: Clock) -> None:
-        clocks = self._clocks.values()
-        for kind in KINDS:
-            clock.seconds[kind] = sum(other.seconds[kind] for other in clocks) / len(self._workers)
-        for name in ("generated_tokens", "sequences", "live"):
-            setattr(clock, name, sum(getattr(other, name) for other in clocks))
-
-    def _value(self, call: Callable[[], Any]) -> Any:
-        """The value of what ``call`` returns a reference to; a worker's UserError is raised as one."""
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise a worker's UserError as one, and tell of workers that died too often."""
         try:
-            return self._ray.get(call())
+            yield
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise UserError(str(error.cause)) from error.cause
             raise
+        except self._ray.exceptions.RayActorError as error:
+            raise UserError(
+                f"a worker died more than {RESTARTS} times ({str(error).splitlines()[0]}); if memory ran "
+                "out, lower max_live or ray.workers"
+            ) from error
 
 
 def connect(address: str) -> tuple[Any, bool]:
