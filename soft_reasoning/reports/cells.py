@@ -9,6 +9,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from soft_reasoning.runs.files import read_manifest, read_results
 from soft_reasoning.runs.manifest import CLASS, DRAWS, IGNORED, flatten, setting_keys
 
@@ -183,47 +185,41 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     - What follows from one of ``NAMES`` is left out.
     - If every configuration has a ``label``, it replaces all that follows from it.
     """
+    if not configs:
+        return []
     flat = [setting_keys(config, ignore) for config in configs]
-    common = [key for key in flat[0] if all(key in config for config in flat)] if flat else []
-    keys = [key for key in common if len({repr(config[key]) for config in flat}) > 1]
-    if not keys:  # nothing else distinguishes them
-        keys = sorted({key for config in flat for key in config} - set(common))
+    values = pd.DataFrame([{key: repr(value) for key, value in config.items()} for config in flat])
+    common, values = values.columns[values.notna().all()], values.fillna("None")
+
+    def decides(key: str, other: str) -> bool:
+        """Whether equal values of ``key`` always come with equal values of ``other``."""
+        return bool((values.groupby(key)[other].nunique() == 1).all())
+
+    def kinds(keys: Sequence[str]) -> int:
+        return len(values[[*keys]].drop_duplicates()) if keys else 1
+
+    rest = sorted({*values} - {*common}, key=lambda name: (len(name), name))
+    keys = [key for key in common if values[key].nunique() > 1] or rest
     for name in NAMES:
         if name in keys:
-            keys = [key for key in keys if key == name or key in NAMES or not _decides(flat, name, key)]
-    by_values: dict[str, str] = {}
-    for key in sorted(keys, key=lambda name: (name.count("."), len(name), name)):
-        by_values.setdefault(repr([config.get(key) for config in flat]), key)
-    plain = [key for key in by_values.values() if not key.endswith(CLASS)]
-    classes = [key for key in by_values.values() if key.endswith(CLASS)]
-    chosen = plain + [key for key in classes if not any(_decides(flat, p, key) for p in plain)]
-    rest = sorted(
-        {key for config in flat for key in config} - set(common), key=lambda name: (len(name), name)
-    )
+            keys = [key for key in keys if key in NAMES or not decides(name, key)]
+    keys.sort(key=lambda name: (name.count("."), len(name), name))
+    keys = list(values[keys].T.drop_duplicates().index)
+    plain = [key for key in keys if not key.endswith(CLASS)]
+    chosen = [key for key in keys if key in plain or not any(decides(name, key) for name in plain)]
     for key in rest:  # parts that only some have, if they distinguish runs that are equal so far
-        if _kinds(flat, [*chosen, key]) > _kinds(flat, chosen):
+        if kinds([*chosen, key]) > kinds(chosen):
             chosen.append(key)
-    chosen.sort()
-    labels = [{"label": config["label"]} for config in configs if config.get("label")]
-    if len(labels) < len(flat) or all(label == labels[0] for label in labels):
-        labels = [{} for _ in flat]
-    both = [config | label for config, label in zip(flat, labels, strict=True)]
-    chosen = [key for key in chosen if not (labels[0] and _decides(both, "label", key))]
+    labels = [config.get("label") for config in configs]
+    labelled = all(labels) and len({*labels}) > 1
+    if labelled:
+        values["label"] = labels
+        chosen = [key for key in chosen if not decides("label", key)]
     return [
-        label | {key.removesuffix(CLASS): _readable(key, config.get(key)) for key in chosen}
+        ({"label": label} if labelled else {})
+        | {key.removesuffix(CLASS): _readable(key, config.get(key)) for key in sorted(chosen)}
         for config, label in zip(flat, labels, strict=True)
     ]
-
-
-def _kinds(flat: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
-    """How many of the configurations differ in ``keys``."""
-    return len({repr([config.get(key) for key in keys]) for config in flat})
-
-
-def _decides(flat: Sequence[Mapping[str, Any]], key: str, other: str) -> bool:
-    """Whether equal values of ``key`` always come with equal values of ``other``."""
-    pairs = {(repr(config.get(key)), repr(config.get(other))) for config in flat}
-    return len(pairs) == len({value for value, _ in pairs})
 
 
 def _readable(key: str, value: Any) -> Any:

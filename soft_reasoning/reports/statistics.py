@@ -41,28 +41,21 @@ def paired_bootstrap(
     return Interval(float(difference.mean()), float(low), float(high))
 
 
-def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the two-sided exact p value that two paired 0/1 outcomes (n,) are right equally often.
-
-    This is the binomial test at one half on the pairs that differ; 1 if none does.
-    """
-    difference = _paired(a, b)
-    only_a, only_b = int((difference > 0).sum()), int((difference < 0).sum())
-    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
-
-
 def paired_permutation(
     a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 100_000
 ) -> float:
     """Return the two-sided p value that paired ``a`` and ``b`` (n,) have the same mean, by random sign flips.
 
-    It is exact (McNemar's test) if all differences have one size, as for single runs. Otherwise it uses
+    It is exact (McNemar's test: a binomial one at one half) if all differences have one size, as for single
+    runs; 1 if there are none. Otherwise it uses
     ``resamples`` seeded draws and counts the observed one, so that it is never zero.
     """
     difference = _paired(a, b)
     sizes, counts = np.unique(np.abs(difference[difference != 0]), return_counts=True)
-    if sizes.size <= 1:
-        return mcnemar(a, b)
+    if sizes.size == 0:
+        return 1.0
+    if sizes.size == 1:
+        return float(binomtest(int((difference > 0).sum()), int(counts[0])).pvalue)
     heads = np.random.default_rng(seed).binomial(counts, 0.5, size=(resamples, sizes.size))
     drawn = np.abs((2 * heads - counts) @ sizes)
     observed = abs(float(difference.sum()))

@@ -9,7 +9,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import write_report, write_tables
-from soft_reasoning.reports.statistics import holm, mcnemar
+from soft_reasoning.reports.statistics import holm, paired_permutation
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
 from tests.runs.world import stored
@@ -80,7 +80,7 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     assert "p" not in sr and [cot["difference"], sc["difference"]] == pytest.approx([-0.5, -0.25])
     assert cot["low"] < cot["difference"] < cot["high"] < 0
     ones, zeros = [1] * 10, [0] * 10
-    raw = [mcnemar(zeros, ones), mcnemar([0] * 5, [1] * 5)]
+    raw = [paired_permutation(zeros, ones), paired_permutation([0] * 5, [1] * 5)]
     assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
     assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
     for table in (quality, cost):
