@@ -164,7 +164,7 @@ class SoftReasoner:
         self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
         weakref.finalize(self, self._worker.close)  # where nobody closes it
         try:
-            self._parts.check()
+            self._parts.of({})
         except BaseException:
             self.close()
             raise

@@ -15,7 +15,7 @@ from soft_reasoning.configuration.build import (
     build_dataset,
     build_engine,
     build_method,
-    build_tracker,
+    built,
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of, override
 from soft_reasoning.configuration.folder import conf_dir, run_name
@@ -56,7 +56,7 @@ def test_every_choice_composes_builds_and_solves(choice, engine):
     rounds = [] if choice.split("=")[0] in WITHOUT_SEARCH else ["search.rounds=1"]
     config = compose_config([choice, *NEEDS.get(choice, []), *rounds, "max_new_tokens=20"])
     build_dataset(config)
-    build_tracker(config)
+    assert config.logging._target_ is None or built(config, "logging")
     method, context = build_method(config), build_context(config, engine)
     [(_, result)] = drive([QUESTION], method, context)
     assert result.candidates

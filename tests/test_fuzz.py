@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_dataset, build_grader, build_method
+from soft_reasoning.configuration.build import build_dataset, build_method, built
 from soft_reasoning.configuration.compose import check, compose_config
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.runs.manifest import flatten
@@ -34,7 +34,7 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
             config = plain.copy()
             OmegaConf.update(config, key, value, merge=False)
             check(config)
-            build_method(config), build_grader(config), build_dataset(config)
+            build_method(config), built(config, "grader"), build_dataset(config)
         except Exception as error:
             if one_line(error) is None:
                 raise

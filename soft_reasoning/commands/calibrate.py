@@ -27,7 +27,6 @@ from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_engine,
-    build_grader,
     build_method,
     built,
     check_lengths,
@@ -211,7 +210,7 @@ def labelled_run(folder: Path, config: DictConfig) -> list[Row]:
                 f"calibration.runs: expected runs with this {key}, got {folder} with another; run it again, "
                 "or calibrate with the same"
             )
-    grader, rows = build_grader(config), list[Row]()
+    grader, rows = built(config, "grader"), list[Row]()
     for record in read_records(folder):
         if record["target"] is not None:
             problem, verdicts = problem_of(record), verdicts_of(record["trace"])

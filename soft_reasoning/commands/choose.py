@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.commands.launch import launch
 from soft_reasoning.commands.run import run_one
-from soft_reasoning.configuration.build import build_launcher
+from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
 from soft_reasoning.reports.compare import compare
@@ -43,7 +43,7 @@ def run_all(names: Sequence[str], words: Sequence[str]) -> None:
         ]
         budget = f"max_tokens={config.max_tokens or TOKENS}"
         kept, done = list(names) or choices("method"), dict[str, Summary]()
-        with closing(build_launcher(config)) as launcher:
+        with closing(built(config, "launcher")) as launcher:
             for stage, size in enumerate((total // 4, total // 2, total)):
                 done = {}
                 for name in kept:

@@ -15,9 +15,8 @@ from soft_reasoning.commands.launch import launch, one_line_errors, refuse
 from soft_reasoning.commands.sweep import combine_ended
 from soft_reasoning.configuration.build import (
     build_dataset,
-    build_launcher,
     build_method,
-    build_tracker,
+    built,
     engine_settings,
     plain,
 )
@@ -49,7 +48,7 @@ questions than you report on: dataset.split=validation."""
 def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
     """Run one method on one data set into ``folder``, followed by the tracker unless not ``tracked``."""
     build_method(config)  # a bad value is refused before anything is loaded
-    tracker = build_tracker(config) if tracked else None
+    tracker = built(config, "logging") if tracked and config.logging._target_ else None
     dataset = build_dataset(config)
     problems = dataset.problems()
     solver = launcher.start(config, problems, dataset.exemplars())
@@ -111,7 +110,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
 def run_command(config: DictConfig, folder: Path) -> None:
     """Run what the composed configuration describes."""
-    with closing(build_launcher(config)) as launcher:
+    with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
             config.command = _command(HydraConfig.get().overrides.task)
             done = run_one(config, folder, launcher)

@@ -8,16 +8,16 @@ import json
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.compose import compose_config, is_bundled, override
 from soft_reasoning.configuration.errors import one_line
@@ -44,7 +44,8 @@ def built(config: DictConfig, key: str, **options: Any) -> Any:
     """
     try:
         _check_targets(OmegaConf.select(config, key), key)
-        return instantiate(OmegaConf.select(deepcopy(config), key), **options)  # which resolves in place
+        part = OmegaConf.select(deepcopy(config), key)  # which is resolved in place
+        return instantiate(part, _convert_="all", **options)
     except Exception as error:
         line = _refused_value(config, error) or one_line(error)
         if line is None:
@@ -135,21 +136,6 @@ def build_dataset(config: DictConfig) -> Dataset:
     return built(config, "dataset")
 
 
-def build_launcher(config: DictConfig) -> Any:
-    """Build the launcher that ``config.launcher`` names."""
-    return built(config, "launcher")
-
-
-def build_tracker(config: DictConfig) -> Any:
-    """Build the tracker that ``config.logging`` names; None if it names none."""
-    return None if config.logging._target_ is None else built(config, "logging", _convert_="all")
-
-
-def build_grader(config: DictConfig) -> AnswerGrader:
-    """Build the grader that ``config.grader`` names."""
-    return built(config, "grader")
-
-
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
     """Build what methods read during a run; ``exemplars`` come from the data set."""
     prompts = build_prompts(config, engine.tokenizer, exemplars)
@@ -158,7 +144,7 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
     own = Context(
         engine=engine,
         prompts=prompts,
-        grader=build_grader(config),
+        grader=built(config, "grader"),
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
@@ -173,28 +159,27 @@ def _judge(name: str, config: DictConfig, own: Context, exemplars: Sequence[Exem
 
     It has the run's prompt, but for the bundled model, which alone understands its own.
     """
-    other = compose_config([f"model={name}", override("engine.device", config.engine.get("device"))])
-    engine = _second_engine(other)
+    device = config.engine.get("device")
+    other, engine = _second_config(name, device), _second_engine(name, device)
     bundled = is_bundled(name) or is_bundled(str(config.model.path))
     return replace(
         own, engine=engine, prompts=build_prompts(other if bundled else config, engine.tokenizer, exemplars)
     )
 
 
-_SECOND: dict[str, Engine] = {}
+def _second_config(name: str, device: str | None) -> DictConfig:
+    return compose_config([f"model={name}", override("engine.device", device)])
 
 
-def _second_engine(config: DictConfig) -> Engine:
+@cache
+def _second_engine(name: str, device: str | None) -> Engine:
     """Load the model once per process."""
-    key = json.dumps(engine_settings(config), sort_keys=True, default=str)
-    if key not in _SECOND:
-        _SECOND[key] = build_engine(config)
-    return _SECOND[key]
+    return build_engine(_second_config(name, device))
 
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
-    prompt, wording = config.prompt, built(config, "prompt.wording", _convert_="all")
+    prompt, wording = config.prompt, built(config, "prompt.wording")
     try:
         return Prompts(
             tokenizer,
@@ -211,65 +196,45 @@ def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exempl
 
 def build_method(config: DictConfig) -> Method:
     """Build the method that ``config.method`` names, with its parts."""
-    return built(config, "method", _convert_="all")
+    return built(config, "method")
 
 
-def build_optimiser(config: DictConfig, acquisition: Callable[..., Any]) -> Any:
-    """Build the method's optimiser with a user's own acquisition function."""
-    if not callable(acquisition):
-        raise UserError(
-            "acquisition: expected a class of acquisition functions, such as BoTorch's, or a function that "
-            f"makes one of a model, got {acquisition!r:.80}"
-        )
-    return built(config, "search.optimiser", _convert_="all", acquisition=acquisition)
+def files_of(method: Method) -> list[tuple[str, Prior | LearnedRule]]:
+    """Return what the method's parts know from other questions, with the option that names its file."""
+    places = (
+        ("search", "optimiser", "prior"),
+        ("final", "final", "learned"),
+        ("reward", "reward", "learned"),
+    )
+    files = (
+        (f"{group}.prior", getattr(getattr(method, part, None), name, None)) for group, part, name in places
+    )
+    return [(option, file) for option, file in files if file is not None]
 
 
-def prior_of(method: Method) -> Prior | None:
-    """Return the ``search.prior`` of a method, if it has one."""
-    return getattr(getattr(method, "optimiser", None), "prior", None)
-
-
-def check_prior(config: DictConfig, method: Method, context: Context) -> None:
-    """Refuse a ``search.prior`` that was made for another model, prompt or projection.
+def check_fits(config: DictConfig, method: Method, context: Context) -> None:
+    """Refuse a prompt without wording for the method's verifier, and files made for another model or prompt.
 
     Raises:
         UserError: In one line, naming what differs.
     """
-    prior = prior_of(method)
-    if prior is not None:
-        prior.check(made_for_of(config, context))
-    for option, learned in learned_by(method):
-        check_made_for(option, learned.made_for, model_and_prompt(config, context))
-
-
-def learned_by(method: Method) -> list[tuple[str, LearnedRule]]:
-    """Return what the method's parts learned from labelled runs, with the option that names the file."""
-    parts = {name: getattr(getattr(method, name, None), "learned", None) for name in ("final", "reward")}
-    return [(f"{name}.prior", learned) for name, learned in parts.items() if learned is not None]
-
-
-def check_wording(method: Method, context: Context) -> None:
-    """Refuse a prompt that has no wording for the method's verifier.
-
-    Raises:
-        UserError: If it has none.
-    """
     verifier = getattr(method, "verifier", None)
     if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
         context.prompts.review_wording(verifier.name)
+    for option, file in files_of(method):
+        made_for = made_for_of if isinstance(file, Prior) else model_and_prompt
+        check_made_for(option, file.made_for, made_for(config, context))
 
 
-def check_unseen(problems: Sequence[Problem], method: Method) -> None:
-    """Refuse problems that the files of the method's priors were made on.
+def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
+    """Refuse unusable problems, and those that the files of the method's parts were made on.
 
     Raises:
         UserError: If there is one.
     """
-    prior = prior_of(method)
-    if prior is not None:
-        check_made_on("search.prior", prior.questions, [problem.question for problem in problems])
-    for option, learned in learned_by(method):
-        check_made_on(option, learned.questions, [problem.question for problem in problems])
+    check_lengths(problems, context)
+    for option, file in files_of(method):
+        check_made_on(option, file.questions, [problem.question for problem in problems])
 
 
 def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
@@ -280,7 +245,7 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
     """
     embedding = plain(config.embedding)
     if "seed" in embedding and embedding["seed"] is None:
-        embedding["seed"] = config.seed
+        embedding["seed"] = context.seed
     return {
         **model_and_prompt(config, context),
         **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
@@ -305,7 +270,7 @@ def model_and_prompt(config: DictConfig, context: Context) -> dict[str, Any]:
     }
 
 
-def check_lengths(problems: list[Problem], context: Context) -> None:
+def check_lengths(problems: Sequence[Problem], context: Context) -> None:
     """Refuse unusable problems before any model work.
 
     Raises:

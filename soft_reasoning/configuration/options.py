@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.configuration.build import build_method, build_optimiser
+from soft_reasoning.configuration.build import build_method, built
 from soft_reasoning.configuration.compose import compose_config, override
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh, part_of
@@ -250,7 +250,10 @@ def configured_method(options: Options, config: DictConfig) -> Method:
         if field not in fields_of:
             raise _lacking(name, method.name)
         if name == "acquisition":
-            parts[field] = build_optimiser(config, value)
+            if not callable(value):
+                raise UserError("acquisition: expected a class of acquisition functions, such as BoTorch's, "
+                                f"or a function that makes one of a model, got {value!r:.80}")  # fmt: skip
+            parts[field] = built(config, "search.optimiser", acquisition=value)
         elif name == "stopping":
             parts[field] = part_of(name, value, config.search.rounds)
         else:

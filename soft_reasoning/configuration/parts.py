@@ -6,19 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.build import (
-    build_context,
-    build_dataset,
-    check_lengths,
-    check_prior,
-    check_unseen,
-    check_wording,
-    prior_of,
-)
+from soft_reasoning.configuration.build import build_context, build_dataset, check_fits, check_problems
 from soft_reasoning.configuration.compose import check_prompt
 from soft_reasoning.configuration.options import (
     Options,
@@ -56,13 +48,9 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
     Raises:
         UserError: In one line.
     """
-    if not jobs:
-        return
-    method, context, problems = jobs[0].method, jobs[0].context, [job.problem for job in jobs]
-    check_abilities(method, context.engine)
-    check_wording(method, context)
-    check_lengths(problems, context)
-    check_unseen(problems, method)
+    for job in jobs[:1]:
+        check_abilities(job.method, job.context.engine)
+        check_problems([each.problem for each in jobs], job.method, job.context)
 
 
 class PartsMaker:
@@ -102,11 +90,6 @@ class PartsMaker:
         context = applied(options, build_context(config, self.engine, self._exemplars))
         self.own = Parts(options, config, method, context)
 
-    def check(self) -> None:
-        """Refuse a prompt or a ``search.prior`` that does not suit the method."""
-        check_wording(self.own.method, self.own.context)
-        check_prior(self.own.config, self.own.method, self.own.context)
-
     def of(self, changes: Mapping[str, Any]) -> Parts:
         """Return the parts of a call with the options ``changes``."""
         if changes.get("method") == self.own.method.name:  # its options and overrides hold
@@ -115,9 +98,7 @@ class PartsMaker:
         key = key_of(options)
         parts = self.own if key == key_of(self.options) else self._made(key, options)
         parts = replace(parts, context=applied(options, parts.context))
-        if parts.context.seed != self.own.context.seed and prior_of(parts.method) is not None:
-            config = cast(DictConfig, OmegaConf.merge(parts.config, {"seed": parts.context.seed}))
-            check_prior(config, parts.method, parts.context)
+        check_fits(parts.config, parts.method, parts.context)
         return parts
 
     def _made(self, key: Hashable, options: Options) -> Parts:

@@ -12,10 +12,8 @@ from soft_reasoning.configuration.build import (
     build_context,
     build_engine,
     build_method,
-    check_lengths,
-    check_prior,
-    check_unseen,
-    check_wording,
+    check_fits,
+    check_problems,
     engine_settings,
 )
 from soft_reasoning.engines.abilities import TellsMemory
@@ -75,10 +73,8 @@ class LocalLauncher:
         else:
             self._engine.begin_run()
         context = build_context(config, self._engine, exemplars)
-        check_wording(method, context)
-        check_lengths(list(problems), context)
-        check_prior(config, method, context)
-        check_unseen(problems, method)
+        check_fits(config, method, context)
+        check_problems(problems, method, context)
         return Local(method, context, config.max_live)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from uuid import uuid4
 from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.configuration.build import build_grader, check_lengths, check_unseen, plain
+from soft_reasoning.configuration.build import built, check_problems, plain
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import KINDS, Clock, Job
@@ -68,8 +68,7 @@ class Worker:
             self._local: Local = self._launcher.start(OmegaConf.create(dict(run.config)), (), run.exemplars)
             check_abilities(self._local.method, self._local.context.engine)
             self._scheduler, self._number = Scheduler(self._local.context.engine), run.number
-        check_lengths(list(problems), self._local.context)
-        check_unseen(problems, self._local.method)
+        check_problems(problems, self._local.method, self._local.context)
         return dict(self._local.about)
 
     async def solve(self, run: Run, problem: Problem) -> tuple[Problem, Result, str, Clock]:
@@ -131,7 +130,7 @@ class RayLauncher:
             )
             self._workers = [actor.remote() for _ in range(number)]
         run = Run(next(self._numbers), plain(config), list(exemplars))
-        return RaySolver(self._ray, self._workers, run, problems, build_grader(config))
+        return RaySolver(self._ray, self._workers, run, problems, built(config, "grader"))
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""

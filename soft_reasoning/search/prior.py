@@ -69,17 +69,13 @@ class Prior:
         """(m, d) float64: the portfolio's points, in its order."""
         return torch.tensor(self.portfolio, dtype=torch.float64)
 
-    def check(self, made_for: Mapping[str, Any]) -> None:
-        """Refuse another model, prompt or projection.
-
-        Raises:
-            UserError: In one line that names the first difference.
-        """
-        check_made_for("search.prior", self.made_for, made_for)
-
 
 def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Refuse what was ``made_for`` other values than the run's; the line names the first difference."""
+    """Refuse what was ``made_for`` other values than the run's.
+
+    Raises:
+        UserError: In one line that names the first difference.
+    """
     for key in sorted(made_for.keys() | run.keys()):
         before, now = made_for.get(key), run.get(key)
         if before != now:

@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.configuration.build import build_context, build_engine, build_grader, check_lengths
+from soft_reasoning.configuration.build import build_context, build_engine, built, check_lengths
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.released import ReleasedGrader
 from soft_reasoning.types import Problem, UserError
@@ -20,14 +20,14 @@ from soft_reasoning.types import Problem, UserError
     ],
 )
 def test_every_choice_is_its_grader(choice, grader, name):
-    built = build_grader(compose_config([f"grader={choice}"]))
-    assert built == grader and built.name == name
+    made = built(compose_config([f"grader={choice}"]), "grader")
+    assert made == grader and made.name == name
 
 
 def test_the_default_is_ours_and_the_preset_released_chooses_its_own():
-    assert build_grader(compose_config([])) == Grader()
-    assert build_grader(compose_config(["preset=released"])).name == "released"
-    assert build_grader(compose_config(["preset=released", "grader=default"])) == Grader()
+    assert built(compose_config([]), "grader") == Grader()
+    assert built(compose_config(["preset=released"]), "grader").name == "released"
+    assert built(compose_config(["preset=released", "grader=default"]), "grader") == Grader()
     assert [Grader(extraction=mode).name for mode in MODES] == [*MODES]
     assert all(Grader().supports(kind) for kind in ANSWER_TYPES)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.commands.run import run_one
-from soft_reasoning.configuration.build import build_launcher
+from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import conf_dir
 
@@ -42,7 +42,7 @@ def test_cut_off_anywhere_and_continued(method, tmp_path):
             "progress=false",
         ]
     )
-    with closing(build_launcher(config)) as launcher:
+    with closing(built(config, "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)
         size = (whole / "samples.jsonl").stat().st_size

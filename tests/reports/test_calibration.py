@@ -12,8 +12,8 @@ from soft_reasoning.configuration.build import (
     build_dataset,
     build_engine,
     build_method,
-    check_prior,
-    check_unseen,
+    check_fits,
+    check_problems,
 )
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports.calibration import Tried, choose, foreseen, held_out, recommend
@@ -170,8 +170,8 @@ def test_a_final_rule_is_learned_from_runs_and_refused_for_another_prompt(call, 
         method, dataset = build_method(config), build_dataset(config)
         context = build_context(config, build_engine(config), dataset.exemplars())
         with pytest.raises(UserError, match=said):
-            check_prior(config, method, context)
-            check_unseen(dataset.problems(), method)
+            check_fits(config, method, context)
+            check_problems(dataset.problems(), method, context)
     code, _, err = call("calibrate", *FAKE, *SMALL, "calibration.runs=[labelled]", "prompt=math")
     assert code == 2 and "calibration.runs: expected runs with this prompt" in err
 

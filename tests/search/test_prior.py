@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser
-from soft_reasoning.search.prior import Prior, check_made_on, question_mark
+from soft_reasoning.search.prior import Prior, check_made_for, check_made_on, question_mark
 from soft_reasoning.types import UserError, generator_for
 
 D = 6
@@ -34,12 +34,14 @@ def test_other_files_are_refused(content, tmp_path):
 
 @pytest.mark.parametrize("key", MADE_FOR)
 def test_another_model_prompt_or_projection_is_refused(prior, key):
-    prior.check(MADE_FOR)
+    check_made_for("search.prior", prior.made_for, MADE_FOR)
     with pytest.raises(UserError, match=f"the run's {key}, other, got") as refused:
-        prior.check({**MADE_FOR, key: "other"})
+        check_made_for("search.prior", prior.made_for, {**MADE_FOR, key: "other"})
     assert "\n" not in str(refused.value)
     with pytest.raises(UserError, match=f"the run's {key}, None, got"):
-        prior.check({name: value for name, value in MADE_FOR.items() if name != key})
+        check_made_for(
+            "search.prior", prior.made_for, {name: value for name, value in MADE_FOR.items() if name != key}
+        )
 
 
 def test_a_calibration_problem_is_refused_under_any_id(prior):
