@@ -1,7 +1,7 @@
 """Tokenizers with the published chat templates: what each renders for messages of text, without tools.
 
-Llama 3 and Gemma 2 are as published. Llama 3.2, Qwen 2.5 and 3, Mistral 7B v0.3 and Gemma 3 are without the
-branches for tools, thoughts and images. All were compared with the published texts on one message, on one
+Llama 3 and Gemma 2 are as published. Llama 3.2, Qwen 2.5 and 3 and Mistral 7B v0.3 are without the branches
+for tools and thoughts. All were compared with the published texts on one message, on one
 after a system message, and on three turns.
 """
 
@@ -72,17 +72,6 @@ GEMMA_2 = (
     "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
 )
-GEMMA_3 = (
-    "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}"
-    "{%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}{%- set loop_messages = messages[1:] -%}"
-    "{%- else -%}{%- set first_user_prefix = '' -%}{%- set loop_messages = messages -%}{%- endif -%}"
-    "{%- for message in loop_messages -%}{%- if (message['role'] == 'assistant') -%}"
-    "{%- set role = 'model' -%}{%- else -%}{%- set role = message['role'] -%}{%- endif -%}"
-    "{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else '') }}"
-    "{{ message['content'] | trim }}{{ '<end_of_turn>\n' }}{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}"
-)
-
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TURNS = ("<start_of_turn>", "<end_of_turn>")
@@ -93,7 +82,6 @@ FAMILIES = {
     "qwen3": (QWEN_3, None, (*CHATML, "<think>", "</think>")),
     "mistral": (MISTRAL, "<s>", ("[INST]", "[/INST]", "</s>")),
     "gemma2": (GEMMA_2, "<bos>", TURNS),
-    "gemma3": (GEMMA_3, "<bos>", TURNS),
 }
 """Template, BOS and the tokens that a text cannot hold, by family."""
 
@@ -116,7 +104,6 @@ HEADERS = {
     "qwen3": ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
     "mistral": ("<s>[INST] ", "[/INST]"),
     "gemma2": ("<bos><start_of_turn>user\n", "<end_of_turn>\n<start_of_turn>model\n"),
-    "gemma3": ("<bos><start_of_turn>user\n", "<end_of_turn>\n<start_of_turn>model\n"),
 }
 """What stands before and after a user's text."""
 

@@ -36,12 +36,6 @@ def test_methods_with_options_of_their_own_are_compared(command):
     assert folders == {"cot", "self_consistency,method.samples=3"} and "cot" in done.stdout
 
 
-def test_a_sweep_runs_every_value(command):
-    done = command("sweep", *FAKE, "method=cot", "seed=0,1")
-    assert done.returncode == 0, done.stderr
-    assert len(list(Path().glob("runs/sweep-*/*/results.json"))) == 2
-
-
 def test_the_version_and_a_run_as_a_module(command, tmp_path):
     assert command("--version").stdout == f"soft-reasoning {__version__}\n"
     words = [sys.executable, "-m", "soft_reasoning.run", "--help"]

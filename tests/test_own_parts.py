@@ -3,7 +3,7 @@
 import pytest
 from botorch.acquisition import UpperConfidenceBound
 
-from soft_reasoning import SoftReasoner, UserError
+from soft_reasoning import Result, SoftReasoner, UserError
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 
 QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
@@ -76,6 +76,13 @@ class Method:
         yield
 
 
+class Plain:
+    name = "plain"
+
+    def solve(self, problem, context):
+        return Result(None, ())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -89,6 +96,8 @@ class Method:
         ({"acquisition": 5}, "acquisition: expected a class of acquisition functions"),
         ({"method": Method}, "method: expected .*got the class Method; make an object of it"),
         ({"method": Method()}, "whose solve does not take them"),
+        ({"method": object()}, "method: expected a name, or an object with a name and solve"),
+        ({"method": Plain()}, "to yield effects, got Result from Plain.solve"),
     ],
 )
 def test_what_cannot_be_a_part_is_one_line_and_nothing_hangs(reasoner, options, message):

@@ -11,7 +11,7 @@ import pytest
 
 from soft_reasoning.scheduling.job import Job, ProblemError
 from soft_reasoning.scheduling.worker import Worker
-from soft_reasoning.types import Generate, Problem, Request, Result, UserError
+from soft_reasoning.types import Generate, Problem, Request, UserError
 from tests.scripted import Context, Engine, Script, answer, ask, problems
 
 
@@ -179,29 +179,6 @@ def test_a_part_that_would_end_the_process_ends_its_own_call(worker, engine, end
     [bad] = submitted(worker, problems(1), Script(leaves))
     assert type(ending).__name__ in str(bad.exception(20))
     assert answers(submitted(worker, [Problem("7", "?")])) == {"7": "107"}
-
-
-class Short:
-    name = "short"
-
-    def solve(self, problem):
-        yield ask(problem)
-
-
-class Plain:
-    name = "plain"
-
-    def solve(self, problem, context):
-        return Result(None, ())
-
-
-@pytest.mark.parametrize("method", [Short(), Script, Plain(), object()])
-def test_a_method_that_is_none_is_refused_and_no_call_hangs(worker, engine, method):
-    engine.go.set()
-    message = str(submitted(worker, problems(2), method)[0].exception(20))
-    assert "method: expected" in message and "solve(problem, context)" in message
-    assert len(message.splitlines()) == 1
-    assert answers(submitted(worker, problems(1))) == {"0": "100"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
