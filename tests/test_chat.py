@@ -25,7 +25,6 @@ TASKS = {
     "rap_answer": ("A:", {"asked": "How many does Ada buy?"}),
     "rap_useful": ("Is the new question useful?", {"asked": "How many does Ada buy?"}),
 }
-PROMPTS = ("math", "boolean", "choice", "text", "latex")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
