@@ -19,16 +19,11 @@ from soft_reasoning.types import Request, UserError
 
 @runtime_checkable
 class TellsMemory(Protocol):
-    """Says how much memory it uses."""
-
-    @property
-    def used_bytes(self) -> Mapping[str, int]:
-        """Bytes in use: ``kv`` for keys and values, ``activations`` for all else but the weights."""
-        ...
+    """Says how much memory it used."""
 
     @property
     def peak_bytes(self) -> Mapping[str, int]:
-        """The most of each so far."""
+        """The most bytes so far: ``kv`` for keys and values, ``activations`` for all else but the weights."""
         ...
 
 

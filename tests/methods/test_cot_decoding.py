@@ -2,12 +2,8 @@
 
 import pytest
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
-from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
-from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Completion, Problem, Request, UserError
-from tests.contracts.engine import logits_after
+from soft_reasoning.types import Completion, UserError
 from tests.methods.scripted import END, PROMPT, TOKENIZER, ScriptedEngine, solve, token
 
 SURE, UNSURE = 0.3, 0.1
@@ -68,37 +64,6 @@ def test_a_stop_string_may_begin_in_the_first_token():
     engine = ScriptedEngine({"": {" Question": 1.0}, " Question": {":": 1.0}, " Question:": {" 7": 1.0}})
     [path] = solve(CotDecoding(paths=1), engine).candidates
     assert (path.text, path.answer, path.finish_reason) == (" ", None, "stop")
-
-
-PROBLEMS = [Problem(f"p{i}", f"What is {i} and {i + 3}?", str(2 * i + 3)) for i in range(5)]
-
-
-def run(engine, *overrides):
-    config = compose_config(["max_new_tokens=30", *overrides])
-    method, context = build_method(config), build_context(config, engine)
-    return {p.id: r for p, r in drive(PROBLEMS, method, context)}, context
-
-
-def test_first_tokens_and_deltas_agree_with_a_plain_reading():
-    """Again from its definition, token by token, over the fake engine's whole vocabulary."""
-    engine = build_engine(compose_config(["engine=fake"]))
-    results, context = run(engine, "method=cot_decoding_original")
-    for problem in PROBLEMS:
-        prompt = context.prompts.solve(problem).ids
-        [logits] = logits_after(engine, [prompt])
-        result = results[problem.id]
-        wanted = sorted(range(len(logits)), key=lambda i: (-float(logits[i]), i))[:10]
-        assert result.trace[0]["first_tokens"] == [TOKENIZER.decode([i]) for i in wanted]
-        for first, candidate, delta in zip(wanted, result.candidates, result.trace[0]["deltas"], strict=True):
-            [rest] = engine.generate([Request(prompt + (first,), max_new_tokens=29)])
-            path = (first, *rest.token_ids)
-            assert candidate.generated_tokens == len(path)
-            pieces = [TOKENIZER.decode([i]) for i in path]
-            at = len(pieces) - pieces[::-1].index(":")  # behind "Answer:", one token is the number
-            assert pieces[at] == f" {candidate.answer}"
-            probabilities = logits_after(engine, [prompt + path[:at]])[0].double().softmax(-1)
-            best, second = probabilities.sort(descending=True).values[:2].tolist()
-            assert delta == pytest.approx(best - second, abs=1e-6)
 
 
 def test_tokens_of_a_span():

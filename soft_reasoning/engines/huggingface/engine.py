@@ -6,7 +6,7 @@ import gc
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from collections.abc import Sequence as Many
 from typing import Any
 
@@ -190,18 +190,11 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
     @property
     def peak_bytes(self) -> dict[str, int]:
         """The most bytes so far, by kind: ``kv`` of all keys and values and, on a GPU, ``activations``."""
-        return self._memory(self._runner.peak_kv_bytes, torch.cuda.max_memory_allocated)
-
-    @property
-    def used_bytes(self) -> dict[str, int]:
-        """Bytes now, as ``peak_bytes`` counts them."""
-        return self._memory(self._runner.used_kv_bytes, torch.cuda.memory_allocated)
-
-    def _memory(self, kv: int, allocated: Callable[[torch.device], int]) -> dict[str, int]:
+        kv = self._runner.peak_kv_bytes
         if self.device.type != "cuda":
             return {"kv": kv}
         other = self._loaded_bytes + max(kv, self._runner.reserved_kv_bytes)
-        return {"kv": kv, "activations": max(0, allocated(self.device) - other)}
+        return {"kv": kv, "activations": max(0, torch.cuda.max_memory_allocated(self.device) - other)}
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, and count ``peak_bytes`` from now on."""

@@ -38,7 +38,6 @@ class PlainRunner:
         self.max_tokens = max_tokens
         self._rows: list[Sequence] = []
         self._cache: dict[str, Any] = {}
-        self.used_kv_bytes: int = 0
         self._position = 0
 
     def serve_rows_alone(self) -> None:
@@ -118,5 +117,4 @@ class PlainRunner:
         tensors = [x for layer in layers for x in vars(layer).values() if isinstance(x, Tensor)]
         used = sum(x.numel() * x.element_size() for x in tensors)
         self.position_bytes = max(self.position_bytes, used / (rows * self._position))
-        self.used_kv_bytes = used
         self.peak_kv_bytes = max(self.peak_kv_bytes, used)

@@ -77,7 +77,7 @@ class VLLMEngine(QueueEngine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
     ``model`` is the model without its weights, from which operations are counted. There is no
-    ``peak_bytes`` or ``used_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
+    ``peak_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
     share of blocks in use, without cached ones and without their size, and nothing of activations.
 
     Args:
