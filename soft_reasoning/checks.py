@@ -29,6 +29,12 @@ def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int
     return value
 
 
+def counts(part: object, *names: str) -> None:
+    """Check that the attributes ``names`` of ``part`` are whole numbers of at least 1."""
+    for name in names:
+        whole(name, getattr(part, name), least=1)
+
+
 def switch(name: str, value: object) -> bool:
     """Return ``value`` if it is True or False, rather than a word such as "yes"."""
     if not isinstance(value, bool):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any
 
-from soft_reasoning.checks import choice, whole
+from soft_reasoning.checks import choice, counts
 from soft_reasoning.methods.base import check_sampling, continued, joined, read_candidate, solution_request
 from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.scheduling.context import Context
@@ -62,8 +62,7 @@ class CotDecoding:
     name: str = "cot_decoding"
 
     def __post_init__(self) -> None:
-        for key in ("paths", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "paths", "max_new_tokens")
         for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
             choice(key, getattr(self, key), known)
         if self.continuation == "sample":

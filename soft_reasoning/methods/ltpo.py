@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.engines.abilities import SoftTokenGradients
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import SoftGradient
@@ -55,8 +55,7 @@ class Ltpo:
     name: str = "ltpo"
 
     def __post_init__(self) -> None:
-        for key in ("thoughts", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "thoughts", "max_new_tokens")
         whole("steps", self.steps, least=0)
         choice("gradient", self.gradient, GRADIENTS)
         for key in ("rate", "sigma", "decay"):

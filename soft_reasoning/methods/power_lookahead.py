@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.text import finish
 from soft_reasoning.methods.base import read_candidate
 from soft_reasoning.scheduling.context import Context
@@ -42,8 +42,7 @@ class PowerLookahead:
 
     def __post_init__(self) -> None:
         real("alpha", self.alpha, least=1.0)
-        for key in ("candidates", "rollouts", "lookahead", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "candidates", "rollouts", "lookahead", "max_new_tokens")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine

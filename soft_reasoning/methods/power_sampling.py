@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.methods.base import continued, solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -46,8 +46,7 @@ class PowerSampling:
 
     def __post_init__(self) -> None:
         real("alpha", self.alpha, least=1.0)
-        for key in ("blocks", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "blocks", "max_new_tokens")
         whole("steps", self.steps, least=0)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:

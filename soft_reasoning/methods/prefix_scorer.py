@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.checks import choice, counts, real
 from soft_reasoning.methods.base import joined, solution_request, voted
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
@@ -60,8 +60,7 @@ class PrefixScorer:
 
     def __post_init__(self) -> None:
         choice("form", self.form, FORMS)
-        for key in ("candidates", "block_tokens", "top_tokens", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "candidates", "block_tokens", "top_tokens", "max_new_tokens")
         real("temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
         real("strength", self.strength)
 

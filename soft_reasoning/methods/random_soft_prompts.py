@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import check_sampling, solution_request, voted
 from soft_reasoning.scheduling.context import Context
@@ -48,8 +48,7 @@ class RandomSoftPrompts:
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for key in ("samples", "tokens", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "samples", "tokens", "max_new_tokens")
         real("scale", self.scale, least=0.0)
         check_sampling(self)
 

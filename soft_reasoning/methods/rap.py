@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.methods.base import check_sampling
 from soft_reasoning.rewards.estimates import same_answers
 from soft_reasoning.rewards.yes_no import ask_yes_no
@@ -103,8 +103,7 @@ class ReasoningViaPlanning:
     name: str = "rap"
 
     def __post_init__(self) -> None:
-        for key in ("actions", "answers", "chunk", "depth", "iterations", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "actions", "answers", "chunk", "depth", "iterations", "max_new_tokens")
         for key in ("usefulness_weight", "expected_confidence"):
             real(key, getattr(self, key), least=0.0, most=1.0)
         whole("shots", self.shots, least=0)

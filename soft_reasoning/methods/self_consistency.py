@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.methods.base import check_sampling, solution_request, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -45,8 +45,7 @@ class SelfConsistency:
     name: str = "self_consistency"
 
     def __post_init__(self) -> None:
-        for key in ("samples", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "samples", "max_new_tokens")
         check_sampling(self)
         for one in self.temperatures or ():
             real("temperatures", one, above=0.0)

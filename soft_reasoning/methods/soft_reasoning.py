@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import choice, whole
+from soft_reasoning.checks import choice, counts, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import (
     Rounds,
@@ -118,8 +118,7 @@ class SoftReasoning:
 
     def __post_init__(self) -> None:
         whole("candidates", self.candidates, least=2)
-        for key in ("scope", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "scope", "max_new_tokens")
         choice("placement", self.placement, PLACEMENTS)
         if self.optimiser.pool is None and not isinstance(self.features, PointFeatures):
             raise UserError(

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from soft_reasoning.checks import real, whole
+from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.prompts.building import CLOSE
@@ -46,8 +46,7 @@ class SoftThinking:
     needs: ClassVar = (FeedsEmbeddings, AdjustsLogits)
 
     def __post_init__(self) -> None:
-        for key in ("samples", "mixed", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "samples", "mixed", "max_new_tokens")
         real("temperature", self.temperature, above=0.0)
         real("gumbel", self.gumbel, least=0.0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from soft_reasoning.checks import whole
+from soft_reasoning.checks import counts
 from soft_reasoning.methods.base import Rounds, check_sampling, read_candidate, solution_request
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
@@ -48,8 +48,7 @@ class VerifiedSampling:
     independent: ClassVar[bool] = True  # a round's candidates are i.i.d., so pass@m can be estimated
 
     def __post_init__(self) -> None:
-        for key in ("samples", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "samples", "max_new_tokens")
         check_sampling(self.decoding, "decoding.", fix="use decoding=sampled")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from soft_reasoning.answers import FREE
-from soft_reasoning.checks import choice, real, whole
+from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
 from soft_reasoning.rewards.presentation import Together, fitting, warn_of_bound
@@ -197,8 +197,7 @@ class ModelVerifier:
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
-        for key in ("samples", "max_new_tokens"):
-            whole(key, getattr(self, key), least=1)
+        counts(self, "samples", "max_new_tokens")
         whole("check", self.check, least=0)
         real("temperature", self.temperature, least=0.0)
         if self.samples > 1:

@@ -114,13 +114,6 @@ def test_ltpo_by_backpropagation_raises_the_confidence(engine):
     assert float(sureness(logits)) == pytest.approx(sum(by_hand) / 3, rel=1e-5)
 
 
-@pytest.mark.parametrize("change", [{"rate": 0.5}, {"sigma": 0.1}, {"decay": 0.5}, {"thoughts": 3}])
-def test_ltpo_s_settings_change_its_thoughts(change, engine):
-    base = Ltpo(thoughts=2, steps=3, max_new_tokens=4)
-    one, other = (results(m, engine)["0"].trace[0]["rewards"] for m in (base, replace(base, **change)))
-    assert one != other
-
-
 def test_latentseek_follows_the_gradient_of_its_policy(engine):
     """Of log softmax(W z)[a] it is W[a] - sum p W, times R; and by finite differences."""
     ids = random_ids(15, 0)
