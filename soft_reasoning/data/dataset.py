@@ -81,8 +81,8 @@ class Dataset:
         Raises:
             UserError: If data are missing or wrong, with file and line.
         """
-        rows = [row for row in self._rows(self._path, self._hub) if _holds(row.doc, self._where)]
-        problems = [self._problem(row) for row in rows]
+        rows = self._rows(self._path, self._hub, self._where)
+        problems = [_located(row, self._row, row.doc, row.index) for row in rows]
         ids((row.where, problem.id) for row, problem in zip(rows, problems, strict=True))
         if self._sample == "random":
             order = torch.randperm(len(problems), generator=generator_for(self.seed, self.name, "sample"))
@@ -135,10 +135,9 @@ class Dataset:
             hub = Hub(**train["hub"])
         elif self._hub and train.get("split"):
             hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
-        rows = self._rows(train.get("path"), hub, "dataset.train.path")
-        rows = [row for row in rows if _holds(row.doc, train.get("where") or {})]
-        asked = {self._problem(row).question for row in self._rows(self._path, self._hub)
-                 if _holds(row.doc, self._where)}  # fmt: skip
+        rows = self._rows(train.get("path"), hub, train.get("where") or {}, "dataset.train.path")
+        problems = self._rows(self._path, self._hub, self._where)
+        asked = {_located(row, self._row, row.doc, row.index).question for row in problems}
         order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
         for position in order:
@@ -149,18 +148,20 @@ class Dataset:
                 exemplars.append(exemplar)
         return exemplars
 
-    def _rows(self, path: str | None, hub: Hub | None, key: str = "dataset.path") -> list[Row]:
+    def _rows(
+        self, path: str | None, hub: Hub | None, where: Mapping[str, Any], key: str = "dataset.path"
+    ) -> list[Row]:
+        """The rows of a file or the hub that hold the values of ``where``."""
         if path:
-            return read_file(path, hub, key)
-        if hub is None:
+            rows = read_file(path, hub, key)
+        elif hub is not None:
+            rows = read_hub(hub, key)
+        else:
             raise UserError(
                 f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
                 "dataset.hub.id=<owner/name>"
             )
-        return read_hub(hub, key)
-
-    def _problem(self, row: Row) -> Problem:
-        return _located(row, self._row, row.doc, row.index)
+        return [row for row in rows if _holds(row.doc, where)]
 
 
 def _located(row: Row, adapter: Callable, *arguments: Any) -> Any:

@@ -99,14 +99,13 @@ class LearnedRule:
             raise UserError(f"{wanted}, got none; set search.prior=FILE or {option}=FILE")
         try:
             stored = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))["final"]
-            parts = {key: tuple(map(float, stored[key])) for key in ("means", "scales", "weights")}
-            a, b = map(float, stored["verdicts"])
-            known: dict[str, Any] = {key: dict(stored[key]) for key in ("made_for", "questions")}
-            rule = cls(**parts, bias=float(stored["bias"]), verdicts=(a, b), **known)
-        except OSError as error:
-            raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{wanted}, got {path}, which holds no final rule; calibrate again") from error
+            parts = {
+                key: tuple(map(float, stored[key])) for key in ("means", "scales", "weights", "verdicts")
+            }
+            rule = cls(**{**stored, **parts})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or "no final rule in it"
+            raise UserError(f"{wanted}, got {path} ({reason})") from error
         if {len(rule.means), len(rule.scales), len(rule.weights)} != {len(FEATURES)}:
             raise UserError(f"{wanted}, got {path} with other features; calibrate again")
         return rule
