@@ -90,8 +90,8 @@ class Tried:
             return [[float(right) for right in row] for row in self.correct]
         shares = []
         for row in self.answers:
-            counts = Counter(answer for answer in row if answer is not None)
-            shares.append([counts[answer] / self.tries for answer in row])
+            counts = Counter(row)
+            shares.append([0.0 if answer is None else counts[answer] / self.tries for answer in row])
         return shares
 
     def wanted(self, labels: bool) -> list[set[str]]:

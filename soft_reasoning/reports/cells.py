@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from soft_reasoning.runs.files import read_manifest, read_results
-from soft_reasoning.runs.manifest import CLASS, DRAWS, IGNORED, flatten, setting_keys
+from soft_reasoning.runs.manifest import CLASS, DRAWS, flatten, setting_keys
 
 SHOTS = "dataset.shots"
 NAMES = ("model.path", "dataset.name")
@@ -84,7 +84,7 @@ def cells_of(folders: Sequence[Path]) -> list[Cell]:
         {
             key: value
             for key, value in setting.items()
-            if key not in (*NAMES, SHOTS, "dataset") and not is_draw(key)
+            if key not in (*NAMES, SHOTS, "dataset") and key.removeprefix("method.") not in DRAWS
         }
         for setting in differing(configs)
     ]
@@ -168,12 +168,7 @@ def _value_order(value: Any) -> tuple[int, float, str]:
     return 2, 0.0, str(value)
 
 
-def is_draw(key: str) -> bool:
-    """Whether ``key``, or the key it is copied from, is one of ``DRAWS``."""
-    return key.removeprefix("method.") in DRAWS
-
-
-def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNORED) -> list[dict[str, Any]]:
+def differing(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return, for each configuration, its values of the keys that differ between them.
 
     Keys that repeat others are left out:
@@ -187,8 +182,8 @@ def differing(configs: Sequence[Mapping[str, Any]], ignore: Sequence[str] = IGNO
     """
     if not configs:
         return []
-    flat = [setting_keys(config, ignore) for config in configs]
-    values = pd.DataFrame([{key: repr(value) for key, value in config.items()} for config in flat])
+    flat = [setting_keys(config) for config in configs]
+    values: Any = pd.DataFrame([{key: repr(value) for key, value in config.items()} for config in flat])
     common, values = values.columns[values.notna().all()], values.fillna("None")
 
     def decides(key: str, other: str) -> bool:

@@ -70,13 +70,13 @@ def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> d
     return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
 
 
-def setting_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
+def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``result_keys`` and the number of problems, which together identify a setting.
 
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
     seed.
     """
-    ignore = [name for name in ignore if name != LIMIT]
+    ignore = [name for name in IGNORED if name != LIMIT]
     chosen = ("method.samples",) if config.get("budget") == "equal" else ()
     return result_keys(config, (*ignore, *chosen))
 

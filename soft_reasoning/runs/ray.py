@@ -180,7 +180,9 @@ class RaySolver:
 
         clocks: dict[str, Clock] = {}  # by worker, those that died included
         pool = ActorPool(self._workers * self._live)
-        solved = pool.map_unordered(lambda worker, problem: worker.solve.remote(self._run, problem), problems)
+        solved = pool.map_unordered(
+            lambda worker, problem: worker.solve.remote(self._run, problem), [*problems]
+        )
         with self._errors():
             for problem, result, worker, spent in solved:
                 clocks[worker] = spent
