@@ -140,3 +140,29 @@ def test_a_function_of_the_users_decides():
     assert not grader.equal(None, "two", "open")
     with pytest.raises(UserError, match="same: expected the dotted name of a function, got 'nowhere.at_all'"):
         Grader(same="nowhere.at_all")
+
+
+def test_a_haiku_through_the_server():
+    pytest.importorskip("fastapi")
+    pytest.importorskip("openai")
+    from tests.integrations.serving import chat, served
+
+    with SoftReasoner.from_pretrained("demo", prompt="any", k=2, rounds=0) as reasoner:
+        with served(reasoner) as running, running.client() as client:
+            create = client.chat.completions.create
+            response = create(model="cot-demo", messages=chat(HAIKU))
+            searched = create(model="demo", messages=chat(HAIKU), max_tokens=8).choices[0]
+        engine = reasoner.context.engine
+        ids = tuple(engine.tokenizer.encode(HAIKU))
+        found = reasoner.solve(HAIKU, max_new_tokens=8)
+        opening = found.opening(found.chosen)  # the token nearest to the soft one, by the trace
+        assert opening == found.trace[0]["tokens"][found.candidates.index(found.chosen)][0]["nearest"][0][0]
+        assert searched.soft_reasoning["opening"] == opening
+        assert searched.message.content == (opening + found.chosen.text).lstrip()
+        solution = reasoner.solve(HAIKU, method="cot")
+        assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
+        [candidate] = solution.candidates
+        assert response.choices[0].message.content == candidate.text  # as the model wrote it
+        assert response.usage.prompt_tokens == len(ids)
+        ended = response.choices[0].finish_reason == "stop"
+        assert ended or candidate.generated_tokens == engine.context_length - len(ids)  # not cut at 300

