@@ -63,7 +63,7 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
         ({"extra": {"max_seconds": 601}}, "soft_reasoning.max_seconds", "at most 600"),
         ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
-        ({"model": "prefix_scorer-demo", "logprobs": True}, "logprobs", "single completions, got prefix"),
+        ({"model": "rap-demo", "logprobs": True}, "logprobs", "single completions, got rap"),
         ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
         ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
