@@ -4,22 +4,52 @@ import logging
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
 
-from soft_reasoning.engines.devices import fitting_tokens
+from soft_reasoning.engines.devices import device_of, fitting_tokens
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import UserError
 from tests.engines.models import tiny
 
+LLAMA_8B = LlamaConfig(
+    vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+    num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=False,
+)  # fmt: skip
 
-def test_keys_and_values_take_half_of_what_the_weights_leave_free(monkeypatch, caplog):
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    config = engine.model.config
-    each = 2 * 4 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    assert engine._runner.position_bytes == each
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (10**9, 24 * 2**30))
+
+def position_bytes(config: LlamaConfig, width: int) -> int:
+    heads = config.hidden_size // config.num_attention_heads
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * heads * width
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "chosen"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_the_device_that_is_there_is_chosen(monkeypatch, cuda, mps, chosen):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch, "empty", lambda *_, device: device)  # there is no such device here
+    assert device_of(None).type == chosen
+
+
+def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch, caplog):
+    small = tiny("llama")
+    engine = HuggingFaceEngine.from_loaded(small, FakeTokenizer())
+    assert engine._runner.position_bytes == position_bytes(small.config, 4)  # the engine counts as we do
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(LLAMA_8B, dtype=torch.bfloat16)
+    weights, each = sum(one.nbytes for one in model.parameters()), position_bytes(model.config, 2)
+    assert (weights, each) == (16_060_522_496, 131_072)
+    free = 24 * 2**30 - 500 * 2**20 - weights  # CUDA itself takes about 500 MB
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 24 * 2**30))
     with caplog.at_level(logging.WARNING):
-        tokens = fitting_tokens(torch.device("cuda"), 1000)
-    assert tokens == 500_000 and "at most 0.5 GB" in caplog.text and "500,000 tokens" in caplog.text
+        tokens = fitting_tokens(torch.device("cuda"), each)
+    assert tokens * each <= free / 2 < (tokens + 1) * each
+    assert caplog.messages == [
+        "keys and values take at most 4.6 GB, half of what the weights leave free: 35,037 tokens "
+        "(engine.max_batch_tokens)"
+    ]
 
 
 @pytest.mark.parametrize(("variable", "given", "used"), [(None, None, 1), (None, 2, 2), ("3", None, 3)])
@@ -36,3 +66,8 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog,
         assert any("one thread" in message for message in caplog.messages) is (used == 1)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_number_of_threads_that_cannot_be_is_refused():
+    with pytest.raises(UserError, match="threads: expected a whole number"):
+        HuggingFaceEngine("demo", threads=0)

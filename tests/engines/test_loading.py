@@ -20,7 +20,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.engines.models import BASE, tiny
+from tests.engines.models import BASE, VOCABULARY, tiny
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,9 @@ def test_what_the_hub_says_becomes_one_line(monkeypatch):
     assert "gated repo. Make sure" in one_line(error) and "model.path=" in one_line(error)
 
 
-@pytest.mark.parametrize("fault", ["no weights", "a pointer", "another type", "quantization"])
+@pytest.mark.parametrize(
+    "fault", ["no weights", "a pointer", "cut off", "another size", "another type", "quantization"]
+)
 def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, monkeypatch, fault):
     options = {}
     engine.model.save_pretrained(tmp_path)
@@ -60,6 +62,10 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
         weights.unlink()
     elif fault == "a pointer":
         weights.write_text("version https://git-lfs.github.com/spec/v1\n")
+    elif fault == "cut off":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif fault == "another size":
+        config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": 80'))
     elif fault == "another type":
         config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": "96"'))
     else:
@@ -67,6 +73,12 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     with pytest.raises(UserError) as error:
         HuggingFaceEngine(str(tmp_path), device="cpu", **options)
     assert f"a complete model in {tmp_path}" in one_line(error) or "soft-reasoning[large]" in one_line(error)
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
+def test_ids_beyond_the_vocabulary_are_refused(engine, wrong):
+    with pytest.raises(ValueError, match=f"expected token ids in 0..{VOCABULARY - 1}, got {wrong}"):
+        engine.generate([Request((5, wrong, 7))])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
@@ -186,6 +198,13 @@ class TestWeightsThatDoNotFit:
     def test_a_head_that_is_tied_to_the_embeddings_is_not_missing(self, load):
         model = tiny("llama", tie_word_embeddings=True)
         assert load(model).generate(requests())[0].token_ids
+
+    def test_missing_layers_are_refused(self, load):
+        model = tiny("llama")
+        model.model.layers = model.model.layers[:1]
+        with pytest.raises(UserError) as error:
+            load(model)
+        assert "are missing or of another shape (model.layers.1." in one_line(error)
 
 
 class TestNumbersThatAreNotFinite:
