@@ -77,7 +77,7 @@ def serve(config: DictConfig, folder: Path) -> None:
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
-    settings: Settings = built(config, "server", _convert_="all")
+    settings: Settings = built(config, "server")
     with bound(settings) as listening, closing(reasoner_of(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
