@@ -29,7 +29,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.estimates import Judged
+from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.features import (
@@ -167,17 +167,10 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
         covered[len(rewards) :] = [max(covered[-1], *(one.right[i] for i in picks))] * (5 - len(rewards))
         chosen += proposal.chosen
         seen += found
-        if method.reward.pooled:
-            scores = Judged(seen, verdicts, grader, one.answer_type).pooled_scores()
-            seen = [
-                replace(c, reward=method.reward(score, c.coherence))
-                for c, score in zip(seen, scores, strict=True)
-            ]
         rewards.append(rewards_of(found))
         scores, agreed = tuple(c.verified for c in found), tuple(c.agreement for c in found)
         verdicts.append(Verdict(scores, agreement=agreed))
-        judged = Judged(seen, verdicts, grader, one.answer_type)
-        votes = [each.yes for each in judged.estimates()]
+        votes = Judged(seen, verdicts, grader, one.answer_type).approval()
         if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
             break
     right = {c.answer: ok for c, ok in zip(one.candidates, one.right, strict=True)}

@@ -3,7 +3,7 @@
     python experiments/verifier_accuracy.py record FOLDER method=verified_sampling decoding.temperature=1.3
     python experiments/verifier_accuracy.py judge FOLDER [--verifier NAME] method=...
     python experiments/verifier_accuracy.py judge FOLDER --by LABEL model=...
-    python experiments/verifier_accuracy.py table FOLDER [FOLDER ...] [--learn FOLDER] [--stops VERIFIER]
+    python experiments/verifier_accuracy.py table FOLDER [FOLDER ...] [--stops VERIFIER]
 
 ``record`` draws five rounds of five candidates a problem, which nothing stops, with the model's certainties
 of them. ``judge`` lets verifiers, of this model or another, judge them round by round; verifiers that differ
@@ -21,7 +21,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +37,6 @@ from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.coherence import LIKELIEST, coherence, tokens_of
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.learned import fit
 from soft_reasoning.rewards.verifiers import ALTERNATIVES, Verdict, Verifier
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search.stopping import Stopping
@@ -53,12 +52,6 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
     "multi_generate, sequence_prob": SURE,
     "multi_judge": (),
     "calibrated": (),
-    "comparison": (),
-    "comparison, by multi_judge": (
-        "verifier.judge.name=multi_judge",
-        "verifier.judge.judgement._target_=soft_reasoning.rewards.judgement.NamedChoice",
-    ),
-    "probability, after a check": ("verifier.check=60",),
     "single_generate, sequence_prob": SURE,
     "fresh": (),
     "fresh, 5 samples": FIVE,
@@ -215,7 +208,7 @@ class Compared(Grader):
 
 
 GRADER = Compared()
-RULES_SHOWN = ("vote", "reward_vote", "pooled_vote", "best_reward")
+RULES_SHOWN = ("vote", "reward_vote", "best_reward")
 NEVER = Stopping(rounds=99, rule="none")
 BLIND: dict[str, Callable[[random.Random], float]] = {
     "always yes": lambda rng: 1.0,
@@ -225,7 +218,7 @@ BLIND: dict[str, Callable[[random.Random], float]] = {
 STOPS = (
     ("none", 0.95),
     ("agreement", 0.95),
-    *itertools.product(("settled", "leader"), (0.7, 0.8, 0.85, 0.95)),
+    *(("settled", confidence) for confidence in (0.7, 0.8, 0.85, 0.95)),
 )
 
 
@@ -313,43 +306,25 @@ def judged(folder: Path, verifier: str | None) -> bool:
     return verifier is None or verifier in BLIND or (folder / f"{verifier}.jsonl").exists()
 
 
-def learned(folder: Path | None, verifier: str | None) -> dict[str, FinalAnswer]:
-    """The rules that are learned from the verdicts in ``folder``."""
-    if folder is None or not judged(folder, verifier):
-        return {}
-    rows = Run(folder, verifier).replay(FinalAnswer("vote"))
-    rule, _ = fit([(row.problem, row.rounds.judged) for row in rows], {})
-    path = folder / f"rule of {verifier}.json"
-    path.write_text(json.dumps({"final": asdict(rule)}))
-    return {
-        LEARNED[0]: FinalAnswer("pooled_vote", prior=str(path)),
-        LEARNED[1]: FinalAnswer("learned", prior=str(path)),
-    }
-
-
-LEARNED = ("pooled_vote, prior fitted", "learned")
-
-
-def tables(folders: Sequence[Path], learn: Path | None, stops: Sequence[str] = ()) -> str:
+def tables(folders: Sequence[Path], stops: Sequence[str] = ()) -> str:
     """The tables: verifiers by rules, stopping, and certainty without a verifier."""
     found = sorted({path.stem for folder in folders for path in folder.glob("*.jsonl")} - {"candidates"})
     rules = {rule: FinalAnswer(rule) for rule in RULES_SHOWN}
     table, ends = [], []
     for name in (None, *BLIND, *found):
         runs = [Run(folder, name) for folder in folders if judged(folder, name)]
-        own = rules | learned(learn, name)
         results = [run.replay(FinalAnswer("vote")) for run in runs]
         cells = [over([approved(rows, ok) for rows in results]) for ok in (True, False)]
         spent = statistics.fmean(
             sum(r[4] for r in said) for run in runs for *_, said in run.problems.values()
         )
-        scores = [over([percent(rows, lambda row, f=own[r]: row.by(f)) for rows in results])
-                  if r in own else "-" for r in (*rules, *LEARNED)]  # fmt: skip
+        scores = [over([percent(rows, lambda row, f=rule: row.by(f)) for rows in results])
+                  for rule in rules.values()]  # fmt: skip
         count = " + ".join(str(len(run.problems)) for run in runs)
         table.append((name or "none", count, *cells, f"{spent:.0f}", *scores))
-        for (rule, final), (stop, sure) in itertools.product(own.items(), STOPS if name in stops else ()):
+        for (rule, final), (stop, sure) in itertools.product(rules.items(), STOPS if name in stops else ()):
             replays = [run.replay(final, Stopping(rounds=4, rule=stop, confidence=sure)) for run in runs]
-            ends.append((name, rule, f"{stop} {sure}" if stop in ("settled", "leader") else stop,
+            ends.append((name, rule, f"{stop} {sure}" if stop == "settled" else stop,
                          over([percent(rows, lambda row: row.right) for rows in replays]),
                          over([percent(rows, lambda row: row.covered and not row.right) for rows in replays]),
                          f"{statistics.fmean(len(r.rounds.seen) for rows in replays for r in rows):.1f}",
@@ -367,7 +342,7 @@ def tables(folders: Sequence[Path], learn: Path | None, stops: Sequence[str] = (
             right = [[percent(run.replay(f), lambda row: row.right) for run in runs] for f in filters]
             sure.append((kind, *map(over, right)))
     covered = [percent(Run(f, None).replay(FinalAnswer("vote")), lambda row: row.covered) for f in folders]
-    heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN, *LEARNED)
+    heads = ("verifier", "problems", "approves right", "approves wrong", "its tokens", *RULES_SHOWN)
     return "\n\n".join([
         f"Coverage {over(covered)}.", Table(heads, table).markdown(),
         Table(("verifier", "final", "stops", "accuracy", "lost by choosing", "candidates", "tokens"),
@@ -384,7 +359,6 @@ def main() -> None:
     parser.add_argument("--by", default="", help="judge: what to call another model that judges")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="record: without likeliest tokens")
-    parser.add_argument("--learn", type=Path, help="table: the folder from which rules are learned")
     parser.add_argument("--stops", action="append", default=[], help="table: verifier to stop by")
     parser.add_argument("more", nargs="*", help="configuration, as on the command line of a run; or folders")
     args = parser.parse_intermixed_args()
@@ -393,7 +367,7 @@ def main() -> None:
     elif args.command == "judge":
         judge(args.folder, args.verifier or QUICK, args.more, args.rounds, args.by)
     else:
-        print(tables([args.folder, *map(Path, args.more)], args.learn, args.stops))
+        print(tables([args.folder, *map(Path, args.more)], args.stops))
 
 
 if __name__ == "__main__":

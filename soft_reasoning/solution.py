@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.rewards.estimates import Judged
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import Vote, verdicts_of, votes_of
+from soft_reasoning.rewards.final import FinalAnswer, Vote, votes_of
+from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 WIDTH = 100

@@ -36,7 +36,6 @@ APART = {"calibration", "experiment", "exemplars", "reviews", "server"}
 NEEDS = {
     "search=none": ["method=verified_sampling"],
     **{f"features={name}": ["candidate_points=pool"] for name in ("soft_token", "next_token", "lookahead")},
-    "final=learned": [f"final.prior={Path(__file__).with_name('learned_rule.json')}"],
     "prompt=file": [f"prompt.path={Path(__file__).with_name('own_prompt.yaml')}"],
 }
 UNFAKED = {"features=hidden_state", "method=slot", "method=latentseek"}

@@ -27,12 +27,11 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.engines.weights import weights_mark
 from soft_reasoning.prompts import DATE, Prompts
-from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.search.prior import Prior, check_made_for, check_made_on
+from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
 
 
@@ -148,10 +147,9 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
         seed=config.seed,
         limits=Limits(config.max_tokens, config.max_seconds),
     )
-    verifier = config.get("verifier") or {}
-    models = (verifier.get("model"), (verifier.get("judge") or {}).get("model"))
-    names = [str(name) for name in models if name is not None]
-    return replace(own, judges={name: _judge(name, config, own, exemplars) for name in names})
+    if (judge := (config.get("verifier") or {}).get("model")) is None:
+        return own
+    return replace(own, judges={judge: _judge(judge, config, own, exemplars)})
 
 
 def _judge(name: str, config: DictConfig, own: Context, exemplars: Sequence[Exemplar]) -> Context:
@@ -199,21 +197,13 @@ def build_method(config: DictConfig) -> Method:
     return built(config, "method")
 
 
-def files_of(method: Method) -> list[tuple[str, Prior | LearnedRule]]:
-    """Return what the method's parts know from other questions, with the option that names its file."""
-    places = (
-        ("search", "optimiser", "prior"),
-        ("final", "final", "learned"),
-        ("reward", "reward", "learned"),
-    )
-    files = (
-        (f"{group}.prior", getattr(getattr(method, part, None), name, None)) for group, part, name in places
-    )
-    return [(option, file) for option, file in files if file is not None]
+def prior_of(method: Method) -> Prior | None:
+    """Return what the method's search knows from other questions, if anything."""
+    return getattr(getattr(method, "optimiser", None), "prior", None)
 
 
 def check_fits(config: DictConfig, method: Method, context: Context) -> None:
-    """Refuse a prompt without wording for the method's verifier, and files made for another model or prompt.
+    """Refuse a prompt without wording for the method's verifier, and a prior made for another model.
 
     Raises:
         UserError: In one line, naming what differs.
@@ -221,20 +211,19 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     verifier = getattr(method, "verifier", None)
     if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
         context.prompts.review_wording(verifier.name)
-    for option, file in files_of(method):
-        made_for = made_for_of if isinstance(file, Prior) else model_and_prompt
-        check_made_for(option, file.made_for, made_for(config, context))
+    if prior := prior_of(method):
+        prior.check_made_for(made_for_of(config, context))
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
-    """Refuse unusable problems, and those that the files of the method's parts were made on.
+    """Refuse unusable problems, and those that the method's prior was made on.
 
     Raises:
         UserError: If there is one.
     """
     check_lengths(problems, context)
-    for option, file in files_of(method):
-        check_made_on(option, file.questions, [problem.question for problem in problems])
+    if prior := prior_of(method):
+        prior.check_unseen([problem.question for problem in problems])
 
 
 def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
@@ -243,20 +232,9 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
     These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
     known by the token ids of a fixed question.
     """
-    embedding = plain(config.embedding)
+    model, embedding = config.model, plain(config.embedding)
     if "seed" in embedding and embedding["seed"] is None:
         embedding["seed"] = context.seed
-    return {
-        **model_and_prompt(config, context),
-        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
-        "method.placement": config.method.placement,
-        "method.scope": config.method.scope,
-    }
-
-
-def model_and_prompt(config: DictConfig, context: Context) -> dict[str, Any]:
-    """Return what identifies the model's weights and the prompt, by name."""
-    model = config.model
     if "path" in config.engine:
         name = weights_mark(resolve(model.path), model.revision)
         if model.adapter:
@@ -267,6 +245,9 @@ def model_and_prompt(config: DictConfig, context: Context) -> dict[str, Any]:
     return {
         "model": name,
         "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
+        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
+        "method.placement": config.method.placement,
+        "method.scope": config.method.scope,
     }
 
 

@@ -12,8 +12,8 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
 from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.rewards.combine import Reward, rewards_of
-from soft_reasoning.rewards.estimates import Judged, same_answers
 from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.judged import Judged, same_answers
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -106,10 +106,7 @@ class Verified(Protocol):
 
 
 class Rounds:
-    """The rounds of one problem under a method's parts: the candidates ``seen``, ``verdicts`` and ``trace``.
-
-    If the reward is pooled, each round rewards all candidates seen so far again.
-    """
+    """The rounds of one problem under a method's parts: candidates ``seen``, ``verdicts`` and ``trace``."""
 
     def __init__(self, method: Verified, problem: Problem, context: Context) -> None:
         self._parts, self._problem, self._context = method, problem, context
@@ -141,12 +138,6 @@ class Rounds:
             for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
         ]
         self.verdicts.append(verdict)
-        if getattr(reward, "pooled", False):
-            scores = self.judged.pooled_scores(reward.learned and reward.learned.verdicts)
-            self.seen = [
-                replace(c, reward=reward(score, c.coherence or 0.0))
-                for c, score in zip(self.seen, scores, strict=True)
-            ]
         self._rewards.append(rewards_of(self.seen[len(self.seen) - len(candidates) :]))
         said = {name: list(getattr(verdict, name)) for name in parts}
         entry = {"round": len(self._rewards) - 1, "rewards": self._rewards[-1], "verifier": said}
@@ -158,16 +149,13 @@ class Rounds:
         The trace holds the reason. ``otherwise`` is a reason of the method.
         """
         judged, verdict, kind = self.judged, self.verdicts[-1], self._problem.answer_type
-        votes = [one.yes if one.yes + one.no else len(one.members) for one in judged.estimates()]
-        leader = getattr(self._parts.final, "leader", None)
         last = [c for c in self.seen if c.round == len(self._rewards) - 1]
         groups = same_answers([c.answer for c in last], judged.grader, kind)
         reason = self._parts.stopping.reason(
             self._rewards,
             agreement=verdict.agreement,
             scores=verdict.scores,
-            votes=None if kind in FREE else votes,
-            leader=leader(judged) if leader else 0.0,
+            votes=None if kind in FREE else judged.approval(),
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])

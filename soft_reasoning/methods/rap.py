@@ -15,7 +15,7 @@ from typing import Any
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import counts, real, whole
 from soft_reasoning.methods.base import check_sampling
-from soft_reasoning.rewards.estimates import same_answers
+from soft_reasoning.rewards.judged import same_answers
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps

@@ -163,19 +163,13 @@ class SoftReasoning:
         position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
         return BlackBox(problem, prompt, position, *(yield from self._subspace(prompt, context)))
 
-    def look(
-        self, box: BlackBox, points: Tensor, context: Context, features: Features | None = None
-    ) -> Steps[Pool]:
-        """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them.
-
-        ``features`` replace the method's.
-        """
-        features = features or self.features
+    def look(self, box: BlackBox, points: Tensor, context: Context) -> Steps[Pool]:
+        """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them."""
         soft = box.subspace(points)
         first: dict[bytes, int] = {}
         marks = [first.setdefault(x.numpy().tobytes(), i) for i, x in enumerate(soft)]
         distinct = sorted(set(marks))
-        requests = [features.look(self._request(box, soft[i], i, context)) for i in distinct]
+        requests = [self.features.look(self._request(box, soft[i], i, context)) for i in distinct]
         asked = [request for request in requests if request is not None]
         looks: list[Completion] = []
         if asked:
@@ -188,7 +182,7 @@ class SoftReasoning:
         if self.decoding == GREEDY:
             seen = any(look.token_ids for look in looks)
             behaviours = [look.token_ids for look in looks] if seen else marks
-        return Pool.of(points, features.rows(points, soft, looks), behaviours, looks)
+        return Pool.of(points, self.features.rows(points, soft, looks), behaviours, looks)
 
     def _propose(
         self, box: BlackBox, seen: Sequence[Candidate], number: int, context: Context

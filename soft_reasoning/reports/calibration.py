@@ -6,8 +6,6 @@ would choose points that all give the same answers (experiments/results/search.m
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +14,25 @@ from typing import Any
 
 from scipy.stats import hypergeom
 
-from soft_reasoning.reports.plots import BLUE, GREY, ORANGE, panels, percent_axis
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.statistics import paired_bootstrap
-from soft_reasoning.reports.tables import Table, number, percent
+from soft_reasoning.reports.tables import Table, percent
+from soft_reasoning.rewards.judged import same_answers
+from soft_reasoning.runs.files import write_text
+from soft_reasoning.types import Problem
 
-REFERENCES = ("auto", "labels", "answers")
+REPORT = "calibration.md"
+TEMPERATURE = "temperature"
+"""Of sampling without a soft token, which the configured setting does not do."""
 FOLDS = 4
 """Parts of the questions: a portfolio is chosen on the others and measured on each."""
 SLACK = 0.01
-"""How much higher than at the smallest setting a recommended one's share of unparsed answers may be."""
+"""How much higher than the default's a recommended setting's share of unparsed answers may be."""
 ROUND = 5
 """Tries that coverage is estimated for, the candidates of a round."""
 
-Answers = Sequence[str | None]
+Answers = Sequence[Sequence[str | None]]
+"""Q rows of M answers."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +41,36 @@ class Tried:
 
     Attributes:
         answers: Q rows of M answers, equal if they mean the same; None where none could be read.
-        coherence: Q rows of M values.
-        correct: Q rows of M values, or None without labels for all questions.
+        correct: Q rows of M values, or None without labels.
     """
 
-    answers: Sequence[Answers]
-    coherence: Sequence[Sequence[float]]
+    answers: Answers
     correct: Sequence[Sequence[bool]] | None
 
-    @property
-    def tries(self) -> int:
-        return len(self.answers[0])
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[tuple[Problem, Sequence[Mapping[str, Any]]]],
+        number: int,
+        grader: AnswerGrader,
+        labels: bool,
+    ) -> Tried:
+        """Return what setting ``number`` gave: the candidates of that round in each problem's row."""
+        answers: list[list[str | None]] = []
+        correct: list[list[bool]] = []
+        for problem, candidates in rows:
+            read = [c["answer"] for c in candidates if c["round"] == number]
+            correct.append([bool(grader.correct(answer, problem)) for answer in read])
+            for group in same_answers(read, grader, problem.answer_type):
+                for i in group:
+                    read[i] = read[group[0]]
+            answers.append(read)
+        return cls(answers, correct if labels else None)
 
     @property
-    def distinct(self) -> float:
-        """Mean number of distinct answers to a question, over M."""
-        return fmean(self.worth(False))
+    def distinct(self) -> list[float]:
+        """Number of distinct answers to each question, over M."""
+        return [len(set(row) - {None}) / len(row) for row in self.answers]
 
     @property
     def unparsed(self) -> float:
@@ -60,188 +78,123 @@ class Tried:
         return fmean(answer is None for row in self.answers for answer in row)
 
     @property
-    def mean_coherence(self) -> float:
-        return fmean(value for row in self.coherence for value in row)
+    def wanted(self) -> Answers:
+        """The answers worth finding: all, or with labels the right ones; None in place of the others."""
+        if self.correct is None:
+            return self.answers
+        pairs = (zip(*rows, strict=True) for rows in zip(self.answers, self.correct, strict=True))
+        return [[answer if right else None for answer, right in row] for row in pairs]
+
+    def worth(self, k: int = ROUND) -> list[float]:
+        """Return what settings are compared by, for each question.
+
+        It is the chance that k tries, drawn at random, solve it or, without labels, ``distinct``.
+        """
+        if self.correct is None:
+            return self.distinct
+        return [float(hypergeom.sf(0, len(row), sum(row), min(k, len(row)))) for row in self.correct]
 
     def coverage(self, k: int = ROUND) -> float | None:
-        """Share of questions that k tries, drawn at random, solve; None without labels."""
-        return None if self.correct is None else fmean(self.worth(True, k))
-
-    def worth(self, labels: bool, k: int = ROUND) -> list[float]:
-        """What settings are compared by, for each question.
-
-        It is the chance that k tries solve it or, without ``labels``, its distinct answers over M.
-        """
-        if not labels or self.correct is None:
-            return [len(set(row) - {None}) / len(row) for row in self.answers]
-        return [float(hypergeom.sf(0, len(row), sum(row), min(k, len(row)))) for row in self.correct]
+        """Return the share of questions that k tries, drawn at random, solve; None without labels."""
+        return None if self.correct is None else fmean(self.worth(k))
 
     def first(self, count: int) -> Tried:
         """Return the first ``count`` tries of each question."""
         correct = None if self.correct is None else [row[:count] for row in self.correct]
-        return Tried([r[:count] for r in self.answers], [r[:count] for r in self.coherence], correct)
-
-    def worth_of(self, labels: bool) -> list[list[float]]:
-        """Return what each try is worth: 1 if it is right.
-
-        Without ``labels`` it is the share of all tries at the question with the same answer, 0 without one.
-        """
-        if labels and self.correct is not None:
-            return [[float(right) for right in row] for row in self.correct]
-        shares = []
-        for row in self.answers:
-            counts = Counter(row)
-            shares.append([0.0 if answer is None else counts[answer] / self.tries for answer in row])
-        return shares
-
-    def wanted(self, labels: bool) -> list[set[str]]:
-        """Return each question's answers worth finding: all, or with ``labels`` the right ones."""
-        if not labels:
-            return [{answer for answer in row if answer is not None} for row in self.answers]
-        if self.correct is None:
-            raise ValueError("expected labels, got none")
-        return [
-            {answer for answer, right in zip(*rows, strict=True) if right and answer is not None}
-            for rows in zip(self.answers, self.correct, strict=True)
-        ]
+        return Tried([row[:count] for row in self.answers], correct)
 
 
-def choose(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[int]:
-    """Choose tries one after another, each the one that finds most wanted answers; the first of several.
+def choose(wanted: Answers, count: int) -> list[int]:
+    """Choose tries one after another, each the one that finds most ``wanted`` answers; the first of several.
 
     Answers that an earlier choice found do not count again.
     """
-    left = [set(answers) for answers in wanted]
+    columns = zip(*wanted, strict=True)
+    finds = [{(q, answer) for q, answer in enumerate(column) if answer is not None} for column in columns]
+    found: set[tuple[int, str | None]] = set()
     chosen: list[int] = []
-
-    def found(j: int) -> int:
-        return sum(row[j] in answers for row, answers in zip(tried.answers, left, strict=True))
-
-    for _ in range(min(count, tried.tries)):
-        best = max((j for j in range(tried.tries) if j not in chosen), key=found)
-        chosen.append(best)
-        for row, answers in zip(tried.answers, left, strict=True):
-            answers.discard(row[best] or "")
+    for _ in range(count):
+        left = [j for j in range(len(finds)) if j not in chosen]
+        chosen.append(max(left, key=lambda j: len(finds[j] - found)))
+        found |= finds[chosen[-1]]
     return chosen
 
 
-def held_out(tried: Tried, wanted: Sequence[set[str]], count: int) -> list[float]:
-    """Share of questions that the first 1, 2, ... points of a portfolio solve, on questions not used for it.
+def held_out(wanted: Answers, count: int) -> float:
+    """Return the share of questions that a portfolio of ``count`` points solves which was chosen on others.
 
-    The portfolio is chosen on three quarters of the questions and measured on the rest, four times.
+    It is chosen on three quarters of the questions and measured on the rest, four times.
     """
-    if tried.correct is None:
-        raise ValueError("expected labels, got none")
-    solved = [0] * min(count, tried.tries)
+    solved = 0
     for fold in range(FOLDS):
-        kept = [i for i in range(len(wanted)) if i % FOLDS != fold]
-        part = Tried([tried.answers[i] for i in kept], [tried.coherence[i] for i in kept], None)
-        chosen = choose(part, [wanted[i] for i in kept], count)
-        for row in tried.correct[fold::FOLDS]:
-            for k in range(len(chosen)):
-                solved[k] += any(row[j] for j in chosen[: k + 1])
-    return [count / len(tried.correct) for count in solved]
+        chosen = choose([row for q, row in enumerate(wanted) if q % FOLDS != fold], count)
+        solved += sum(any(row[j] is not None for j in chosen) for row in wanted[fold::FOLDS])
+    return solved / len(wanted)
 
 
-def recommend(settings: Mapping[Any, Tried], labels: bool, default: Any = None) -> tuple[Any, str]:
+def recommend(settings: Mapping[str, Tried], default: str | None) -> tuple[str, str]:
     """Return the best of several settings, and the reason in words.
 
-    With ``labels`` it is the one of the highest coverage. Without, it is the one with the most distinct
-    answers among those with hardly more unparsed answers than the first: the smallest number, or the run's
-    own embedding. ``default`` is kept where the best one is better by no more than chance.
+    With labels it is the one of the highest coverage. Without, it is the one with the most distinct answers
+    among those with hardly more unparsed answers than the ``default``. The default is kept where the best
+    one is better by no more than chance.
     """
-    ordered = in_order(settings)
-    limit = settings[ordered[0]].unparsed + SLACK
-    allowed = ordered if labels else [v for v in ordered if settings[v].unparsed <= limit]
-    best = max(allowed, key=lambda value: fmean(settings[value].worth(labels)))
-    if default in allowed and default != best:
-        gap = paired_bootstrap(settings[best].worth(labels), settings[default].worth(labels))
+    limit = 1.0 if default is None else settings[default].unparsed + SLACK
+    labels = all(tried.correct is not None for tried in settings.values())
+    allowed = [value for value, tried in settings.items() if labels or tried.unparsed <= limit]
+    best = max(allowed, key=lambda value: fmean(settings[value].worth()))
+    if default is not None and default != best:
+        gap = paired_bootstrap(settings[best].worth(), settings[default].worth())
         if gap.low <= 0:
             return default, (
-                f"it is the default, and the best, {written(best)}, is better by {percent(gap.difference)} "
-                f"points only, within chance ({percent(gap.low)} to {percent(gap.high)})"
+                f"it is the default, and the best, {best}, is better by {percent(gap.difference)} points "
+                f"only, within chance ({percent(gap.low)} to {percent(gap.high)})"
             )
     if labels:
         covered = percent(settings[best].coverage())
         return best, f"{ROUND} random tries solve most questions there ({covered} %)"
     return best, (
-        f"it gives the most distinct answers ({percent(settings[best].distinct)} % of the tries) among the "
-        f"values with at most {percent(limit)} % unparsed answers, one point more than at "
-        f"{written(ordered[0])}"
+        f"it gives the most distinct answers ({percent(fmean(settings[best].distinct))} % of the tries) of "
+        f"the values with at most {percent(limit)} % unparsed answers, one point more than the default"
     )
 
 
-def foreseen(found: Mapping[str, Sequence[tuple[float, float]]], seen: int) -> tuple[Table, str]:
-    """Return a table of how well each choice of features foresees, and which to take.
+def report(
+    own: Tried, kept: int, groups: Mapping[str, Mapping[str, Tried]], folder: Path, option: str
+) -> None:
+    """Print the tables and recommendations, and write them to ``folder``.
 
     Args:
-        found: For each choice, each question's shares of pairs ranked rightly: of all, and of new texts.
-        seen: How many points of a question the surrogate was told of.
+        own: What the points gave with the configured setting.
+        kept: The portfolio's size.
+        groups: What each value of each option gave, the default first; a temperature has no default.
+        folder: Where the report is written.
+        option: The option that uses the portfolio.
     """
-    rows: list[tuple[str, ...]] = []
-    gains: dict[str, tuple[float, float]] = {}
-    for name, shares in found.items():
-        known, new = ([v for v in column if not math.isnan(v)] for column in zip(*shares, strict=True))
-        gap = paired_bootstrap(known, [0.5] * len(known)) if known else None
-        gains[name] = (gap.low, gap.difference) if gap else (0.0, 0.0)
-        rows.append((name, percent(fmean(known)) if known else "", percent(fmean(new)) if new else ""))
-    table = Table(("features", "ranked rightly (%)", "of new texts (%)"), rows)
-    best = max(gains, key=lambda name: gains[name][1])
-    share = percent(0.5 + gains[best][1])
-    if gains[best][0] <= 0:
-        return table, (
-            f"After {seen} points of a question no features rank the others rightly beyond chance (50 %; the "
-            f"best, {best}, {share} %): random points will do as well (method=random_embedding)."
+    parts = [f"# Calibration on {len(own.answers)} questions"]
+    for name, settings in groups.items():
+        if name == TEMPERATURE and own.correct is None:
+            advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
+        else:
+            value, reason = recommend(settings, None if name == TEMPERATURE else next(iter(settings)))
+            advice = f"Recommended: {name}={value}, because {reason}."
+        columns = (name, "distinct answers (%)", "unparsed (%)", f"coverage@{ROUND} (%)")
+        rows = [
+            (value, percent(fmean(tried.distinct)), percent(tried.unparsed), percent(tried.coverage()))
+            for value, tried in settings.items()
+        ]
+        shown = Table(columns, rows)
+        print(f"{shown.text()}\n{advice}\n")
+        parts += [f"## {name}", shown.markdown(), advice]
+    chosen = "without labels, by distinct answers" if own.correct is None else "by labels"
+    words = f"Portfolio: {kept} of {len(own.answers[0])} points, chosen {chosen}."
+    if own.correct is not None:
+        first = min(kept, ROUND)
+        words += (
+            f" Chosen on three quarters of the questions, its first {first} points solve "
+            f"{percent(held_out(own.wanted, first))} % of the rest; as many random points "
+            f"{percent(own.coverage(first))} %."
         )
-    if best == "point":
-        return table, f"Recommended: features=point, the default, which ranks {share} % of the pairs rightly."
-    return table, (
-        f"Recommended: candidate_points=pool surrogate=features features={best}, because after {seen} points "
-        f"of a question it ranks {share} % of the pairs of others rightly, where chance is 50 %."
-    )
-
-
-def in_order(settings: Mapping[Any, Tried]) -> list[Any]:
-    """Return numbers by size, and names as they come."""
-    return list(settings) if any(isinstance(value, str) for value in settings) else sorted(settings)
-
-
-def written(value: float | str) -> str:
-    """Write a setting's value."""
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def table(name: str, settings: Mapping[Any, Tried]) -> Table:
-    """Return one row per setting."""
-    columns = (name, "distinct answers (%)", "unparsed (%)", "coherence", f"coverage@{ROUND} (%)")
-    rows = [
-        (written(value), percent(tries.distinct), percent(tries.unparsed), number(tries.mean_coherence, 3),
-         percent(tries.coverage()))
-        for value, tries in ((value, settings[value]) for value in in_order(settings))
-    ]  # fmt: skip
-    return Table(columns, rows)
-
-
-def draw(groups: Mapping[str, Mapping[Any, Tried]], path: Path) -> None:
-    """Plot distinct answers, unparsed answers and coverage over each group's values."""
-    with panels(path, columns=len(groups), width=1 + 4 * len(groups)) as axes:
-        for panel, (name, settings) in zip(axes[0], groups.items(), strict=True):
-            _lines(panel, settings)
-            panel.set_xlabel(name)
-        axes[0][0].set_ylabel("%")
-        axes[0][0].figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-
-
-def _lines(axes: Any, settings: Mapping[Any, Tried]) -> None:
-    values = in_order(settings)
-    line = "o" if isinstance(values[0], str) else "o-"
-    lines = {
-        "distinct answers": (BLUE, [settings[v].distinct for v in values]),
-        "unparsed": (GREY, [settings[v].unparsed for v in values]),
-        f"coverage@{ROUND}": (ORANGE, [settings[v].coverage() for v in values]),
-    }
-    for label, (color, shares) in lines.items():
-        known = [(v, 100 * s) for v, s in zip(values, shares, strict=True) if s is not None]
-        if known:
-            axes.plot(*zip(*known, strict=True), line, color=color, label=label)
-    percent_axis(axes, "y")
+    words += f"\nUse it on other questions with {option}"
+    print(words)
+    write_text(folder / REPORT, "\n\n".join([*parts, "## Portfolio", words]) + "\n")

@@ -9,9 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import verdicts_of
+from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.files import read_json
 from soft_reasoning.runs.records import answers_of, problem_of
 from soft_reasoning.types import Candidate

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from soft_reasoning.checks import choice, real, switch
+from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.coherence import CERTAINTIES, KINDS, LIKELIEST, coherence
-from soft_reasoning.rewards.learned import LearnedRule
 from soft_reasoning.types import Candidate, Completion
 
 
@@ -32,25 +31,17 @@ LEAST_COHERENCE = -1e9
 class Reward:
     """``verifier_weight`` * verified + ``coherence_weight`` * coherence.
 
-    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier. If ``pooled``, it is
-    what the verdicts of all rounds say of the candidate's answer (``rewards.estimates``), with the prior in
-    the file ``prior`` of ``soft-reasoning calibrate``.
+    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier.
     """
 
     verifier_weight: float = 1.0
     coherence_weight: float = 1.0
     coherence: str = "mean_prob"
-    pooled: bool = False
-    prior: str | None = None
-    learned: LearnedRule | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         for key in ("verifier_weight", "coherence_weight"):
             real(key, getattr(self, key), least=0.0, most=MOST_WEIGHT)
         choice("coherence", self.coherence, KINDS)
-        switch("pooled", self.pooled)
-        if self.pooled and self.prior is not None:
-            object.__setattr__(self, "learned", LearnedRule.load(self.prior, "reward.prior"))
 
     @property
     def top_logprobs(self) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from soft_reasoning.checks import choice, real
 from soft_reasoning.rewards.combine import rewards_of
-from soft_reasoning.rewards.estimates import Judged
-from soft_reasoning.rewards.learned import LearnedRule
+from soft_reasoning.rewards.judged import Judged, same_answers
 
-RULES = ("vote", "reward_vote", "pooled_vote", "learned", "weighted_vote", "borda", "best_reward", "verifier")
-VOTES = RULES[:6]
+RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
+VOTES = RULES[:4]
 """Rules that give every answer a weight."""
 
 
@@ -22,9 +21,7 @@ class FinalAnswer:
     Votes are over the candidates and the verifier's own answers, under the grader's equality.
 
     Args:
-        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one,
-            ``pooled_vote`` what all verdicts together say of its answer (``rewards.estimates``).
-            ``learned`` gives an answer the probability that a fitted rule sees (``prior``).
+        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one.
             ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv
             2508.15260). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes (the
             Borda vote of Kang et al., arXiv 2502.18581).
@@ -35,24 +32,18 @@ class FinalAnswer:
         keep: Share of the candidates that vote, those of highest reward: DeepConf's filter, whose threshold
             is a linearly interpolated percentile.
         power: Of ``borda``; 0 is a majority vote.
-        prior: A file of ``soft-reasoning calibrate`` that holds a learned rule, and what verdicts are worth
-            to ``pooled_vote``.
     """
 
     rule: str = "reward_vote"
     verifier_weight: float = 1.0
     keep: float = 1.0
-    prior: str | None = None
     power: float = 0.5
-    learned: LearnedRule | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
         real("verifier_weight", self.verifier_weight, least=0.0)
         real("keep", self.keep, above=0.0, most=1.0)
         real("power", self.power, least=0.0)
-        if self.rule == "learned" or (self.rule == "pooled_vote" and self.prior):
-            object.__setattr__(self, "learned", LearnedRule.load(self.prior))
 
     def choose(self, judged: Judged) -> str | None:
         """Return the answer, or None if there is none."""
@@ -63,9 +54,8 @@ class FinalAnswer:
                 if answer is not None:
                     return answer
         if self.rule == "best_reward":
-            return next(
-                (a for i in _by_reward(judged) if (a := judged.candidates[i].answer) is not None), None
-            )
+            answers = (judged.candidates[i].answer for i in _by_reward(judged))
+            return next((answer for answer in answers if answer is not None), None)
         votes = self.votes(judged)
         return grader.vote([a for a, _ in votes], answer_type, weights=[weight for _, weight in votes])
 
@@ -73,18 +63,9 @@ class FinalAnswer:
         """(answer, weight) of every candidate, then of every answer of the verifier, round by round."""
         votes = [(c.answer, w) for c, w in zip(judged.candidates, self._weights(judged), strict=True)]
         for verdict in judged.verdicts:
-            pairs = zip(verdict.answers, verdict.weights, strict=True)
-            # A learned rule has seen them.
-            worth = 0.0 if self.rule == "learned" else self.verifier_weight / max(1, len(verdict.answers))
-            votes += [(answer, worth * weight) for answer, weight in pairs]
+            share = self.verifier_weight / max(1, len(verdict.answers))
+            votes += [(a, share * w) for a, w in zip(verdict.answers, verdict.weights, strict=True)]
         return votes
-
-    def leader(self, judged: Judged) -> float:
-        """Return the posterior probability that the leading answer is right; 0 without an answer."""
-        if self.learned is not None and self.rule == "learned":
-            return max(self.learned.probabilities(judged), default=0.0)
-        found = judged.estimates(self.learned and self.learned.verdicts)
-        return max(found, key=lambda one: one.weight).mean if found else 0.0
 
     def _weights(self, judged: Judged) -> list[float]:
         candidates = judged.candidates
@@ -98,14 +79,6 @@ class FinalAnswer:
         elif self.rule == "borda":
             for place, i in enumerate(_by_reward(judged)):
                 weights[i] = (len(candidates) - place) ** self.power
-        elif self.rule in ("pooled_vote", "learned"):
-            found = judged.estimates(self.learned and self.learned.verdicts)
-            worths = [one.weight for one in found]
-            if self.learned is not None and self.rule == "learned":
-                worths = self.learned.probabilities(judged)
-            for one, worth in zip(found, worths, strict=True):
-                for i in one.members:
-                    weights[i] = worth / len(one.members)
         if self.keep < 1:
             order = _by_reward(judged)
             dropped = math.ceil((1 - self.keep) * (len(order) - 1) - 1e-9)  # below the percentile
@@ -118,3 +91,36 @@ def _by_reward(judged: Judged) -> list[int]:
     """Indices of the candidates, the highest reward first, equal ones in their order."""
     rewards = rewards_of(judged.candidates)
     return sorted(range(len(rewards)), key=lambda i: -rewards[i])
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What speaks for one answer.
+
+    Attributes:
+        answer: The answer, as its first voter wrote it.
+        candidates: Number of candidates with it.
+        verifier: Number of the verifier's own answers that equal it.
+        weight: Weight of all of them; None if the final answer was not a vote over them.
+        by_verifier: The verifier's part of the weight.
+    """
+
+    answer: str
+    candidates: int = 0
+    verifier: int = 0
+    weight: float | None = None
+    by_verifier: float | None = None
+
+
+def votes_of(judged: Judged, final: FinalAnswer | None) -> list[Vote]:
+    """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""
+    rule = final if final is not None and final.rule in VOTES else None
+    rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in judged.candidates]
+    votes = (rule or FinalAnswer("vote")).votes(replace(judged, candidates=rewarded))
+    found: list[tuple[float, Vote]] = []
+    for group in same_answers([answer for answer, _ in votes], judged.grader, judged.answer_type):
+        own = [i for i in group if i >= len(rewarded)]
+        weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, own))
+        known = (weight, by_verifier) if rule else (None, None)
+        found.append((weight, Vote(votes[group[0]][0] or "", len(group) - len(own), len(own), *known)))
+    return [vote for _, vote in sorted(found, key=lambda pair: -pair[0])]

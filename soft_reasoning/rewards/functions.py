@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from soft_reasoning.checks import real
 from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.estimates import Judged
-from soft_reasoning.rewards.verifiers import Scorer
+from soft_reasoning.rewards.judged import Judged
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem, UserError
 
 Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
@@ -27,7 +28,7 @@ Stop: TypeAlias = Callable[[Sequence[Sequence[float]]], bool]
 
 
 @dataclass(frozen=True)
-class FunctionVerifier(Scorer):
+class FunctionVerifier:
     """Scores candidates by a function: unit tests, a judge, a reward model.
 
     The function is called in the thread that drives the engine, once per round of a question.
@@ -41,9 +42,9 @@ class FunctionVerifier(Scorer):
     function: Score
     name: str = "function"
 
-    def scores(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context
-    ) -> Sequence[float | None]:
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Steps[Verdict]:
         """Judge ``candidates``.
 
         Raises:
@@ -58,7 +59,8 @@ class FunctionVerifier(Scorer):
             raise UserError(
                 f"verifier: expected {len(candidates)} scores, one for each candidate, got {values!r:.80}"
             )
-        return [None if score is None else _score(score) for score in scores]
+        return Verdict(tuple(None if score is None else _score(score) for score in scores))
+        yield
 
 
 def _score(value: Any) -> float:

@@ -7,18 +7,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 from soft_reasoning.types import Prompt
 
 log: logging.Logger = logging.getLogger(__name__)
-
-
-class Written(Protocol):
-    """What a verifier wrote in an earlier round."""
-
-    @property
-    def texts(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)
@@ -29,8 +21,11 @@ class Together:
         """Return groups of candidates, each judged by one prompt; none if there is nothing to ask."""
         return [list(shown)] if shown else []
 
-    def before(self, earlier: Sequence[Written]) -> list[str] | None:
-        """Return texts that are shown before a group's solutions; None shows the problem alone."""
+    def before(self, earlier: Sequence[str]) -> Sequence[str] | None:
+        """Return what is shown before a group's solutions, of what the verifier wrote in ``earlier`` rounds.
+
+        None shows the problem alone.
+        """
         return []
 
 
@@ -49,7 +44,7 @@ class Unseen(Together):
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]
 
-    def before(self, earlier: Sequence[Written]) -> list[str] | None:
+    def before(self, earlier: Sequence[str]) -> None:
         return None
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from soft_reasoning.answers import AnswerGrader, Grader
-from soft_reasoning.rewards.estimates import Judged
+from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.judgement import FreshSolution
-from soft_reasoning.rewards.presentation import Together, Written
+from soft_reasoning.rewards.presentation import Together
 
 NO_NUMBER, FAILED = "None", "-9999"
 """The verifier's answer if its "Answer:" holds no number, and if it has no "Answer:". Both strings vote."""
@@ -65,8 +65,8 @@ class WithAnalyses(Together):
     The candidates of the round alone are scored, those of earlier rounds never again.
     """
 
-    def before(self, earlier: Sequence[Written]) -> list[str]:
-        return [text for verdict in earlier for text in verdict.texts]
+    def before(self, earlier: Sequence[str]) -> Sequence[str]:
+        return earlier
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ class Verdict:
         weights: Weight in [0, 1] of each answer.
         agreement: The scores before confidence; by default the scores.
         prompts: What it was asked, one per text.
-        leader: The best candidate so far, for a verifier that compares.
     """
 
     scores: tuple[float | None, ...]
@@ -62,7 +61,6 @@ class Verdict:
     weights: tuple[float, ...] = ()
     agreement: tuple[float | None, ...] = ()
     prompts: tuple[str, ...] = ()
-    leader: Candidate | None = None
 
     def __post_init__(self) -> None:
         if not self.agreement:
@@ -81,50 +79,34 @@ class Verifier(Protocol):
         ...
 
 
-class Scorer:
-    """A verifier that asks no model; a subclass implements ``scores``."""
-
-    name: str
-
-    def scores(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context
-    ) -> Sequence[float | None]:
-        """Return the score of each candidate."""
-        raise NotImplementedError
-
-    def verify(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
-    ) -> Steps[Verdict]:
-        return Verdict(tuple(self.scores(problem, candidates, context)))
-        yield
-
-
 @dataclass(frozen=True)
-class NoVerifier(Scorer):
+class NoVerifier:
     """Judges nothing, so rewards are coherence only and only candidates vote."""
 
     name: str = "none"
 
-    def scores(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context
-    ) -> Sequence[float | None]:
-        return [None] * len(candidates)
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Steps[Verdict]:
+        return Verdict((None,) * len(candidates))
+        yield
 
 
 @dataclass(frozen=True)
-class Oracle(Scorer):
+class Oracle:
     """Compares with the gold answer, for analysis only: an upper bound for every verifier."""
 
     name: str = "oracle"
 
-    def scores(
-        self, problem: Problem, candidates: Sequence[Candidate], context: Context
-    ) -> Sequence[float | None]:
+    def verify(
+        self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
+    ) -> Steps[Verdict]:
         if problem.gold is None:
             raise UserError(
                 "verifier=oracle: expected a problem with a gold answer, got none; use another verifier"
             )
-        return [float(bool(context.grader.correct(c.answer, problem))) for c in candidates]
+        return Verdict(tuple(float(bool(context.grader.correct(c.answer, problem))) for c in candidates))
+        yield
 
 
 class Said(NamedTuple):
@@ -171,8 +153,6 @@ class ModelVerifier:
             ``verdict_prob`` reads the probability of 1 against 0 and None at the verdict on a candidate shown
             alone, which is its score; for most judges of mathematics such short verdicts match or beat long
             reviews (SLMJury, arXiv 2606.07810).
-        check: Tokens of a check that the model writes before its verdict, in the words of the verifier that
-            writes a solution; 0 is none.
         model: Another model that judges, a name of ``conf/model`` or a path; None is the run's own. Judges of
             another family err differently.
         max_new_tokens: Tokens per judgement. One that is cut there before its verdict judges nothing.
@@ -192,13 +172,11 @@ class ModelVerifier:
     show: str = "reasoning"
     shots: int | None = None
     confidence: str = "none"
-    check: int = 0
     model: str | None = None
     max_new_tokens: int = 300
 
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
-        whole("check", self.check, least=0)
         real("temperature", self.temperature, least=0.0)
         if self.samples > 1:
             fix = "several samples of temperature 0 are equal"
@@ -268,20 +246,12 @@ class ModelVerifier:
         """Return what the model says of each group of candidates, ``samples`` times."""
         context = context.judges[self.model] if self.model else context
         problem, tokenizer = problem.without_gold(), context.engine.tokenizer
-        kind = f"{self.name.partition('_')[0]}_generate" if self.check else self.name
-        prompts = [self._prompt(kind, problem, group, context, earlier) for group in groups]
-        if self.check:
-            requests = [self._request(prompt, self.check, context) for prompt in prompts]
-            checks = yield Generate(requests, context.engine if self.model else None)
-            wording = context.prompts.review_wording(self.name)
-            ending = wording.ask.rpartition("{solutions}")[2] + wording.cue
-            more = [tokenizer.encode(c.text.rstrip() + ending, add_special_tokens=False) for c in checks]
-            prompts = [prompt.followed_by(tuple(ids)) for prompt, ids in zip(prompts, more, strict=True)]
+        prompts = [self._prompt(problem, group, context, earlier) for group in groups]
         first: dict[tuple[int, ...], int] = {}  # what is asked greedily is asked once
         places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
         asked = [(g, sample) for g in dict.fromkeys(places) for sample in range(self.samples)]
         requests = [
-            self._request(prompts[g], self.max_new_tokens, context, problem.id, self.name, f"{stage}-{g}", n)
+            self._request(prompts[g], context.stream(problem.id, self.name, f"{stage}-{g}", n))
             for g, n in asked
         ]
         completions = yield Generate(requests, context.engine if self.model else None)
@@ -297,31 +267,25 @@ class ModelVerifier:
         return [said[place] for place in places]
 
     def _prompt(
-        self,
-        kind: str,
-        problem: Problem,
-        shown: Sequence[Candidate],
-        context: Context,
-        earlier: Sequence[Verdict],
+        self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
     ) -> Prompt:
-        before = self.presentation.before(earlier)
+        before = self.presentation.before([text for verdict in earlier for text in verdict.texts])
         if before is None:
             return context.prompts.solve(problem)
         brief = self.show == "answer"
-        room = context.engine.context_length - self.max_new_tokens - self.check
-        review = partial(context.prompts.review, kind, problem, shots=self.shots, brief=brief, room=room)
+        room = context.engine.context_length - self.max_new_tokens
+        review = partial(context.prompts.review, self.name, problem, shots=self.shots, brief=brief, room=room)
         texts = [f"Answer: {c.answer}" if brief else context.prompts.split(c.text)[1] for c in shown]
         prompt, count = fitting(review, before, texts, room)
         if count < len(texts):
-            warn_of_bound(kind, context.engine.context_length)
+            warn_of_bound(self.name, context.engine.context_length)
         return prompt
 
-    def _request(self, prompt: Prompt, most: int, context: Context, *stage: object) -> Request:
+    def _request(self, prompt: Prompt, seed: int) -> Request:
         return Request(
-            prompt.ids, max_new_tokens=most, stop=prompt.stop, role="verifier",
-            sampling=Sampling(self.temperature) if self.temperature > 0 and stage else GREEDY,
-            seed=context.stream(*stage),
-            top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" and stage else 0,
+            prompt.ids, max_new_tokens=self.max_new_tokens, stop=prompt.stop, role="verifier",
+            sampling=Sampling(self.temperature) if self.temperature > 0 else GREEDY, seed=seed,
+            top_logprobs=ALTERNATIVES if self.confidence == "verdict_prob" else 0,
         )  # fmt: skip
 
     def _weight(self, completion: Completion) -> float:

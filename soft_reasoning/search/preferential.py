@@ -33,8 +33,8 @@ class PreferentialOptimiser(RandomOptimiser):
     """Fits a ``PairwiseGP`` to all pairs of unequal rewards; a round has the best expected winner.
 
     The likelihood is that of a noisy comparison (Chu and Ghahramani 2005), and k points are chosen one by one
-    by qEUBO (Astudillo et al. 2023). Made for rewards that only rank, such as ``verifier=comparison``. Random
-    points come first, and again while all rewards are equal.
+    by qEUBO (Astudillo et al. 2023). Made for rewards that only rank. Random points
+    come first, and again while all rewards are equal.
 
     Args:
         lengthscale: Of the RBF kernel, in units of sqrt(d).

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from soft_reasoning.types import UserError
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file's layout."""
 
 
@@ -32,13 +32,11 @@ class Prior:
         portfolio: (m, d) float64, each the point that solves most of what those before it left unsolved.
         made_for: What the points belong to: plain values by name (model, prompt, embedding, ...).
         questions: Id and :func:`question_mark` of every calibration problem.
-        final: A learned final rule (``rewards.learned``), if one was fitted.
     """
 
     portfolio: tuple[tuple[float, ...], ...]
     made_for: Mapping[str, Any]
     questions: Mapping[str, str]
-    final: Mapping[str, Any] | None = None
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Prior:
@@ -64,40 +62,33 @@ class Prior:
         content = {"format": FORMAT, **self.__dict__}
         Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    @property
-    def first(self) -> Tensor:
-        """(m, d) float64: the portfolio's points, in its order."""
-        return torch.tensor(self.portfolio, dtype=torch.float64)
+    def check_made_for(self, run: Mapping[str, Any]) -> None:
+        """Refuse a ``run`` with other values than those in ``made_for``.
 
+        Raises:
+            UserError: In one line that names the first difference.
+        """
+        for key in sorted(self.made_for.keys() | run.keys()):
+            before, now = self.made_for.get(key), run.get(key)
+            if before != now:
+                raise UserError(
+                    f"search.prior: expected one made with the run's {key}, {now}, got one made with "
+                    f"{before}; calibrate again, or change it back"
+                )
 
-def check_made_for(option: str, made_for: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Refuse what was ``made_for`` other values than the run's.
+    def check_unseen(self, questions: Sequence[str]) -> None:
+        """Refuse ``questions`` of which one is a calibration problem's.
 
-    Raises:
-        UserError: In one line that names the first difference.
-    """
-    for key in sorted(made_for.keys() | run.keys()):
-        before, now = made_for.get(key), run.get(key)
-        if before != now:
+        Raises:
+            UserError: If there is one.
+        """
+        known = {mark: name for name, mark in self.questions.items()}
+        seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
+        if seen:
             raise UserError(
-                f"{option}: expected one made with the run's {key}, {now}, got one made with {before}; "
-                "calibrate again, or change it back"
+                f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
+                f"such as {seen[0]}; choose others with dataset.offset or dataset.split"
             )
-
-
-def check_made_on(option: str, made_on: Mapping[str, str], questions: Sequence[str]) -> None:
-    """Refuse questions that a file was ``made_on``, which holds the id and mark of each.
-
-    Raises:
-        UserError: If there is one.
-    """
-    known = {mark: name for name, mark in made_on.items()}
-    seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
-    if seen:
-        raise UserError(
-            f"{option}: expected problems other than those it was made on, got {len(seen)} of those, such as "
-            f"{seen[0]}; choose others with dataset.offset or dataset.split"
-        )
 
 
 def opened(prior: Prior | str | PathLike[str] | None) -> Prior | None:
@@ -113,7 +104,7 @@ def first_points(prior: Prior | None, start: int, k: int, dim: int) -> Tensor:
     """
     if prior is None:
         return torch.empty(0, dim, dtype=torch.float64)
-    points = prior.first
+    points = torch.tensor(prior.portfolio, dtype=torch.float64)
     if points.shape[-1] != dim:
         raise UserError(
             f"search.prior: expected points of {dim} dimensions, got {points.shape[-1]}; calibrate again"

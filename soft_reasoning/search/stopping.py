@@ -8,7 +8,7 @@ from scipy.stats import beta  # pyright: ignore[reportMissingTypeStubs]
 
 from soft_reasoning.checks import choice, real, whole
 
-RULES = ("agreement", "sure", "settled", "unanimous", "leader", "improvement", "difference", "none")
+RULES = ("agreement", "sure", "settled", "unanimous", "improvement", "difference", "none")
 
 
 class Stopping:
@@ -23,14 +23,13 @@ class Stopping:
             (texts that cannot be compared have no vote: there it is ``sure``),
             ``unanimous`` when all candidates of a round have the same answer (a window of Early-Stopping
             Self-Consistency, Li et al., arXiv 2401.10480),
-            ``leader`` when the leading answer is right with that posterior probability,
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
-        confidence: Of the rules ``settled`` and ``leader``. A vote of weights v1 and v2 for the two best
-            answers is settled with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion
-            of Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
-            verifier. The posterior is that of ``rewards.estimates``, or of a learned final rule.
+        confidence: Of the rule ``settled``. A vote of weights v1 and v2 for the two best answers is settled
+            with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
+            Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
+            verifier.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Stopping:
         agreement: Sequence[float | None] = (),
         scores: Sequence[float | None] = (),
         votes: Sequence[float] | None = (),
-        leader: float = 0.0,
         unanimous: bool = False,
     ) -> str | None:
         """Return why to stop ("converged" or "rounds"), or None to continue.
@@ -63,14 +61,11 @@ class Stopping:
                 if it was not judged.
             scores: The same, weighed by the verifier's confidence.
             votes: The weight of each distinct answer over all rounds; None if answers cannot be compared.
-            leader: The posterior probability that the leading answer is right.
             unanimous: Whether all candidates of the last round have the same answer.
         """
         best = [max(rewards) for rewards in rewards_by_round]
         if self.rule == "settled" and votes is not None:
             converged = settled(votes) >= self.confidence
-        elif self.rule == "leader":
-            converged = leader >= self.confidence
         elif self.rule == "unanimous":
             converged = unanimous
         else:

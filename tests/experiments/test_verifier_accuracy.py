@@ -34,13 +34,14 @@ def folder(tmp_path):
 
 def test_replaying_verdicts(folder):
     run = script.Run(folder, "single_judge")
-    by_vote, by_pool = run.replay(FinalAnswer("vote")), run.replay(FinalAnswer("pooled_vote"))
-    assert [row.right for row in by_vote] == [False, True] and [row.right for row in by_pool] == [True, False]
-    assert [row.tokens for row in by_pool] == [114, 114] and all(row.covered for row in by_pool)
+    by_vote, by_reward = run.replay(FinalAnswer("vote")), run.replay(FinalAnswer("reward_vote"))
+    assert [row.right for row in by_vote] == [False, True]
+    assert [row.right for row in by_reward] == [True, False]
+    assert [row.tokens for row in by_reward] == [114, 114] and all(row.covered for row in by_reward)
     # right: 2 of 7 are approved; wrong: the 5 of b's second round, of 13
-    assert script.approved(by_pool, True) == pytest.approx(200 / 7)
-    assert script.approved(by_pool, False) == pytest.approx(500 / 13)
-    stopped = run.replay(FinalAnswer("pooled_vote"), Stopping(rounds=0))
+    assert script.approved(by_reward, True) == pytest.approx(200 / 7)
+    assert script.approved(by_reward, False) == pytest.approx(500 / 13)
+    stopped = run.replay(FinalAnswer("reward_vote"), Stopping(rounds=0))
     assert [row.tokens for row in stopped] == [57, 57] and len(stopped[0].rounds.seen) == 5
 
 
@@ -56,5 +57,5 @@ def test_on_the_fake_engine(tmp_path, capsys):
     again = (tmp_path / "single_judge.jsonl").read_text()
     script.judge(tmp_path, ["single_judge"], words, 2)
     assert (tmp_path / "single_judge.jsonl").read_text() == again and len(again.splitlines()) == 3
-    text = re.sub(" +", " ", script.tables([tmp_path], None))
+    text = re.sub(" +", " ", script.tables([tmp_path]))
     assert "| always yes | 3 | 100.0 | 100.0 |" in text and "| lowest_window |" in text

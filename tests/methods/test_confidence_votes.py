@@ -11,8 +11,8 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.coherence import WINDOW, coherence
-from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
+from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Candidate, Completion, Problem, TopLogprobs
 

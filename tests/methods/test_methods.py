@@ -142,11 +142,6 @@ def test_bad_values_are_refused_when_built(method, bad):
     assert bad.split("=")[0] in str(error) and "expected" in str(error) and "\n" not in str(error)
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [("decoding=greedy", "use decoding=sampled"), ("final=learned", "final.prior: expected a file")],
-)
-def test_parts_that_cannot_work_are_refused(bad, message):
-    with pytest.raises(UserError) as refused:
-        build_method(compose_config(["method=verified_sampling", bad]))
-    assert message in str(refused.value)
+def test_parts_that_cannot_work_are_refused():
+    with pytest.raises(UserError, match="use decoding=sampled"):
+        build_method(compose_config(["method=verified_sampling", "decoding=greedy"]))

@@ -41,6 +41,6 @@ def test_the_rule_is_applied_to_what_was_there():
 
 
 def test_without_a_known_rule_only_the_end_is_known():
-    rows = if_stopped([record("b", "3", "44", "33")], Grader(), FinalAnswer("pooled_vote"))
+    rows = if_stopped([record("b", "3", "44", "33")], Grader(), FinalAnswer("borda"))
     assert [row["accuracy"] for row in rows] == [None, 1.0]
     assert mean_curve([rows]) == [] and if_stopped([], Grader(), None) == []

@@ -8,9 +8,8 @@ from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, wri
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of
-from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import verdicts_of
+from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.records import record_of
 from soft_reasoning.types import Candidate, Result
 
@@ -40,7 +39,7 @@ def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     assert details[0]["ended"] == "rounds" and details[0]["greedy"]["answer"] == "3"
 
 
-@pytest.mark.parametrize("rule", ["vote", "reward_vote", "pooled_vote"])
+@pytest.mark.parametrize("rule", ["vote", "reward_vote", "borda"])
 def test_the_vote_shown_is_the_vote_that_chose(rule):
     final = FinalAnswer(rule, verifier_weight=0.7)
     result = searched("4", ["3", "4", "4.0", "5", "4", "3"], rounds=3, verifier="5")

@@ -1,8 +1,8 @@
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.rewards.estimates import Judged
 from soft_reasoning.rewards.final import RULES, FinalAnswer
+from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.types import Candidate, UserError
 
@@ -27,7 +27,6 @@ SEEN = candidates(("1", 0, 0.2), ("1", 0, 0.1), ("2", 1, 1.9), (None, 1, 0.0), (
         ("vote", [["3"], ["2"], ["2"]], "2"),  # 1: two, 2: one and two by the verifier
         ("vote", [["1"]], "1"),
         ("reward_vote", [], "2"),
-        ("pooled_vote", [], "1"),  # nothing was judged
         ("best_reward", [["1"]], "2"),
         ("verifier", [["1"], ["3"], [None]], "3"),
         ("verifier", [[None]], "1"),
@@ -71,7 +70,7 @@ def test_an_answer_counts_though_it_is_the_lowest():
     assert FinalAnswer("reward_vote").choose(Judged(seen, [], Grader())) == "2"
 
 
-@pytest.mark.parametrize("rule", sorted({*RULES} - {"learned"}))
+@pytest.mark.parametrize("rule", RULES)
 def test_nothing_parsed_is_none(rule):
     seen = candidates((None, 0, 0.5), (None, 0, 0.1))
     assert FinalAnswer(rule).choose(Judged(seen, verdicts([None]), Grader())) is None

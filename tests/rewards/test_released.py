@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.rewards.estimates import Judged
+from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.scheduler import drive

@@ -275,23 +275,10 @@ def test_the_probability_of_a_verdict():
     assert verdict.scores == (0.0,)  # no verdict is likely: as the text says
 
 
-def test_a_check_comes_before_the_verdict_and_equal_candidates_are_asked_once():
-    class Worded(Prompts):
-        def review_wording(self, kind):
-            return SimpleNamespace(ask="{solutions}\nJudge:\n", cue="Correct:")
-
+def test_equal_candidates_are_asked_about_once():
     three = [CANDIDATES[0], CANDIDATES[2], CANDIDATES[0]]
-    verifier = SingleJudge(check=40)
-    texts = ["6 + 6 + 6 = 18", "Not so", "Correct: 1", "Correct: 0"]
-    steps = verifier.verify(PROBLEM, three, context_of(Worded(), judges={}), ())
-    effect = next(steps)
-    assert [r.max_new_tokens for r in effect.requests] == [40] * 3
-    effect = steps.send([Completion((1,), (0.0,), texts[i], "eos", 3) for i in (0, 1, 0)])
-    assert len(effect.requests) == 2
-    assert FakeTokenizer().decode(list(effect.requests[0].prompt_ids)).endswith("= 18\nJudge:\nCorrect:")
-    with pytest.raises(StopIteration) as stop:
-        steps.send([Completion((1,), (0.0,), text, "eos", 3) for text in texts[2:]])
-    assert stop.value.value.scores == (1.0, 0.0, 1.0) and len(stop.value.value.prompts) == 3
+    verdict, _, requests = run(SingleJudge(), "Correct: 1", "Correct: 0", candidates=three)
+    assert len(requests) == 2 and verdict.scores == (1.0, 0.0, 1.0) and len(verdict.prompts) == 3
 
 
 def test_another_model_judges_in_its_own_context():

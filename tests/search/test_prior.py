@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser
-from soft_reasoning.search.prior import Prior, check_made_for, check_made_on, question_mark
+from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import UserError, generator_for
 
 D = 6
@@ -34,30 +34,27 @@ def test_other_files_are_refused(content, tmp_path):
 
 @pytest.mark.parametrize("key", MADE_FOR)
 def test_another_model_prompt_or_projection_is_refused(prior, key):
-    check_made_for("search.prior", prior.made_for, MADE_FOR)
+    prior.check_made_for(MADE_FOR)
     with pytest.raises(UserError, match=f"the run's {key}, other, got") as refused:
-        check_made_for("search.prior", prior.made_for, {**MADE_FOR, key: "other"})
+        prior.check_made_for({**MADE_FOR, key: "other"})
     assert "\n" not in str(refused.value)
     with pytest.raises(UserError, match=f"the run's {key}, None, got"):
-        check_made_for(
-            "search.prior", prior.made_for, {name: value for name, value in MADE_FOR.items() if name != key}
-        )
+        prior.check_made_for({name: value for name, value in MADE_FOR.items() if name != key})
 
 
 def test_a_calibration_problem_is_refused_under_any_id(prior):
-    check_made_on("search.prior", prior.questions, ["Another?"])
+    prior.check_unseen(["Another?"])
     with pytest.raises(UserError, match="got 1 of those, such as q1"):
-        check_made_on("search.prior", prior.questions, ["Another?", " How many? "])
+        prior.check_unseen(["Another?", " How many? "])
 
 
 @pytest.mark.parametrize("kind", [BayesianOptimiser, RandomOptimiser])
 def test_the_first_round_takes_the_portfolio_and_then_draws(prior, kind):
     optimiser, without = kind(prior=prior), kind()
     first = optimiser.initial(5, D, generator_for(0, "one"))
-    assert torch.equal(first, prior.first[:5])
-    assert tuple(first[2].tolist()) == prior.portfolio[2]
+    assert first.tolist() == [list(point) for point in prior.portfolio[:5]]
     wide = optimiser.initial(9, D, generator_for(0, "one"))
-    assert torch.equal(wide[:7], prior.first) and len(wide.unique(dim=0)) == 9
+    assert torch.equal(wide[:5], first) and len(wide.unique(dim=0)) == 9
     assert torch.equal(wide[7:], without.initial(2, D, generator_for(0, "one")))
     with pytest.raises(UserError, match="expected points of 3 dimensions, got 6"):
         optimiser.initial(5, 3, generator_for(0, "one"))
@@ -68,7 +65,7 @@ def test_the_control_goes_through_the_portfolio_and_then_draws(prior):
     assert RandomOptimiser().independent and not optimiser.independent
     U = optimiser.initial(5, D, generator_for(0, "one"))[None]
     [proposal] = optimiser.propose(U, U[..., 0], 5, seed=0, round=1, keys="a")
-    assert torch.equal(proposal.points[:2], prior.first[5:])
+    assert proposal.points[:2].tolist() == [list(point) for point in prior.portfolio[5:]]
     later = torch.cat([U, proposal.points[None]], dim=1)
     [proposal] = optimiser.propose(later, later[..., 0], 5, seed=0, round=2, keys="a")
     [plain] = RandomOptimiser().propose(later, later[..., 0], 5, seed=0, round=2, keys="a")

@@ -9,9 +9,8 @@ from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
-from soft_reasoning.rewards.estimates import Judged
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.votes import verdicts_of, votes_of
+from soft_reasoning.rewards.final import FinalAnswer, votes_of
+from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
 from soft_reasoning.runs.records import agreement_of, answers_of, candidates_of, problem_of
 from soft_reasoning.types import Problem, UserError

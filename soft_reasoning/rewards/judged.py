@@ -1,0 +1,61 @@
+"""What is known of a problem after some rounds: its candidates, the verdicts, and which answers are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.rewards.verifiers import Verdict
+from soft_reasoning.types import Candidate
+
+
+def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_type: str) -> list[list[int]]:
+    """Return the indices of equal answers, group by group in order of appearance; None is in no group."""
+    groups: list[list[int]] = []
+    for i, answer in enumerate(answers):
+        if answer is not None:
+            same = (group for group in groups if grader.equal(answers[group[0]], answer, answer_type))
+            if (group := next(same, None)) is None:
+                groups.append([i])
+            else:
+                group.append(i)
+    return groups
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What final rules and stopping rules read.
+
+    Attributes:
+        candidates: Those of all rounds.
+        verdicts: One per round.
+        grader: Says which answers are equal.
+        answer_type: Their type.
+    """
+
+    candidates: Sequence[Candidate]
+    verdicts: Sequence[Verdict]
+    grader: AnswerGrader
+    answer_type: str = "number"
+
+    def approval(self) -> list[float]:
+        """Return the sum of the verdicts about each distinct answer, in order of appearance.
+
+        Of an answer that was not judged it is the number of its candidates.
+        """
+        sums: list[float] = []
+        for group in same_answers([c.answer for c in self.candidates], self.grader, self.answer_type):
+            scores = [score for i in group if (score := self.candidates[i].verified) is not None]
+            sums.append(sum(scores) if scores else len(group))
+        return sums
+
+
+def verdicts_of(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """Return the verdicts of a record's trace, one per round, as far as they vote."""
+    verdicts: list[Verdict] = []
+    for said in (entry.get("verifier") or {} for entry in trace):
+        answers = tuple(said.get("answers", ()))
+        verdicts.append(Verdict((), answers, (), tuple(said.get("weights", ())) or (1.0,) * len(answers)))
+    return verdicts
