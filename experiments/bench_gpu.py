@@ -30,9 +30,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from soft_reasoning.configuration.build import build_context, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
@@ -89,12 +89,12 @@ def problems_of(count: int, vocabulary: int) -> list[Problem]:
     return [Problem(str(i), " ".join(question), "1") for i, question in enumerate(words)]
 
 
-class Metered(QueueEngine):
+class Metered(Engine):
     """``engine``, adding up the bytes that its decoding steps must read at least."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:
         super().__init__()
-        self._engine = engine
+        self._engine, self.model, self.device = engine, engine.model, engine.device
         model, config = engine.model, engine.model.config
         lookup = model.get_input_embeddings().weight
         item = lookup.element_size()
@@ -109,7 +109,7 @@ class Metered(QueueEngine):
         return self._engine.check(request)
 
     def advance(self) -> list[tuple[int, Completion]]:
-        requests = [prepared.request for prepared in self.queued.values()]
+        requests = [row.request for row in self.queued.values()]
         done = self._engine.generate(requests)
         steps: dict[tuple[int, ...], int] = {}
         for request, completion in zip(requests, done, strict=True):

@@ -30,8 +30,8 @@ from typing import Any
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.engines.base import PreparedRequest
-from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.methods.base import Rounds
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.rewards.coherence import LIKELIEST, coherence, tokens_of
@@ -67,7 +67,7 @@ LIVE = 64
 """Problems at a time: what is cut off is lost."""
 
 
-class Remembering(QueueEngine):
+class Remembering(Engine):
     """Generates a request once, with its likeliest tokens."""
 
     def __init__(self, engine: Any, top: int) -> None:
@@ -79,7 +79,7 @@ class Remembering(QueueEngine):
         return self._engine.check(request)
 
     def advance(self) -> Iterator[tuple[int, Completion]]:
-        requests = {ticket: prepared.request for ticket, prepared in self.queued.items()}
+        requests = {ticket: row.request for ticket, row in self.queued.items()}
         keys = {ticket: _key(request) for ticket, request in requests.items()}
         new = {keys[t]: replace(r, top_logprobs=max(self._top, r.top_logprobs)) for t, r in requests.items()
                if keys[t] not in self.known}  # fmt: skip

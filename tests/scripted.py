@@ -3,10 +3,10 @@
 import torch
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines import base
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.queue import QueueEngine
+from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.types import (
     Completion,
@@ -17,7 +17,7 @@ from soft_reasoning.types import (
 )
 
 
-class Engine(QueueEngine):
+class Engine(base.Engine):
     """Answers with the sum of the prompt's ids, all requests in one step; refuses prompts that hold a 13."""
 
     tokenizer = FakeTokenizer()

@@ -27,7 +27,7 @@ def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
     words = ("compare", "--all", *names, *FAKE, "limit=8", "max_tokens=60", "hydra.run.dir=out")
     done = command(*words)
     assert done.returncode == 0, done.stderr
-    assert "slot is left out: " in done.stderr and "HiddenStates" in done.stderr
+    assert "slot is left out: " in done.stderr and "hidden_states" in done.stderr
     counts = {name: len((tmp_path / "out" / name / "samples.jsonl").read_text().splitlines())
               for name in names if name != "slot"}  # fmt: skip
     assert sorted(counts.values()) == [2, 2, 4, 8]

@@ -24,8 +24,7 @@ from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.paths import resolve
-from soft_reasoning.engines.weights import weights_mark
+from soft_reasoning.engines.paths import resolve, weights_mark
 from soft_reasoning.prompts import DATE, Prompts
 from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier

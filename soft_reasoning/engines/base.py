@@ -1,71 +1,81 @@
-"""The engine seam: token ids in, tokens out. What only some engines offer is in ``engines.abilities``."""
+"""The engine seam: token ids in, tokens out, with the queue that every engine has."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from threading import RLock
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.abilities import check_reads
+from soft_reasoning.engines.embedding_table import EmbeddingTable
+from soft_reasoning.engines.output import Output, PreparedRequest, adjusted, choose, prepare
+from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
 Outcome: TypeAlias = Completion | Exception
 """How a request ends: complete, or with an error of its own."""
 
 
-class Tokenizer(Protocol):
-    """What is used of a tokenizer. Those of transformers have it."""
-
-    eos_token_id: int | None
-    all_special_ids: list[int]
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """The token ids of ``text``."""
-        ...
-
-    def decode(
-        self,
-        token_ids: Sequence[int],
-        *,
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool = True,
-    ) -> str:
-        """The text of ``token_ids``."""
-        ...
-
-
-class Engine(Protocol):
+class Engine:
     """Runs a frozen language model. It knows no reward, no search and no problem.
 
-    Requests are queued by ``add`` and advanced together by ``step``. New ones join between two steps. The
-    same request gets the same tokens alone, in any batch and in any order, on the CPU in float32. Elsewhere
-    a sum's last bits may depend on the batch, and so how a near tie falls. All methods may be called from
-    several threads. Text is decoded and cut at stop strings by ``engines.text``, so every engine gives the
-    same text. ``engines.queue.QueueEngine`` implements the queue; what only some engines offer is in
-    ``engines.abilities``.
+    Requests are queued by :meth:`add` and advanced together by :meth:`step`. New ones join between two steps.
+    The same request gets the same tokens alone, in any batch and in any order, on the CPU in float32.
+    Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls. All methods may be
+    called from several threads.
+
+    A subclass sets the attributes below that have no value and implements :meth:`advance`. ``queued`` holds
+    the requests in work by ticket, in order of arrival, as what :meth:`row` makes of them. An engine that
+    keeps more about them extends :meth:`begin` and :meth:`drop`. These four are called by one thread at a
+    time.
     """
 
     tokenizer: Any
-    """A :class:`Tokenizer`."""
+    """Of transformers, or with its ``eos_token_id``, ``all_special_ids``, ``encode`` and ``decode``."""
+    eos_ids: frozenset[int]
+    """The tokens that end a completion."""
     hidden_size: int
     """D, the width of an input embedding."""
     context_length: int
     """Most tokens (prompt, soft tokens and completion together) that the model can take."""
     embedding_rms: float
     """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
+    offers: frozenset[str] = frozenset()
+    """Its abilities beyond text and logits (``engines.abilities``)."""
+    model: Any = None
+    """A transformers model, perhaps without its weights, whose configuration and sizes can be read."""
+    device: Any = None
+    """Where the model is."""
+    max_new_tokens: int | None = None
+    """The model's own bound of a completion, if it has one."""
+    batch_invariant: bool | None = None
+    """Whether a request had the same bits alone as among others when the engine tried it; None untried."""
+    _table: EmbeddingTable
 
-    eos_ids: frozenset[int]
-    """The tokens that end a completion."""
+    def __init__(self) -> None:
+        self.lock: RLock = RLock()
+        self.queued: dict[int, Any] = {}
+        self._tickets = itertools.count()
+        self._outcomes: dict[int, Outcome] = {}  # complete, but not returned yet
+
+    @property
+    def peak_bytes(self) -> Mapping[str, int]:
+        """The most bytes so far: ``kv`` for keys and values, ``activations`` for all else but the weights."""
+        return {}
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
-        ...
+        return self._table.embed(ids)
 
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        ...
+        return self._table.nearest(x, count)
 
     def add(self, requests: Sequence[Request]) -> list[int]:
         """Queue ``requests``: a ticket for each.
@@ -73,86 +83,137 @@ class Engine(Protocol):
         Nothing is queued if one is bad: UserError for a prompt that does not fit the context and for what
         the engine cannot give, ValueError for ids, soft tokens, positions and limits that no model can take.
         """
-        ...
+        for request in requests:
+            check_reads(request, self)
+        prepared = [self.check(request) for request in requests]
+        with self.lock:
+            tickets = [next(self._tickets) for _ in prepared]
+            self.begin({t: self.row(t, one) for t, one in zip(tickets, prepared, strict=True)})
+        return tickets
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
         """Advance all requests by about one token, and return those of ``tickets`` that are complete.
 
         None stands for all. Works only if none of them is complete yet. What is complete is returned once.
+
+        Raises:
+            Exception: What the step raised. It also becomes the outcome of every request in work.
         """
-        ...
+        with self.lock:
+            if not self._complete(tickets) and self.queued:
+                self._work()
+            return [(ticket, self._outcomes.pop(ticket)) for ticket in self._complete(tickets)]
 
     def cancel(self, tickets: Collection[int]) -> None:
         """Drop ``tickets``, so far as they were not returned."""
-        ...
+        with self.lock:
+            self.drop(tickets)
+            for ticket in tickets:
+                self._outcomes.pop(ticket, None)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Complete ``requests``, in input order. Raises as ``add``, and the error that ends a request."""
-        ...
+        """Complete ``requests``, in input order.
+
+        Raises:
+            Exception: A bad request's error, before any work is done, or the first one that ends a request.
+        """
+        tickets = self.add(requests)
+        waiting, completions = set(tickets), dict[int, Completion]()
+        try:
+            while waiting:
+                for ticket, outcome in self.step(waiting):
+                    waiting.remove(ticket)
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    completions[ticket] = outcome
+        finally:
+            self.cancel(waiting)
+        return [completions[ticket] for ticket in tickets]
 
     def begin_run(self) -> None:
         """Forget what earlier runs left, such as cached prompts."""
-        ...
 
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
-        ...
+
+    def check(self, request: Request) -> PreparedRequest:
+        """Cut ``request`` at its soft tokens; raises as ``engines.output.prepare``."""
+        return prepare(request, self.hidden_size, self.context_length, len(self._table))
+
+    def row(self, ticket: int, prepared: PreparedRequest) -> Any:
+        """What the engine keeps of a request in work."""
+        return Output(ticket, prepared)
+
+    def begin(self, rows: dict[int, Any]) -> None:
+        """Take ``rows`` on, by ticket."""
+        self.queued.update(rows)
+
+    def advance(self) -> Iterable[tuple[int, Outcome]]:
+        """Do a step's work; the tickets that it completes, which are forgotten, with their outcomes."""
+        raise NotImplementedError
+
+    def drop(self, tickets: Collection[int]) -> None:
+        """Forget the requests of ``tickets``, so far as they are in work."""
+        for ticket in tickets:
+            self.queued.pop(ticket, None)
+
+    def extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
+        """Give every row its next token from float32 ``logits`` (R, V); the outcomes of those that end.
+
+        What a request reads of the logits is kept. Log-probabilities are those of the logits as they are.
+        """
+        normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
+        for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
+            if not math.isfinite(normaliser):
+                outcomes[row.ticket] = UserError(not_finite(self._table.weight.dtype))
+            elif row.request.reads and row.read(logits[i], normaliser):
+                outcomes[row.ticket] = self.completion(row)
+        writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
+        if len(writing) < len(rows):
+            rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
+        shown = adjusted(logits, rows)
+        tokens = choose(shown, rows, sorted(self.eos_ids))
+        logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
+        for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
+            if row.request.feed is not None:
+                row.fed = row.request.feed(shown[i])
+            if row.add(token, logprob, self.eos_ids, self.stops):
+                outcomes[row.ticket] = self.completion(row)
+        return outcomes
+
+    def completion(self, row: Output) -> Completion:
+        """The completion of ``row``, of which no token before the last one ended it."""
+        return row.completion(self.tokenizer, self.eos_ids, self.stops, checked=len(row.ids) - 1)
+
+    @cached_property
+    def stops(self) -> StopChecker:
+        """Finds stop strings in the tokenizer's text."""
+        return StopChecker(self.tokenizer)
+
+    def _complete(self, tickets: Collection[int] | None) -> list[int]:
+        if tickets is None:
+            return list(self._outcomes)
+        return [ticket for ticket in self._outcomes if ticket in tickets]
+
+    def _work(self) -> None:
+        try:
+            outcomes = dict(self.advance())
+        except BaseException as error:
+            # Other threads wait for these, and what the engine keeps of them may be half done.
+            failure = error if isinstance(error, Exception) else RuntimeError(f"interrupted by {error!r}")
+            lost = list(self.queued)
+            self.drop(lost)
+            self._outcomes.update(dict.fromkeys(lost, failure))
+            raise
+        for ticket in outcomes:
+            del self.queued[ticket]
+        self._outcomes.update(outcomes)
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedRequest:
-    """A checked request, its prompt cut where the soft tokens go.
-
-    The prompt is ``head`` token ids, then ``soft`` (m, D), then ``tail`` token ids. Without soft tokens all
-    ids are in ``head``. ``max_new_tokens`` is what the request asks for, or less where the context ends.
-    """
-
-    request: Request
-    head: tuple[int, ...]
-    soft: Tensor | None
-    tail: tuple[int, ...]
-    max_new_tokens: int
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Length of the prompt, soft tokens included."""
-        return len(self.head) + len(self.tail) + (0 if self.soft is None else len(self.soft))
-
-
-def prepare(request: Request, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
-    """Check ``request`` against a model and cut its prompt at the soft tokens.
-
-    Raises:
-        UserError: the prompt does not fit the context.
-        ValueError: ids, soft tokens, position or limits that no model could take.
-    """
-    ids, soft = tuple(request.prompt_ids), request.soft
-    if request.max_new_tokens < 0 or (request.max_new_tokens == 0 and not request.reads):
-        raise ValueError(
-            f"expected max_new_tokens >= 1, or 0 to read only logits or states, got {request.max_new_tokens}"
-        )
-    if request.top_logprobs < 0:
-        raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
-    named = request.next_logits if isinstance(request.next_logits, tuple) else ()
-    outside = [i for i in (*ids, *named) if not 0 <= i < vocabulary]
-    if outside:
-        raise ValueError(f"expected token ids in 0..{vocabulary - 1}, got {outside[0]}")
-    position = len(ids)
-    if soft is not None:
-        if soft.ndim != 2 or soft.shape[0] == 0 or soft.shape[1] != hidden_size:
-            raise ValueError(f"expected soft tokens (m, {hidden_size}), got {tuple(soft.shape)}")
-        if not bool(torch.isfinite(soft).all()):
-            raise ValueError("expected finite soft tokens, got NaN or infinity")
-        position = len(ids) if request.position is None else request.position
-        if not 0 <= position <= len(ids):
-            raise ValueError(f"expected a position in 0..{len(ids)}, got {position}")
-    elif not ids:
-        raise ValueError("expected a prompt of at least one token, got none")
-    length = len(ids) + (0 if soft is None else len(soft))
-    if length >= context_length:
-        raise UserError(
-            f"expected a prompt shorter than the model's context of {context_length} tokens, got {length}; "
-            "shorten the prompt, use fewer exemplars or a model with a longer context"
-        )
-    room = context_length - length
-    return PreparedRequest(request, ids[:position], soft, ids[position:], min(request.max_new_tokens, room))
+def not_finite(dtype: torch.dtype) -> str:
+    """Say in one line that logits are NaN or infinite."""
+    advice = "model.dtype=bfloat16, which has float32's range" if dtype == torch.float16 else "other weights"
+    return (
+        f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "
+        f"its numbers overflow or its weights are damaged: take {advice} or model.dtype=float32"
+    )

@@ -10,36 +10,28 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
-from soft_reasoning.engines.output import Output
-from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.engines.sampling import adjusted, choose
-from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion
+from soft_reasoning.engines.output import Output, PreparedRequest
 
 PEAK = 12.0
 """Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
 NOISE_ROWS = 251
 
 
-@dataclass
-class _Row:
+class _Row(Output):
     """A request in work, and the tokens that the model has read."""
 
-    ids: list[int]
-    output: Output
+    read_ids: list[int]
 
 
-class FakeEngine(QueueEngine):
+class FakeEngine(Engine):
     """Answers any prompt with an ``Answer: <0..20>``; see the module for how.
 
     Example:
@@ -48,8 +40,7 @@ class FakeEngine(QueueEngine):
         >>> engine.generate([Request(prompt)])[0].text
     """
 
-    feeds_embeddings = True
-    adjusts_logits = True
+    offers = frozenset({"adjust", "feed"})
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
@@ -61,54 +52,25 @@ class FakeEngine(QueueEngine):
         self._table = EmbeddingTable(rows.__getitem__, rows)
         self.embedding_rms: float = self._table.rms()
         self._model = _Model(self.tokenizer)
-        self._stops = StopChecker(self.tokenizer)
-        self._rows: dict[int, _Row] = {}
 
-    def begin(self, requests: dict[int, PreparedRequest]) -> None:
-        """Take ``requests`` on, by ticket."""
-        super().begin(requests)
-        for ticket, prepared in requests.items():
-            self._rows[ticket] = _Row(self._prompt(prepared), Output(prepared))
+    def row(self, ticket: int, prepared: PreparedRequest) -> _Row:
+        """The row of a request; a soft token acts as the token nearest to it."""
+        row, soft = _Row(ticket, prepared), prepared.soft
+        nearest = [] if soft is None else [best for [(best, _)] in self.nearest_tokens(soft, 1)]
+        row.read_ids = [*prepared.head, *nearest, *prepared.tail]
+        return row
 
-    def advance(self) -> list[tuple[int, Completion]]:
+    def advance(self) -> list[tuple[int, Outcome]]:
         """Give every request one more token."""
-        complete = []
-        for ticket, row in self._rows.items():
-            if self._write(row):
-                done = row.output.completion(self.tokenizer, self.eos_ids, self._stops, cached_tokens=0)
-                complete.append((ticket, done))
-        for ticket, _ in complete:
-            del self._rows[ticket]
-        return complete
-
-    def drop(self, tickets: Collection[int]) -> None:
-        """Forget the requests of ``tickets``."""
-        super().drop(tickets)
-        for ticket in tickets:
-            self._rows.pop(ticket, None)
-
-    def _write(self, row: _Row) -> bool:
-        """Read and choose the next token of ``row``; True if it is complete."""
-        output, logits = row.output, self._model.logits(tuple(row.ids))
-        normaliser = float(logits.logsumexp(-1))
-        if output.read(logits, normaliser):
-            return True
-        shown = adjusted(logits[None], [output])
-        token = int(choose(shown, [output], sorted(self.eos_ids)))
-        feed = output.request.feed
-        row.ids.append(token if feed is None else self.nearest_tokens(feed(shown[0])[None], 1)[0][0][0])
-        return output.add(token, float(logits.log_softmax(-1)[token]), self.eos_ids, self._stops)
-
-    def begin_run(self) -> None:
-        """There is nothing to forget."""
-
-    def close(self) -> None:
-        """There is nothing to release."""
-
-    def _prompt(self, prepared: PreparedRequest) -> list[int]:
-        """The prompt's ids; a soft token acts as the token nearest to it."""
-        nearest = [] if prepared.soft is None else self.nearest_tokens(prepared.soft, 1)
-        return [*prepared.head, *(row[0][0] for row in nearest), *prepared.tail]
+        rows: list[_Row] = list(self.queued.values())
+        outcomes = self.extend(rows, torch.stack([self._model.logits(row.read_ids) for row in rows]))
+        for row in rows:
+            if row.ticket not in outcomes:
+                fed = row.fed
+                row.read_ids.append(
+                    row.ids[-1] if fed is None else self.nearest_tokens(fed[None], 1)[0][0][0]
+                )
+        return list(outcomes.items())
 
 
 def _embeddings(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
@@ -138,7 +100,7 @@ class _Model:
         size = (NOISE_ROWS, tokenizer.vocab_size)
         self._noise = torch.randn(*size, generator=torch.Generator().manual_seed(1))
 
-    def logits(self, ids: tuple[int, ...]) -> Tensor:
+    def logits(self, ids: list[int]) -> Tensor:
         """(V,) float32."""
         digest = int.from_bytes(hashlib.blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
         choices = self._choices(ids)
@@ -147,7 +109,7 @@ class _Model:
         logits[choices[digest % len(choices)]] = PEAK + 1
         return logits
 
-    def _choices(self, ids: tuple[int, ...]) -> list[int]:
+    def _choices(self, ids: list[int]) -> list[int]:
         """The tokens that may follow: a sentence that opens, states a total, then the answer."""
         before, last = (None, None, *ids)[-2:]
         if last in self._openers:

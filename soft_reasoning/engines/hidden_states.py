@@ -6,36 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import RLock
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.base import Engine
+from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.types import Request
 
 ROWS = 128
 """States whose logits are in memory at a time."""
 
 
-class ShowsHiddenStates:
-    """Gives an engine with a transformers ``model`` some of the protocols in ``engines.abilities``.
+class OpenModel(Engine):
+    """An engine whose transformers ``model`` can be read and differentiated.
 
-    They are ``HiddenStates``, ``LMHead``, ``LMHeadGradients`` and ``SoftTokenGradients``. Requests are run
-    one at a time by the model's own attention: a result is the same in any batch, and memory is that of one.
+    Requests are run one at a time by the model's own attention: a result is the same in any batch, and memory
+    is that of one.
     """
 
-    model: Any
-    lock: RLock
-
-    def check(self, request: Request) -> PreparedRequest:
-        """Cut ``request`` at its soft tokens."""
-        raise NotImplementedError
+    offers = frozenset({"hidden_states", "gradients", "adjust", "feed"})
 
     @torch.inference_mode()
     def hidden_states(self, requests: Sequence[Request]) -> list[Tensor]:
-        """(n, D) float32 on the CPU for each prompt."""
+        """(n, D) float32 on the CPU for each prompt, soft tokens included: the states after the last norm."""
         states = []
         with self.lock:
             for prepared in [self.check(request) for request in requests]:
@@ -46,19 +40,27 @@ class ShowsHiddenStates:
 
     @torch.inference_mode()
     def lm_head(self, states: Tensor) -> Tensor:
-        """(n, vocabulary) float32 on the CPU, for ``states`` (n, D)."""
+        """(n, vocabulary) float32 on the CPU: the next token's logits for ``states`` (n, D)."""
         return self._logits(states).cpu().clone()
 
     @property
     def lm_head_share(self) -> float:
-        """The LM head's share of the model's parameters."""
-        sizes = [one.numel() for one in self.model.parameters()]
-        return self.model.get_output_embeddings().weight.numel() / sum(sizes)
+        """The LM head's share of the model's parameters, for estimates of operations."""
+        return self.model.get_output_embeddings().weight.numel() / self.model.num_parameters()
 
     def lm_head_gradient(
         self, states: Tensor, objective: Callable[[Tensor, slice], Tensor]
     ) -> tuple[float, Tensor]:
-        """The sum of ``objective`` over the rows of ``states`` (n, D), and its gradient (n, D)."""
+        """Differentiate a sum over rows of the logits of ``states`` (n, D).
+
+        Args:
+            states: States after the last layer and norm.
+            objective: Maps the logits (m, vocabulary) of some rows, and which rows they are, to a scalar.
+                It is called for parts of the rows, so that memory is bounded, and the results are added.
+
+        Returns:
+            The sum, and its gradient (n, D) float32 on the CPU.
+        """
         total, gradients = 0.0, []
         with self.lock, torch.enable_grad():
             for start in range(0, len(states), ROWS):
@@ -68,17 +70,17 @@ class ShowsHiddenStates:
                 total += float(value.detach())
         return total, torch.cat(gradients).float().cpu()
 
-    def _logits(self, states: Tensor) -> Tensor:
-        """(n, vocabulary) float32: the LM head's output, scaled and capped as the model does."""
-        head, config = self.model.get_output_embeddings(), self.model.config
-        logits = head(states.to(head.weight.device, head.weight.dtype)).float()
-        logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
-        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
-        cap = getattr(config, "final_logit_softcapping", None)  # Gemma 2
-        return logits if cap is None else cap * torch.tanh(logits / cap)
-
     def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
-        """The value and the gradient (m, D) of ``objective``."""
+        """Differentiate a function of the logits after ``request``'s soft tokens.
+
+        Args:
+            request: Holds soft tokens (m, D).
+            objective: Maps float32 logits (n, vocabulary), one row for each position from the first soft
+                token to the end of the prompt, to a scalar.
+
+        Returns:
+            Its value, and its gradient (m, D) float32 on the CPU.
+        """
         prepared = self.check(request)
         if prepared.soft is None:
             raise ValueError("expected a request with soft tokens, got one without")
@@ -88,6 +90,15 @@ class ShowsHiddenStates:
             value = objective(logits[len(prepared.head) :].float())
             [gradient] = torch.autograd.grad(value, soft)
         return float(value.detach()), gradient.float().cpu()
+
+    def _logits(self, states: Tensor) -> Tensor:
+        """(n, vocabulary) float32: the LM head's output, scaled and capped as the model does."""
+        head, config = self.model.get_output_embeddings(), self.model.config
+        logits = head(states.to(head.weight.device, head.weight.dtype)).float()
+        logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
+        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
+        cap = getattr(config, "final_logit_softcapping", None)  # Gemma 2
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def _embeddings(self, prepared: PreparedRequest, soft: Tensor | None) -> Tensor:
         """(1, n, D): the prompt's embeddings with ``soft`` in their place."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GgufConfig
 
-from soft_reasoning.engines.adapter import merged
 from soft_reasoning.engines.devices import is_out_of_memory, too_large
-from soft_reasoning.engines.gguf import gguf_arguments, is_gguf, log_memory, why_not_gguf
-from soft_reasoning.engines.paths import ADVICE, resolve
+from soft_reasoning.engines.paths import ADVICE, is_gguf, resolve
 from soft_reasoning.types import UserError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+QUANTIZATIONS: dict[str, dict[str, Any]] = {"4bit": {"load_in_4bit": True}, "8bit": {"load_in_8bit": True}}
+
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
@@ -23,10 +28,9 @@ def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype
         return name
     if name == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise UserError(f"expected model.dtype to be auto or one of {', '.join(known)}, got {name!r}")
-    return known[name]
+    if name not in DTYPES:
+        raise UserError(f"expected model.dtype to be auto or one of {', '.join(DTYPES)}, got {name!r}")
+    return DTYPES[name]
 
 
 def load(
@@ -48,27 +52,27 @@ def load(
         UserError: If the model or the adapter cannot be loaded.
     """
     name = path = resolve(path)
-    options: dict[str, Any] = {"dtype": dtype_of(dtype, device)}
-    if is_gguf(path):
-        name, file, dequantised = gguf_arguments(path, quantization)
-        source |= file
-        options |= dequantised
-    options |= source
     given = {"attn_implementation": attn_implementation, "device_map": device_map}
-    options |= {key: value for key, value in given.items() if value}
+    options: dict[str, Any] = {key: value for key, value in given.items() if value}
+    options["dtype"] = dtype_of(dtype, device)
+    if quantization:
+        options["quantization_config"] = _quantization(path, quantization)
+        options.setdefault("device_map", {"": str(device)})
+    if is_gguf(path):
+        name, _, source["gguf_file"] = path.rpartition("/")
+        options["quantization_config"] = GgufConfig(dequantize=True)
     try:
-        if quantization:
-            options["quantization_config"] = _quantization(quantization)
-            options.setdefault("device_map", {"": str(device)})
         config = AutoConfig.from_pretrained(name, **source)
         refuse(config)
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)
         tokenizer.model_max_length = sys.maxsize  # no warnings: the engine itself refuses long prompts
-        loaded: Any = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, **options)
-        model, found = loaded
-        check_weights(path, found)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name, output_loading_info=True, **options, **source
+        )
+        model, info = loaded
+        check_weights(path, info)
     except UserError:
         raise
     except Exception as error:  # any error of a foreign model is the reason to give
@@ -76,22 +80,60 @@ def load(
     if "device_map" not in options:
         model = model.to(device)
     if is_gguf(path):
-        log_memory(path, model)
-    if adapter:
-        model = merged(model, adapter)
-    return model.eval(), tokenizer
+        kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
+        log.warning("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
+    return (merged(model, adapter) if adapter else model).eval(), tokenizer
 
 
-def check_weights(name: str, found: Mapping[str, Any]) -> None:
+def merged(model: Any, adapter: str) -> Any:
+    """Return ``model`` with the weights of ``adapter``, a folder or hub name, merged into its own.
+
+    Raises:
+        UserError: If PEFT is missing, or the adapter is none of this model.
+    """
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise UserError(
+            "model.adapter: expected the package peft, got none; pip install 'soft-reasoning[finetuning]'"
+        ) from error
+    name = str(Path(adapter).expanduser())
+    try:
+        with warnings.catch_warnings():  # PEFT uses a renamed module of transformers
+            warnings.simplefilter("ignore", FutureWarning)
+            return PeftModel.from_pretrained(model, name).merge_and_unload()
+    except (OSError, ValueError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        raise UserError(
+            f"model.adapter: expected a PEFT adapter of this model, and could not load {name} "
+            f"({' '.join(str(error).split())[:200]})"
+        ) from error
+
+
+def _quantization(path: str, asked: dict[str, Any] | str) -> Any:
+    if is_gguf(path):
+        raise UserError(
+            f"model.quantization: expected null with a GGUF file, whose weights are dequantised, got {asked}"
+        )
+    if isinstance(asked, str) and asked not in QUANTIZATIONS:
+        raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {asked!r}")
+    try:
+        return BitsAndBytesConfig(**(QUANTIZATIONS[asked] if isinstance(asked, str) else asked))
+    except Exception as error:  # whatever it makes of the user's arguments
+        raise UserError(why(path, error)) from error
+
+
+def check_weights(name: str, info: Mapping[str, Any]) -> None:
     """Refuse a model with missing or misshapen weights, which transformers would draw at random.
 
-    ``found`` is the loading info of ``from_pretrained``.
+    ``info`` is the loading info of ``from_pretrained``.
 
     Raises:
         UserError: For such a model.
     """
-    wrong = sorted(str(key) for key in found.get("missing_keys") or ())
-    wrong += [str(key[0] if isinstance(key, tuple) else key) for key in found.get("mismatched_keys") or ()]
+    wrong = sorted(str(key) for key in info.get("missing_keys") or ())
+    wrong += [str(key[0] if isinstance(key, tuple) else key) for key in info.get("mismatched_keys") or ()]
     if wrong:
         raise UserError(
             f"expected the weights of a whole causal language model in {name}, and {len(wrong)} are missing "
@@ -120,23 +162,10 @@ def refuse(config: Any) -> None:
         )
 
 
-def _quantization(asked: dict[str, Any] | str) -> Any:
-    from transformers import BitsAndBytesConfig
-
-    if isinstance(asked, str):
-        known = {"4bit": {"load_in_4bit": True}, "8bit": {"load_in_8bit": True}}
-        if asked not in known:
-            raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {asked!r}")
-        asked = known[asked]
-    return BitsAndBytesConfig(**asked)
-
-
 def why(name: str, error: Exception) -> str:
     """Explain an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
-    if is_gguf(name) and (unsupported := why_not_gguf(name, error)):
-        return unsupported
     text = " ".join(str(error).split())
     if "Unrecognized configuration class" in text:
         kind = text.partition("configuration class")[2].split("for this kind")[0].strip(" '<>") or name
@@ -147,8 +176,13 @@ def why(name: str, error: Exception) -> str:
     if isinstance(error, ImportError) or "pip install" in text:
         return (
             f"model {name}: its settings need a package that is missing ({text[:200]}); install it "
-            "('soft-reasoning[large]' brings accelerate and bitsandbytes), or change model.quantization, "
-            "model.device_map or model.attn_implementation"
+            "('soft-reasoning[large]' brings accelerate and bitsandbytes, 'soft-reasoning[gguf]' what GGUF "
+            "files need), or change model.quantization, model.device_map or model.attn_implementation"
+        )
+    if Path(name).is_file():
+        return (
+            f"expected a GGUF file of an architecture that transformers can read, and could not load {name} "
+            f"({text[:200]}); give a folder or hub name with the model's safetensors weights instead"
         )
     if Path(name).is_dir():
         return f"expected a complete model in {name}, and could not load it ({text[:200]}); {ADVICE}"
@@ -169,10 +203,6 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 def context_length(config: Any) -> int:
     """Return the most positions of a model; unbounded (2**31) if its config does not say."""
-    text = config.get_text_config()
-    names = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
-    for name in names:
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    return 2**31
+    names = ("max_position_embeddings", "max_seq_len", "seq_length")  # the last two: MPT, Bloom
+    values = (getattr(config.get_text_config(), name, None) for name in names)
+    return next((value for value in values if isinstance(value, int) and value > 0), 2**31)

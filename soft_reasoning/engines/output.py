@@ -1,32 +1,98 @@
-"""A completion in progress, token by token until an end token, a stop string or the limit."""
+"""A request in work: checked, then token by token until an end token, a stop string or the limit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.base import PreparedRequest
-from soft_reasoning.engines.sampling import draws_of
+from soft_reasoning.engines.sampling import draw, draws_of, settings
 from soft_reasoning.engines.text import StopChecker, finish
-from soft_reasoning.types import Completion, Request, TopLogprobs
+from soft_reasoning.types import Completion, Request, TopLogprobs, UserError
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRequest:
+    """A checked request, its prompt cut where the soft tokens go.
+
+    The prompt is ``head`` token ids, then ``soft`` (m, D), then ``tail`` token ids. Without soft tokens all
+    ids are in ``head``. ``max_new_tokens`` is what the request asks for, or less where the context ends.
+    """
+
+    request: Request
+    head: tuple[int, ...]
+    soft: Tensor | None
+    tail: tuple[int, ...]
+    max_new_tokens: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt, soft tokens included."""
+        return len(self.head) + len(self.tail) + (0 if self.soft is None else len(self.soft))
+
+
+def prepare(request: Request, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
+    """Check ``request`` against a model and cut its prompt at the soft tokens.
+
+    Raises:
+        UserError: the prompt does not fit the context.
+        ValueError: ids, soft tokens, position or limits that no model could take.
+    """
+    ids, soft = tuple(request.prompt_ids), request.soft
+    if request.max_new_tokens < 0 or (request.max_new_tokens == 0 and not request.reads):
+        raise ValueError(
+            f"expected max_new_tokens >= 1, or 0 to read only logits or states, got {request.max_new_tokens}"
+        )
+    if request.top_logprobs < 0:
+        raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
+    named = request.next_logits if isinstance(request.next_logits, tuple) else ()
+    outside = [i for i in (*ids, *named) if not 0 <= i < vocabulary]
+    if outside:
+        raise ValueError(f"expected token ids in 0..{vocabulary - 1}, got {outside[0]}")
+    position = len(ids)
+    if soft is not None:
+        if soft.ndim != 2 or soft.shape[0] == 0 or soft.shape[1] != hidden_size:
+            raise ValueError(f"expected soft tokens (m, {hidden_size}), got {tuple(soft.shape)}")
+        if not bool(torch.isfinite(soft).all()):
+            raise ValueError("expected finite soft tokens, got NaN or infinity")
+        position = len(ids) if request.position is None else request.position
+        if not 0 <= position <= len(ids):
+            raise ValueError(f"expected a position in 0..{len(ids)}, got {position}")
+    elif not ids:
+        raise ValueError("expected a prompt of at least one token, got none")
+    length = len(ids) + (0 if soft is None else len(soft))
+    if length >= context_length:
+        raise UserError(
+            f"expected a prompt shorter than the model's context of {context_length} tokens, got {length}; "
+            "shorten the prompt, use fewer exemplars or a model with a longer context"
+        )
+    room = context_length - length
+    return PreparedRequest(request, ids[:position], soft, ids[position:], min(request.max_new_tokens, room))
 
 
 class Output:
-    """What was generated for one request so far; shared by the engines that decode step by step."""
+    """A request in work, and what was generated for it so far.
 
-    def __init__(self, prepared: PreparedRequest) -> None:
+    ``cached_tokens`` counts prompt positions that were not computed for it, ``recomputed_tokens`` positions
+    that were computed again.
+    """
+
+    def __init__(self, ticket: int, prepared: PreparedRequest) -> None:
+        self.ticket = ticket
+        self.prepared = prepared
         self.request: Request = prepared.request
-        self.prompt_tokens: int = prepared.prompt_tokens
-        self.max_new_tokens: int = prepared.max_new_tokens
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.next_logits: Tensor | None = None
         self.hidden_state: Tensor | None = None
         self.top_logprobs: list[TopLogprobs] = []
         self.fed: Tensor | None = None  # the embedding (D,) fed in place of the newest token's
+        self.cached_tokens = 0
+        self.recomputed_tokens = 0
         self._draws: list[float] = []
 
     @property
@@ -47,7 +113,7 @@ class Output:
         if count:
             values, ids = logits.topk(min(count, len(logits)))
             self.top_logprobs.append(TopLogprobs(tuple(ids.tolist()), tuple((values - normaliser).tolist())))
-        return self.max_new_tokens == 0
+        return self.prepared.max_new_tokens == 0
 
     def add(self, token: int, logprob: float, eos: frozenset[int], stops: StopChecker) -> bool:
         """Append a token; True when it ends the completion."""
@@ -55,18 +121,20 @@ class Output:
         self.logprobs.append(logprob)
         count, least = len(self.ids), self.request.min_new_tokens
         late = self.request.deadline is not None and monotonic() >= self.request.deadline
-        if count >= self.max_new_tokens or late:
+        if count >= self.prepared.max_new_tokens or late:
             return True
         if count < least:
             return False
         return (token in eos and count > least) or stops.before_stop(self.ids, self.request.stop) is not None
 
     def completion(
-        self, tokenizer: Any, eos: frozenset[int], stops: StopChecker, *, cached_tokens: int
+        self, tokenizer: Any, eos: frozenset[int], stops: StopChecker, *, checked: int = 0
     ) -> Completion:
-        """The completion, its text cut before the end token or the stop string."""
-        # No token before the last one ended it, so only the last is checked.
-        least = max(self.request.min_new_tokens, len(self.ids) - 1)
+        """The completion, its text cut before the end token or the stop string.
+
+        The first ``checked`` tokens are known to end nothing.
+        """
+        least = max(self.request.min_new_tokens, checked)
         count, text, reason = finish(
             tokenizer, self.ids, stop=self.request.stop, eos=eos, min_new_tokens=least, checker=stops
         )
@@ -75,8 +143,9 @@ class Output:
             logprobs=tuple(self.logprobs[:count]),
             text=text,
             finish_reason=reason,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=cached_tokens,
+            prompt_tokens=self.prepared.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            recomputed_tokens=self.recomputed_tokens,
             next_logits=self.next_logits,
             top_logprobs=tuple(self.top_logprobs[: max(count, 1)]),
             hidden_state=self.hidden_state,
@@ -87,3 +156,48 @@ def kept(row: Tensor) -> Tensor:
     """``row`` in float32 on the CPU, as a tensor that gradients may pass, whatever it was computed in."""
     with torch.inference_mode(False):
         return row.float().cpu().clone()
+
+
+def adjusted(logits: Tensor, rows: Sequence[Output]) -> Tensor:
+    """Return ``logits`` (R, V) as the requests that adjust theirs want them."""
+    changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
+    if changed:
+        logits = logits.clone()
+    for i in changed:
+        adjust = rows[i].request.adjust
+        logits[i] = logits[i] if adjust is None else adjust(rows[i].ids, logits[i])
+    return logits
+
+
+def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor:
+    """Choose the next token of every row.
+
+    A row's uniform numbers come from a generator seeded by its own request and are turned into tokens by
+    inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
+
+    Args:
+        logits: (R, V) float32.
+        rows: the R requests and what was generated for them.
+        eos: end tokens, which no row may choose before its ``min_new_tokens``.
+
+    Returns:
+        (R,) token ids.
+    """
+    forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
+    ends = [token for token in eos if token < logits.shape[-1]]
+    if forced and ends:
+        logits = logits.clone()
+        logits[torch.tensor(forced).unsqueeze(1), torch.tensor(ends)] = -torch.inf
+    tokens = logits.argmax(-1)
+    sampled: dict[tuple[float, int, float], list[int]] = {}
+    for i, row in enumerate(rows):
+        drawn = settings(row.request.sampling, len(row.ids))
+        if drawn[0] > 0:
+            sampled.setdefault(drawn, []).append(i)
+    for (temperature, top_k, top_p), some in sampled.items():
+        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in some], dtype=torch.float64)
+        index = torch.tensor(some, device=logits.device)
+        tokens[index] = draw(
+            logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p
+        )
+    return tokens

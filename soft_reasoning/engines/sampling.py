@@ -1,9 +1,6 @@
-"""Choosing tokens: greedy and sampled rows in one batch, each sampled row with its own random stream."""
+"""Drawing tokens: temperature, top-k and top-p, from uniform numbers that belong to a request."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,73 +8,10 @@ from torch import Tensor
 from soft_reasoning.types import Request, Sampling
 
 
-class Row(Protocol):
-    """A request in progress, and the ``ids`` generated so far."""
-
-    request: Request
-    ids: list[int]
-
-    @property
-    def draws(self) -> list[float]:
-        """One uniform number per token."""
-        ...
-
-
-def choose(logits: Tensor, rows: Sequence[Row], eos: Sequence[int]) -> Tensor:
-    """Choose the next token of every row.
-
-    A row's uniform numbers come from a generator seeded by its own request and are turned into tokens by
-    inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
-
-    Args:
-        logits: (R, V) float32.
-        rows: the R requests and what was generated for them.
-        eos: end tokens, which no row may choose before its ``min_new_tokens``.
-
-    Returns:
-        (R,) token ids.
-    """
-    forced = [i for i, row in enumerate(rows) if len(row.ids) < row.request.min_new_tokens]
-    ends = [token for token in eos if token < logits.shape[-1]]
-    if forced and ends:
-        logits = logits.clone()
-        logits[torch.tensor(forced).unsqueeze(1), torch.tensor(ends)] = -torch.inf
-    tokens = logits.argmax(-1)
-    sampled: dict[tuple[float, int, float], list[int]] = {}
-    for i, row in enumerate(rows):
-        if is_sampled(row.request.sampling):
-            sampled.setdefault(settings(row.request.sampling, len(row.ids)), []).append(i)
-    for (temperature, top_k, top_p), some in sampled.items():
-        if temperature == 0:
-            continue
-        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in some], dtype=torch.float64)
-        index = torch.tensor(some, device=logits.device)
-        tokens[index] = draw(
-            logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p
-        )
-    return tokens
-
-
-def adjusted(logits: Tensor, rows: Sequence[Row]) -> Tensor:
-    """Return ``logits`` (R, V) as the requests that adjust theirs want them."""
-    changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
-    if changed:
-        logits = logits.clone()
-    for i in changed:
-        adjust = rows[i].request.adjust
-        logits[i] = logits[i] if adjust is None else adjust(rows[i].ids, logits[i])
-    return logits
-
-
 def draws_of(request: Request) -> Tensor:
     """Return the uniform numbers (max_new_tokens,) float64 from which ``request``'s tokens are drawn."""
     generator = torch.Generator().manual_seed(request.seed)
     return torch.rand(request.max_new_tokens, generator=generator, dtype=torch.float64)
-
-
-def is_sampled(sampling: Sampling) -> bool:
-    """Whether any token is drawn at random."""
-    return sampling.temperature > 0 or bool(sampling.first_temperature)
 
 
 def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:

@@ -29,7 +29,7 @@ class ReadStates(Effect):
 
 @dataclass(frozen=True, eq=False)
 class HeadGradient(Effect):
-    """``LMHeadGradients.lm_head_gradient`` of an ``objective`` at ``states`` (n, D)."""
+    """``OpenModel.lm_head_gradient`` of an ``objective`` at ``states`` (n, D)."""
 
     states: Tensor
     objective: Callable[[Tensor, slice], Tensor]
@@ -37,7 +37,7 @@ class HeadGradient(Effect):
 
 @dataclass(frozen=True, eq=False)
 class SoftGradient(Effect):
-    """``SoftTokenGradients.soft_gradient`` of an ``objective`` at the request's soft tokens."""
+    """``OpenModel.soft_gradient`` of an ``objective`` at the request's soft tokens."""
 
     request: Request
     objective: Callable[[Tensor], Tensor]

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.engines.abilities import HiddenStates, LMHead, LMHeadGradients
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import joined, read_candidate, solution_request
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
@@ -49,7 +48,7 @@ class LatentSeek:
     threshold: float = -0.2
     max_new_tokens: int = 300
     name: str = "latentseek"
-    needs: ClassVar = (HiddenStates, LMHead, LMHeadGradients)
+    needs: ClassVar = ("hidden_states", "gradients")
 
     def __post_init__(self) -> None:
         real("share", self.share, above=0.0, most=1.0)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, whole
-from soft_reasoning.engines.abilities import SoftTokenGradients
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import SoftGradient
 from soft_reasoning.scheduling.context import Context
@@ -36,7 +35,7 @@ class Ltpo:
     Args:
         thoughts: K.
         steps: Steps of the optimisation; 0 decodes the thoughts that it begins with.
-        gradient: ``score`` (any engine) or ``backprop`` (engines with SoftTokenGradients).
+        gradient: ``score`` (any engine) or ``backprop`` (``engine=hf``).
         rate: Learning rate.
         sigma: Standard deviation of the first step's noise, in the units of embeddings.
         decay: Of sigma, per step.
@@ -62,9 +61,9 @@ class Ltpo:
             real(key, getattr(self, key), above=0.0)
 
     @property
-    def needs(self) -> tuple[type, ...]:
+    def needs(self) -> tuple[str, ...]:
         """The abilities without which it cannot work."""
-        return (SoftTokenGradients,) if self.gradient == "backprop" else ()
+        return ("gradients",) if self.gradient == "backprop" else ()
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead, LMHeadGradients
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.context import Context
@@ -37,7 +36,7 @@ class Slot:
     rate: float = 0.1
     max_new_tokens: int = 300
     name: str = "slot"
-    needs: ClassVar = (HiddenStates, LMHead, LMHeadGradients, AdjustsLogits)
+    needs: ClassVar = ("hidden_states", "gradients", "adjust")
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, least=0)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import counts, real
-from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.prompts.building import CLOSE
 from soft_reasoning.scheduling.context import Context
@@ -43,7 +42,7 @@ class SoftThinking:
     gumbel: float = 0.0
     max_new_tokens: int = 300
     name: str = "soft_thinking"
-    needs: ClassVar = (FeedsEmbeddings, AdjustsLogits)
+    needs: ClassVar = ("feed", "adjust")
 
     def __post_init__(self) -> None:
         counts(self, "samples", "mixed", "max_new_tokens")

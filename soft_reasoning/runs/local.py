@@ -16,7 +16,6 @@ from soft_reasoning.configuration.build import (
     check_problems,
     engine_settings,
 )
-from soft_reasoning.engines.abilities import TellsMemory
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.manifest import describe_engine
 from soft_reasoning.scheduling.context import Context
@@ -53,8 +52,7 @@ class Local:
         )
 
     def peaks(self) -> Mapping[str, int]:
-        engine = self.context.engine
-        return dict(engine.peak_bytes) if isinstance(engine, TellsMemory) else {}
+        return dict(self.context.engine.peak_bytes)
 
 
 class LocalLauncher:

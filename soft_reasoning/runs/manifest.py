@@ -15,8 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.engines.abilities import ShowsModel
-from soft_reasoning.engines.weights import weights_mark
+from soft_reasoning.engines.paths import weights_mark
 from soft_reasoning.types import UserError
 
 RESOURCES = (
@@ -203,7 +202,7 @@ def describe_engine(engine: Any) -> dict[str, Any]:
     ``revision`` identifies weights of the hub, ``weights`` those of a folder. ``batch_invariant``: whether a
     request had the same bits alone as among others when the engine tried it; None where it did not try.
     """
-    model = engine.model if isinstance(engine, ShowsModel) else None
+    model = getattr(engine, "model", None)
     config = getattr(model, "config", None)
     parameter = next(iter(model.parameters()), None) if model is not None else None
     path, revision = getattr(config, "_name_or_path", None), getattr(config, "_commit_hash", None)

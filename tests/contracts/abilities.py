@@ -1,16 +1,10 @@
-"""What engines with further abilities must do. Inherit one suite for each ability that an engine declares."""
+"""What engines with further abilities must do. Inherit the suites of those that an engine offers."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from soft_reasoning.engines.abilities import (
-    AdjustsLogits,
-    FeedsEmbeddings,
-    HiddenStates,
-    LMHead,
-    LMHeadGradients,
-    SoftTokenGradients,
-)
 from soft_reasoning.types import Request
 
 
@@ -19,15 +13,12 @@ def soft_request(engine, prompt, **options) -> Request:
     return Request(prompt, soft=0.5 * engine.embedding_rms * noise, position=2, max_new_tokens=1, **options)
 
 
-class FeedsEmbeddingsContract:
+class StepsContract:
+    """``adjust`` and ``feed``."""
+
     def test_a_token_s_embedding_fed_in_its_place_changes_nothing(self, engine, prompts):
-        assert isinstance(engine, FeedsEmbeddings)
         plain = Request(prompts[0], max_new_tokens=9)
-
-        def greedy(logits):
-            return engine.embed([int(logits.argmax())])[0]
-
-        fed = Request(prompts[0], max_new_tokens=9, feed=greedy)
+        fed = replace(plain, feed=lambda logits: engine.embed([int(logits.argmax())])[0])
         for completion in engine.generate([fed, plain, fed])[::2]:
             assert completion.token_ids == engine.generate([plain])[0].token_ids
 
@@ -47,11 +38,8 @@ class FeedsEmbeddingsContract:
             ids += look.top_logprobs[0].ids[1:]
         assert beside.token_ids == engine.generate([Request(prompts[1])])[0].token_ids
 
-
-class AdjustsLogitsContract:
     def test_a_token_is_chosen_from_the_adjusted_logits_and_keeps_its_logprob(self, engine, prompts):
         """The likeliest token is barred at the second step alone, so the second likeliest is chosen there."""
-        assert isinstance(engine, AdjustsLogits)
 
         def barred(ids, logits):
             if len(ids) != 1:
@@ -65,9 +53,10 @@ class AdjustsLogitsContract:
         assert changed.logprobs[1] == pytest.approx(changed.top_logprobs[1].logprobs[1], abs=1e-5)
 
 
-class HiddenStatesContract:
+class OpenModelContract:
+    """``hidden_states`` and ``gradients``."""
+
     def test_the_states_of_a_prompt_begin_as_those_of_its_parts(self, engine, prompts):
-        assert isinstance(engine, HiddenStates)
         whole, part = engine.hidden_states([Request(prompts[0]), Request(prompts[0][:4])])
         assert whole.shape == (len(prompts[0]), engine.hidden_size) and whole.dtype == torch.float32
         assert torch.allclose(whole[:4], part, atol=1e-4)
@@ -87,16 +76,13 @@ class HiddenStatesContract:
         assert together[-1].hidden_state is None
 
     def test_the_lm_head_of_a_state_gives_the_next_token_s_logits(self, engine, prompts):
-        assert isinstance(engine, LMHead)
         asked = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
         looks = engine.generate(asked)
         logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
         assert torch.allclose(logits, torch.stack([look.next_logits for look in looks]), atol=1e-4)
 
-
-class LMHeadGradientsContract:
     def test_the_gradient_of_the_lm_head_is_that_of_finite_differences(self, engine, prompts):
-        assert isinstance(engine, LMHeadGradients) and 0 < engine.lm_head_share < 1
+        assert 0 < engine.lm_head_share < 1
         [states] = engine.hidden_states([Request(prompts[0] * 5)])  # more rows than one part holds
         states = states.clone()
         weights = torch.randn(len(states), generator=torch.Generator().manual_seed(0))
@@ -106,41 +92,28 @@ class LMHeadGradientsContract:
 
         value, gradient = engine.lm_head_gradient(states, weighted)
         assert gradient.shape == states.shape
-        assert value == pytest.approx(
-            float(weighted(engine.lm_head(states), slice(None))), rel=1e-3, abs=1e-3
-        )
+        whole = float(weighted(engine.lm_head(states), slice(None)))
+        assert value == pytest.approx(whole, rel=1e-3, abs=1e-3)
         step = torch.randn(states.shape, generator=torch.Generator().manual_seed(1))
         step *= 0.1 / step.norm()
         ahead, behind = (engine.lm_head_gradient(states + s * step, weighted)[0] for s in (1, -1))
         assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=1e-3)
 
-
-class SoftTokenGradientsContract:
-    def test_the_gradient_is_that_of_finite_differences(self, engine, prompts):
-        assert isinstance(engine, SoftTokenGradients)
+    def test_the_gradient_of_soft_tokens_is_that_of_finite_differences(self, engine, prompts):
         request = soft_request(engine, prompts[0])
 
         def confidence(logits):
             assert logits.shape[0] == len(prompts[0])  # two soft tokens and all ids but the first two
             return logits.log_softmax(-1)[:2].topk(3).values.mean()
 
-        value, gradient = engine.soft_gradient(request, confidence)
+        _, gradient = engine.soft_gradient(request, confidence)
         assert gradient.shape == request.soft.shape and gradient.abs().sum() > 0
         generator = torch.Generator().manual_seed(1)
         for _ in range(3):
             step = torch.randn(request.soft.shape, generator=generator)
             step *= 3e-3 * engine.embedding_rms / step.norm()
-            ahead, behind = (
-                engine.soft_gradient(soft_request_at(request, request.soft + sign * step), confidence)[0]
-                for sign in (1, -1)
-            )
+            moved = (replace(request, soft=request.soft + sign * step) for sign in (1, -1))
+            ahead, behind = (engine.soft_gradient(one, confidence)[0] for one in moved)
             assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=2e-6)
-        assert value == pytest.approx(engine.soft_gradient(request, confidence)[0])
-
-    def test_it_needs_soft_tokens(self, engine, prompts):
         with pytest.raises(ValueError, match="expected a request with soft tokens"):
             engine.soft_gradient(Request(prompts[0]), torch.sum)
-
-
-def soft_request_at(request: Request, soft: torch.Tensor) -> Request:
-    return Request(request.prompt_ids, soft=soft, position=request.position, max_new_tokens=1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from soft_reasoning.engines import gguf as ours
+from soft_reasoning.engines import paths
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request, UserError
 
@@ -93,5 +93,5 @@ def test_a_missing_file_is_named(path):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(ours, "PACKAGE", "no-such-package")
+    monkeypatch.setattr(paths, "PACKAGE", "no-such-package")
     assert "expected the package no-such-package" in refusal("smollm2_135m")

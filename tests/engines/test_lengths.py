@@ -7,11 +7,11 @@ from itertools import permutations
 import pytest
 import torch
 
-from soft_reasoning.engines.base import prepare
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.output import prepare
 from soft_reasoning.types import Request
 from tests.engines.models import FAMILIES, HYBRIDS, OTHERS, VOCABULARY, tiny
 
@@ -58,7 +58,7 @@ def worst_error(runner, texts: Texts, lengths: list[int], ends: tuple[int, ...] 
             running += started
         for end in (0, len(running) // 2, -1) if ends is None else ends:
             for row in running:
-                row.output.ids.append(int(texts.ids[row.ticket, row.position + 1]))
+                row.ids.append(int(texts.ids[row.ticket, row.position + 1]))
             worst = max(worst, texts.worst(running, runner.decode(running)))
             leaves = running[end if len(running) > end else -1] if ends is None else rows[end]
             if leaves not in running:  # rows of other lengths wait for their turn

@@ -20,9 +20,9 @@ from soft_reasoning.types import Problem, Request, UserError  # noqa: E402
 from tests.integrations.serving import chat, served  # noqa: E402
 
 try:
-    from soft_reasoning.engines.gguf import gguf_path
+    from soft_reasoning.engines.paths import resolve
 
-    gguf_path("smollm2_135m")
+    resolve("smollm2_135m")
     missing = ""
 except UserError as error:
     missing = str(error)

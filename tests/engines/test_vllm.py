@@ -105,7 +105,7 @@ class TestVLLM(EngineContract):
         assert self.close(logits_after(engine, prompts, named), every[:, named])
 
     def test_hidden_states_are_refused(self, engine, prompts):
-        with pytest.raises(UserError, match="expected an engine with HiddenStates, got VLLMEngine"):
+        with pytest.raises(UserError, match="expected an engine with hidden_states, got VLLMEngine"):
             engine.generate([Request(prompts[0], max_new_tokens=0, hidden_state=True)])
 
 

@@ -1,6 +1,6 @@
 """A fingerprint of weights changes with the weights, whatever files hold them."""
 
-from soft_reasoning.engines.weights import weights_mark
+from soft_reasoning.engines.paths import weights_mark
 
 
 def test_other_weights_have_another_mark(tmp_path):

@@ -3,9 +3,7 @@
 import torch
 from scipy.stats import chisquare
 
-from soft_reasoning.engines.base import prepare
-from soft_reasoning.engines.output import Output
-from soft_reasoning.engines.sampling import choose
+from soft_reasoning.engines.output import Output, choose, prepare
 from soft_reasoning.methods.self_consistency import SelfConsistency
 from tests.methods.scripted import END, PROBLEM, ScriptedEngine, context_of, solve
 
@@ -21,7 +19,7 @@ def test_first_tokens_follow_the_hot_distribution_of_the_likeliest():
     logits = 20 * torch.randn(80, generator=torch.Generator().manual_seed(0))  # so wide that 30 is felt
     requests = requests_of(fire(samples=count, max_new_tokens=1))
     limits = {"hidden_size": 1, "context_length": 2**20, "vocabulary": 2**20}
-    drawn = choose(logits.expand(count, -1), [Output(prepare(r, **limits)) for r in requests], [])
+    drawn = choose(logits.expand(count, -1), [Output(0, prepare(r, **limits)) for r in requests], [])
     top = logits.topk(k)
     expected = (top.values.double() / 30).softmax(-1)
     seen = torch.bincount(drawn, minlength=len(logits))

@@ -7,9 +7,7 @@ from tests.runs.world import OPTIONS
 
 
 class Counting(FakeEngine):
-    def __init__(self):
-        super().__init__()
-        self.peak_bytes = self.used_bytes = {"kv": 0}
+    peak_bytes = {"kv": 0}
 
     def begin_run(self):
         self.peak_bytes = {"kv": 0}

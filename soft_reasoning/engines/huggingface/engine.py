@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 from collections import deque
 from collections.abc import Collection
 from collections.abc import Sequence as Many
@@ -14,7 +13,7 @@ import torch
 
 from soft_reasoning.checks import whole
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.base import Outcome, PreparedRequest
+from soft_reasoning.engines.base import Outcome
 from soft_reasoning.engines.devices import (
     choose_threads,
     device_of,
@@ -24,18 +23,16 @@ from soft_reasoning.engines.devices import (
     memory_for,
 )
 from soft_reasoning.engines.embedding_table import EmbeddingTable
-from soft_reasoning.engines.hidden_states import ShowsHiddenStates
-from soft_reasoning.engines.huggingface.probe import choose_runner, not_finite
+from soft_reasoning.engines.hidden_states import OpenModel
+from soft_reasoning.engines.huggingface.probe import choose_runner
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.engines.sampling import adjusted, choose
-from soft_reasoning.engines.text import StopChecker
-from soft_reasoning.types import Completion, UserError
+from soft_reasoning.engines.output import PreparedRequest
+from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
 
 
-class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
+class HuggingFaceEngine(OpenModel):
     """Runs ``path`` (a folder, a hub name, a GGUF file, or ``demo``) with transformers.
 
     Its methods may be called from several threads; they take turns.
@@ -60,9 +57,6 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
         >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
     """
-
-    feeds_embeddings = True
-    adjusts_logits = True
 
     def __init__(
         self,
@@ -108,6 +102,7 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self.model, self.tokenizer = model, tokenizer
         lookup = model.get_input_embeddings()
         self._table = EmbeddingTable(lookup, lookup.weight)
+        self.device: torch.device = lookup.weight.device
         if self.device.type == "cpu":
             keep_freed_memory()
         on_gpu = self.device.type == "cuda"
@@ -116,10 +111,10 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self.embedding_rms: float = self._table.rms()
         self.context_length: int = loading.context_length(model.config)
         generation = getattr(model, "generation_config", None)
-        self.max_new_tokens: int | None = getattr(generation, "max_new_tokens", None)  # the model's own bound
+        self.max_new_tokens = getattr(generation, "max_new_tokens", None)
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
-        self._stops = StopChecker(tokenizer)
         self._runner = choose_runner(model)
+        self.batch_invariant = self._runner.calls.batch_invariant
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
@@ -127,21 +122,19 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         self._running: list[Sequence] = []
         self._restart([])
 
-    @property
-    def batch_invariant(self) -> bool:
-        """Whether a request had the same bits alone as among others when the model was loaded."""
-        return self._runner.calls.batch_invariant
+    def row(self, ticket: int, prepared: PreparedRequest) -> Sequence:
+        """The sequence of a request."""
+        return Sequence(ticket, prepared)
 
-    def begin(self, requests: dict[int, PreparedRequest]) -> None:
-        """Take ``requests`` on, sorted by content, so that prompts that begin alike are side by side."""
-        super().begin(requests)
-        self._waiting.extend(sorted((Sequence(*item) for item in requests.items()), key=_order))
+    def begin(self, rows: dict[int, Sequence]) -> None:
+        """Take ``rows`` on, sorted by content, so that prompts that begin alike are side by side."""
+        super().begin(rows)
+        self._waiting.extend(sorted(rows.values(), key=_order))
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:
         """Compute the prompts of new requests, or else one more token of all others."""
-        try:
-            # 1. The next logits: of new sequences if there is room for some, or else of all running ones.
+        try:  # the next logits: of new sequences if there is room for some, or else of all running ones
             started = self._runner.admit(self._waiting, len(self._running))
             self._running += started
             rows = started or list(self._running)
@@ -151,28 +144,7 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
                 return self._halve()
             self._restart([])  # the next batch must not read this one's blocks
             raise
-        # 2. What requests read of them. A request for no more than that is complete.
-        normalisers = logits.logsumexp(-1)
-        outcomes: dict[int, Outcome] = {}
-        for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
-            if not math.isfinite(normaliser):
-                outcomes[row.ticket] = UserError(not_finite(self._table.weight.dtype))
-            elif row.output.request.reads and row.output.read(logits[i], normaliser):
-                outcomes[row.ticket] = self._completion(row)
-        # 3. The next tokens of the others; their log-probabilities are those of the unscaled logits.
-        writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
-        if len(writing) < len(rows):
-            rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
-        outputs = [row.output for row in rows]
-        shown = adjusted(logits, outputs)
-        tokens = choose(shown, outputs, sorted(self.eos_ids))
-        logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
-        for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
-            if row.output.request.feed is not None:
-                row.output.fed = row.output.request.feed(shown[i])
-            if row.output.add(token, logprob, self.eos_ids, self._stops):
-                outcomes[row.ticket] = self._completion(row)
-        # 4. What is complete leaves the batch.
+        outcomes = self.extend(rows, logits)
         self._leave(outcomes)
         return list(outcomes.items())
 
@@ -181,11 +153,6 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
         super().drop(tickets)
         self._leave(tickets)
         self._waiting = deque(sequence for sequence in self._waiting if sequence.ticket not in tickets)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the embedding table lies."""
-        return self._table.weight.device
 
     @property
     def peak_bytes(self) -> dict[str, int]:
@@ -211,11 +178,6 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
             gc.collect()
             torch.cuda.empty_cache()
 
-    def _completion(self, sequence: Sequence) -> Completion:
-        return sequence.output.completion(
-            self.tokenizer, self.eos_ids, self._stops, cached_tokens=sequence.cached_tokens
-        )
-
     def _leave(self, tickets: Collection[int]) -> None:
         """Take ``tickets`` out of the running batch."""
         leaving = [sequence for sequence in self._running if sequence.ticket in tickets]
@@ -226,9 +188,8 @@ class HuggingFaceEngine(QueueEngine, ShowsHiddenStates):
 
     def _restart(self, sequences: Many[Sequence]) -> None:
         """Drop all state, and begin again with ``sequences``."""
-        for sequence in sequences:
-            sequence.reset()
-        self._running, self._waiting = [], deque(sorted(sequences, key=_order))
+        fresh = [Sequence(sequence.ticket, sequence.prepared) for sequence in sequences]
+        self._running, self._waiting = [], deque(sorted(fresh, key=_order))
         self._runner.resize(self.max_batch_tokens)
 
     def _halve(self) -> list[tuple[int, Outcome]]:

@@ -56,9 +56,9 @@ class ModelCalls:
 
     def embed_newest(self, sequences: list[Sequence]) -> Tensor:
         """(rows(len(sequences)), D): the embeddings fed after the newest tokens, and filler rows."""
-        ids = [sequence.output.ids[-1] for sequence in sequences]
+        ids = [sequence.ids[-1] for sequence in sequences]
         rows = self.embed(ids + ids[-1:] * (self.rows(len(ids)) - len(ids)))
-        fed = [(i, sequence.output.fed) for i, sequence in enumerate(sequences)]
+        fed = [(i, sequence.fed) for i, sequence in enumerate(sequences)]
         for i, embedding in fed:
             if embedding is not None:
                 rows[i] = embedding.to(rows)
@@ -68,7 +68,7 @@ class ModelCalls:
     def reading_states(self, sequences: list[Sequence]) -> Iterator[list[Tensor]]:
         """Collect what the LM head reads, if one of ``sequences`` asks for its last hidden state."""
         states: list[Tensor] = []
-        if not any(sequence.prepared.request.hidden_state for sequence in sequences):
+        if not any(sequence.request.hidden_state for sequence in sequences):
             yield states
             return
         head = self.model.get_output_embeddings()
@@ -240,8 +240,8 @@ class ModelRunner:
 def keep_states(sequences: list[Sequence], states: Tensor) -> None:
     """Keep the last hidden states (at least len(sequences), D) of those sequences that ask for theirs."""
     for sequence, state in zip(sequences, states, strict=False):
-        if sequence.prepared.request.hidden_state:
-            sequence.output.hidden_state = kept(state)
+        if sequence.request.hidden_state:
+            sequence.hidden_state = kept(state)
 
 
 class _Row(NamedTuple):

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 
-from soft_reasoning.engines.base import prepare
+from soft_reasoning.engines.base import not_finite
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.huggingface.attention import NAME
 from soft_reasoning.engines.huggingface.block_manager import BLOCK
 from soft_reasoning.engines.huggingface.model_runner import ModelCalls, ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
+from soft_reasoning.engines.output import prepare
 from soft_reasoning.types import Request, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -178,7 +179,7 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
         for step, position in enumerate(range(prompt - 1, ids.shape[1])):
             if step:
                 for sequence in running:
-                    sequence.output.ids.append(int(ids[sequence.ticket, position]))
+                    sequence.ids.append(int(ids[sequence.ticket, position]))
                 rows = runner.decode(running)
             logits |= {(s.ticket, position): row for s, row in zip(running, rows, strict=True)}
             if step and len(running) > 1:
@@ -203,15 +204,6 @@ def _without_time_step_limits(model: Any) -> Iterator[None]:
     finally:
         for layer, limit in zip(layers, limits, strict=True):
             layer.time_step_limit = limit
-
-
-def not_finite(dtype: torch.dtype) -> str:
-    """Say in one line that logits are NaN or infinite."""
-    advice = "model.dtype=bfloat16, which has float32's range" if dtype == torch.float16 else "other weights"
-    return (
-        f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "
-        f"its numbers overflow or its weights are damaged: take {advice} or model.dtype=float32"
-    )
 
 
 def _with_block_attention(model: Any) -> Any:

@@ -7,32 +7,23 @@ import hashlib
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.base import PreparedRequest
-from soft_reasoning.engines.output import Output
+from soft_reasoning.engines.output import Output, PreparedRequest
 
 
-class Sequence:
+class Sequence(Output):
     """A request in the engine.
 
     ``content`` identifies the prompt by one integer per position: the token id, or a negative hash of a
     soft token's bytes. Two prompts whose content is equal up to a position have equal keys and values up to
     it. ``block_table`` lists their blocks; the first ``shared_blocks`` may also belong to other sequences.
-    ``cached_tokens`` counts prompt positions that were not computed for this sequence.
     """
 
     def __init__(self, ticket: int, prepared: PreparedRequest) -> None:
-        self.ticket: int = ticket
-        self.prepared: PreparedRequest = prepared
+        super().__init__(ticket, prepared)
         soft = () if prepared.soft is None else prepared.soft.detach().to("cpu", torch.float32)
         self.content: tuple[int, ...] = (*prepared.head, *map(_soft_hash, soft), *prepared.tail)
-        self.reset()
-
-    def reset(self) -> None:
-        """Start again, as if nothing had been computed."""
-        self.output: Output = Output(self.prepared)
         self.block_table: list[int] = []
         self.shared_blocks = 0
-        self.cached_tokens = 0
 
     @property
     def prompt_tokens(self) -> int:
@@ -47,7 +38,7 @@ class Sequence:
     @property
     def position(self) -> int:
         """The position of the newest generated token, which the next decode step computes."""
-        return len(self.content) + len(self.output.ids) - 1
+        return len(self.content) + len(self.ids) - 1
 
 
 def _soft_hash(row: Tensor) -> int:

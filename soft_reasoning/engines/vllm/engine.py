@@ -25,14 +25,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from soft_reasoning.engines import loading
-from soft_reasoning.engines.base import Outcome, PreparedRequest
+from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.devices import keep_freed_memory
-from soft_reasoning.engines.gguf import is_gguf
-from soft_reasoning.engines.output import Output
-from soft_reasoning.engines.paths import resolve
-from soft_reasoning.engines.queue import QueueEngine
-from soft_reasoning.engines.sampling import draw, draws_of, settings
-from soft_reasoning.engines.text import StopChecker, finish
+from soft_reasoning.engines.output import Output, choose
+from soft_reasoning.engines.paths import is_gguf, resolve
+from soft_reasoning.engines.sampling import settings
 from soft_reasoning.engines.vllm.inputs import mixed_prompt, sampling_params
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
@@ -44,7 +41,7 @@ from soft_reasoning.engines.vllm.setup import (
     refusal,
     started,
 )
-from soft_reasoning.types import Completion, Request, TopLogprobs, UserError, seed_for
+from soft_reasoning.types import Request, TopLogprobs, UserError, seed_for
 
 CPU_OPTIONS: dict[str, Any] = {
     "enforce_eager": True,
@@ -62,18 +59,7 @@ SAME = 0.1
 """Log-probabilities after ids and after their embeddings differ by less, in bfloat16 too."""
 
 
-@dataclasses.dataclass
-class _Run:
-    """A request in progress, and what vLLM generated for it in one or more passes."""
-
-    ticket: int
-    prepared: PreparedRequest
-    output: Output
-    cached: int = 0
-    recomputed: int = 0
-
-
-class VLLMEngine(QueueEngine):
+class VLLMEngine(Engine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
     ``model`` is the model without its weights, from which operations are counted. There is no
@@ -150,9 +136,8 @@ class VLLMEngine(QueueEngine):
         self._mixed = partial(mixed_prompt, width=self.hidden_size, dtype=model.dtype)
         self._params = partial(sampling_params, self.eos_ids)
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
-        self._stops = StopChecker(self.tokenizer)
         self._names = itertools.count()
-        self._waiting: deque[_Run] = deque()
+        self._waiting: deque[Output] = deque()
         # By vLLM's name for a request: the ticket it is part of, and what reads its output.
         self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
         self._done: list[tuple[int, Outcome]] = []
@@ -162,12 +147,11 @@ class VLLMEngine(QueueEngine):
             self.close()
             raise
 
-    def begin(self, requests: dict[int, PreparedRequest]) -> None:
-        """Take ``requests`` on, by ticket. Those that only read come first."""
-        super().begin(requests)
-        for ticket, prepared in requests.items():
-            run = _Run(ticket, prepared, Output(prepared))
-            if prepared.max_new_tokens == 0:
+    def begin(self, rows: dict[int, Output]) -> None:
+        """Take ``rows`` on, by ticket. Those that only read come first."""
+        super().begin(rows)
+        for run in rows.values():
+            if run.prepared.max_new_tokens == 0:
                 self._send(run)
             else:
                 self._waiting.append(run)
@@ -209,12 +193,12 @@ class VLLMEngine(QueueEngine):
 
         cleanup_dist_env_and_memory()
 
-    def _send(self, run: _Run) -> None:
+    def _send(self, run: Output) -> None:
         """Ask vLLM for the rest of ``run``, or for the next token's log-probabilities alone.
 
         The latter is needed where vLLM would sample differently, and where logits are read.
         """
-        request, written, most = run.prepared.request, len(run.output.ids), run.prepared.max_new_tokens
+        request, written, most = run.request, len(run.ids), run.prepared.max_new_tokens
         temperature, top_k, top_p = drawn = settings(request.sampling, written)
         reads = request.next_logits is not False and not written
         hot = drawn != settings(request.sampling, written + 1) or temperature > HOTTEST
@@ -234,16 +218,16 @@ class VLLMEngine(QueueEngine):
                 logprobs=min(request.top_logprobs, len(self._table)),
             )
             receive = self._receive
-        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.output.ids]}
+        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
         # A look is mixed as well, so that requests with soft tokens find its prompt in the cache.
         if run.prepared.soft is not None or most == 0:
-            prompt = self._mixed(run.prepared, run.output.ids)
+            prompt = self._mixed(run.prepared, run.ids)
         self._add(prompt, params, run.ticket, partial(receive, run))
 
-    def _odds(self, run: _Run, temperature: float, top_k: int) -> dict[str, Any]:
+    def _odds(self, run: Output, temperature: float, top_k: int) -> dict[str, Any]:
         """Which log-probabilities vLLM returns: no more than needed, since it looks them up for all."""
-        request, writes = run.prepared.request, run.prepared.max_new_tokens > 0
-        wanted = request.next_logits if not run.output.ids else False
+        request, writes = run.request, run.prepared.max_new_tokens > 0
+        wanted = request.next_logits if not run.ids else False
         if isinstance(wanted, tuple) and not writes and not request.top_logprobs:
             named = sorted(set(wanted))
             if len(named) <= MOST_NAMED:
@@ -253,70 +237,42 @@ class VLLMEngine(QueueEngine):
         drawn = (top_k or 1) + len(self.eos_ids) if writes else 0
         return {"logprobs": min(max(drawn, request.top_logprobs), len(self._table))}
 
-    def _receive(self, run: _Run, output: Any) -> None:
+    def _receive(self, run: Output, output: Any) -> None:
         """Take what vLLM generated."""
-        wrote, count = output.outputs[0], run.prepared.request.top_logprobs
+        wrote, count = output.outputs[0], run.request.top_logprobs
         odds = wrote.logprobs  # at each position the chosen token, then the likeliest
         for start, end in zip(odds.start_indices, odds.end_indices, strict=True) if count else ():
             part = slice(start + 1, min(end, start + 1 + count))
             top = TopLogprobs(tuple(odds.token_ids[part]), tuple(odds.logprobs[part]))
-            run.output.top_logprobs.append(top)
+            run.top_logprobs.append(top)
         chosen = [odds.logprobs[start] for start in odds.start_indices]
         self._continue(run, output, wrote.token_ids, chosen)
 
-    def _receive_odds(self, run: _Run, output: Any) -> None:
+    def _receive_odds(self, run: Output, output: Any) -> None:
         """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
-        request, step = run.prepared.request, len(run.output.ids)
         found = output.outputs[0].logprobs
         logprobs = torch.full((len(self._table),), -torch.inf)  # of tokens that vLLM did not return
         logprobs[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
-        if run.output.read(logprobs, 0.0):
+        if run.read(logprobs, 0.0):
             self._continue(run, output, (), ())
             return
-        logits = logprobs.clone()
-        if step < request.min_new_tokens:
-            logits[sorted(self.eos_ids)] = -torch.inf
-        temperature, top_k, top_p = settings(request.sampling, step)
-        if temperature:
-            u = draws_of(request)[step : step + 1]
-            [token] = draw(logits[None], u, temperature=temperature, top_k=top_k, top_p=top_p).tolist()
-        else:
-            token = int(logits.argmax())
+        token = int(choose(logprobs[None], [run], sorted(self.eos_ids)))
         self._continue(run, output, [token], [float(logprobs[token])])
 
-    def _continue(self, run: _Run, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+    def _continue(self, run: Output, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
         """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
-        prepared, written = run.prepared, run.output
         cached = output.num_cached_tokens or 0
-        if written.ids:  # all that a later turn is given, but for the last token, was computed before
-            run.recomputed += prepared.prompt_tokens + len(written.ids) - 1 - cached
+        if run.ids:  # all that a later turn is given, but for the last token, was computed before
+            run.recomputed_tokens += run.prepared.prompt_tokens + len(run.ids) - 1 - cached
         else:
-            run.cached = cached
-        written.ids += ids
-        written.logprobs += logprobs
-        count, text, reason = finish(
-            self.tokenizer,
-            written.ids,
-            stop=prepared.request.stop,
-            eos=self.eos_ids,
-            min_new_tokens=prepared.request.min_new_tokens,
-            checker=self._stops,
-        )
-        if reason == "length" and len(written.ids) < prepared.max_new_tokens:
+            run.cached_tokens = cached
+        run.ids += ids
+        run.logprobs += logprobs
+        completion = run.completion(self.tokenizer, self.eos_ids, self.stops)
+        if completion.finish_reason == "length" and len(run.ids) < run.prepared.max_new_tokens:
             self._send(run)
-            return
-        completion = Completion(
-            token_ids=tuple(written.ids[:count]),
-            logprobs=tuple(written.logprobs[:count]),
-            text=text,
-            finish_reason=reason,
-            prompt_tokens=prepared.prompt_tokens,
-            cached_tokens=run.cached,
-            recomputed_tokens=run.recomputed,
-            next_logits=written.next_logits,
-            top_logprobs=tuple(written.top_logprobs[: max(count, 1)]),
-        )
-        self._done.append((run.ticket, completion))
+        else:
+            self._done.append((run.ticket, completion))
 
     def _add(self, prompt: dict[str, Any], params: Any, ticket: int, receive: Callable[[Any], None]) -> None:
         name = str(next(self._names))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from soft_reasoning.engines.base import PreparedRequest
+from soft_reasoning.engines.output import PreparedRequest
 
 
 def mixed_prompt(
