@@ -75,6 +75,9 @@ class Remembering(Engine):
         self._engine, self._top = engine, top
         self.known: dict[tuple, Completion] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
     def check(self, request: Request) -> PreparedRequest:
         return self._engine.check(request)
 
@@ -118,9 +121,9 @@ def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = 
     todo = [p for p in parts.problems if p.id not in lines(path)]
     top = LIKELIEST if set(certainties) & set(CERTAINTIES[2:]) else 0
     engine, tokenizer = Remembering(parts.engine, top), parts.engine.tokenizer
-    method = build_method(parts.config)
+    method, context = build_method(parts.config), replace(parts.context, engine=engine)
     with path.open("a", encoding="utf-8") as file:
-        for problem, result in drive(todo, method, parts.context, engine=engine, max_live=LIVE):
+        for problem, result in drive(todo, method, context, max_live=LIVE):
             tops = {(c.token_ids, c.logprobs): c for c in engine.known.values()}
             rows = []
             for c in result.candidates:
@@ -174,7 +177,7 @@ def judge(
     """Let ``verifiers`` judge the candidates of ``folder``; ``by`` says which model the overrides name."""
     parts = Parts(overrides)
     given = {key: read(row) for key, row in lines(folder / "candidates.jsonl").items()}
-    engine = Remembering(parts.engine, ALTERNATIVES)
+    context = replace(parts.context, engine=Remembering(parts.engine, ALTERNATIVES))
     for name in verifiers:
         path = folder / f"{name}{by and ', by '}{by}.jsonl"
         known = lines(path)
@@ -182,7 +185,7 @@ def judge(
         config = compose_config([*overrides, f"verifier={name.partition(',')[0]}", *VERIFIERS[name]])
         method = Judging(build_method(config).verifier, given, rounds)
         with path.open("a", encoding="utf-8") as file:
-            for problem, result in drive(todo, method, parts.context, engine=engine, max_live=LIVE):
+            for problem, result in drive(todo, method, context, max_live=LIVE):
                 rows = [entry["row"] for entry in result.trace]
                 file.write(json.dumps({"id": problem.id, "rounds": rows}) + "\n")
                 file.flush()

@@ -33,7 +33,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
-from soft_reasoning.scheduling.job import Clock, Job
+from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.solution import Solution
@@ -230,7 +230,8 @@ class SoftReasoner:
         jobs, parts = self._jobs(problems, options, on_round and updates.put)
         with self._working(jobs, updates.put), Progress(len(jobs), enabled=progress) as shown:
             while shown.done < len(jobs):
-                shown.show(Clock(generated_tokens=sum(job.generated for job in jobs.values())))
+                shown.tokens = sum(job.generated for job in jobs.values())
+                shown.show()
                 shown.done += _ended(updates.get(), on_round)
         return self._solutions(problems, alone, jobs, parts)
 

@@ -58,7 +58,7 @@ def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys)
             program.main()
     said = capsys.readouterr().err
     assert stopped.value.code == 143 and "Traceback" not in said
-    assert "interrupted: 4 of 6 problems are stored" in said
+    assert "stopped: 4 of 6 problems are stored" in said
     assert said.splitlines()[-1] == "soft_reasoning: ended by SIGTERM; the same command continues"
     monkeypatch.setattr(sys, "argv", command)
     program.main()

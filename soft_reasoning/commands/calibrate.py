@@ -38,7 +38,6 @@ from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tried, choose, report
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
-from soft_reasoning.runs.manifest import IGNORED
 from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -50,9 +49,6 @@ REFERENCES = ("auto", "answers")
 PORTFOLIO, TRIES = "portfolio.json", "tries"
 LIVE = 32
 """Questions tried together."""
-LATER = ("calibration.portfolio", "calibration.reference")
-"""Settings that change what is made of the tries, not the tries."""
-
 Try: TypeAlias = Callable[[Problem, Context], Steps[list[Candidate]]]
 
 
@@ -121,7 +117,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
         solver = Local(Trial([at_points(method, points), *others.values()]), context, max_live=LIVE)
         run(
             problems, solver, folder / TRIES, plain(config),
-            fresh=config.fresh, progress=config.progress, ignore=(*IGNORED, *LATER),
+            fresh=config.fresh, progress=config.progress,
         )  # fmt: skip
         made_for = made_for_of(config, context)
     records = {record["doc_id"]: record for record in read_records(folder / TRIES)}

@@ -114,7 +114,6 @@ def _every_eval_ever(
         },
         "eval_library": {
             "name": "soft_reasoning", "version": versions.get("soft-reasoning", "unknown"),
-            "additional_details": {"config_hash": manifest.get("config_hash", "unknown")},
         },
         "model_info": {
             "name": model.rpartition("/")[2], "id": model, "developer": model.partition("/")[0],

@@ -281,7 +281,8 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
 
 def _cost(metrics: Mapping[str, Any]) -> str:
     """Operations, the engine's idle time and its memory, one sentence each."""
-    parts = [f"The engine was idle for at most {duration(metrics['seconds'].get('idle'))}."]
+    idle = metrics["seconds"].get("idle")
+    parts = [] if idle is None else [f"The engine was idle for at most {duration(idle)}."]
     if metrics["flops"]:
         parts.append(f"About {metrics['flops']['total']:.2g} floating-point operations.")
     for kind, what in (("kv", "Keys and values"), ("activations", "Activations")):

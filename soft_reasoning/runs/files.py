@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from soft_reasoning.types import UserError
 
 MANIFEST = "manifest.json"
 SAMPLES = "samples.jsonl"
-TIMING = "timing.jsonl"
+COSTS = "costs.json"
 RESULTS = "results.json"
 GRADES = "grades.json"
 REPORT = "report.md"
 PREDICTIONS = "predictions.csv"
 PAGE = "report.html"
 CONFIG = ".hydra/config.yaml"
-PEAKS = "peak_bytes"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
 
@@ -35,29 +33,19 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     path = Path(folder) / SAMPLES
     if not path.is_file():
         raise UserError(f"expected a run's folder with {SAMPLES}, got {folder}; check the path")
-    for _, record in scan_records(path):
-        yield record
-
-
-def scan_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (end of the line in bytes, record) for each line; a last one without its newline is torn."""
-    end = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return
             try:
                 record = json.loads(line)
-                whole = isinstance(record, dict) and isinstance(record.get("doc_id"), str)
-            except (ValueError, RecursionError):
-                whole = False
-            if not whole:
+                record["doc_id"]
+            except (ValueError, TypeError, KeyError) as error:
                 raise UserError(
                     f"{path}, line {number}: expected a record, got an edited line; restore or delete "
                     "that line, or start over with fresh=true"
-                )
-            end += len(line)
-            yield end, record
+                ) from error
+            yield record
 
 
 def read_json(path: Path, fix: str = "run it to its end") -> Any:
@@ -88,32 +76,6 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the manifest of a run. Raises UserError when it is missing or damaged."""
     fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
     return read_json(Path(folder) / MANIFEST, fix)
-
-
-@dataclass
-class Costs:
-    """What every start of a run took together.
-
-    Attributes:
-        seconds: Seconds by kind.
-        peaks: The most bytes that an engine used, by kind of memory.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    peaks: dict[str, int] = field(default_factory=dict)
-
-
-def read_costs(folder: str | os.PathLike[str]) -> Costs:
-    """Add up the lines of a run's ``timing.jsonl``; a torn last line is skipped."""
-    path, costs = Path(folder) / TIMING, Costs()
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    for entry in map(json.loads, lines):
-        for kind, size in entry.pop(PEAKS, {}).items():
-            costs.peaks[kind] = max(size, costs.peaks.get(kind, 0))
-        entry.pop("used_bytes", None)  # of earlier versions
-        for kind, seconds in entry.items():
-            costs.seconds[kind] = costs.seconds.get(kind, 0.0) + seconds
-    return costs
 
 
 @contextmanager

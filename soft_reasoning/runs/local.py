@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig
@@ -19,8 +19,9 @@ from soft_reasoning.configuration.build import (
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.manifest import describe_engine
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.job import Clock
 from soft_reasoning.scheduling.method import Method
-from soft_reasoning.scheduling.scheduler import MAX_LIVE, Clock, drive
+from soft_reasoning.scheduling.scheduler import MAX_LIVE, drive
 from soft_reasoning.types import Problem, Result
 
 
@@ -29,27 +30,15 @@ class Local:
 
     def __init__(self, method: Method, context: Context, max_live: int = MAX_LIVE) -> None:
         self.method, self.context, self.max_live = method, context, max_live
+        self.grader: AnswerGrader = context.grader
+        self.about: Mapping[str, Any] = {
+            **describe_engine(context.engine),
+            "layout": context.prompts.layout,
+            "independent": bool(getattr(method, "independent", False)),
+        }
 
-    @property
-    def about(self) -> Mapping[str, Any]:
-        independent = bool(getattr(self.method, "independent", False))
-        layout = self.context.prompts.layout
-        return {**describe_engine(self.context.engine), "layout": layout, "independent": independent}
-
-    @property
-    def grader(self) -> AnswerGrader:
-        return self.context.grader
-
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        *,
-        clock: Clock,
-        on_tick: Callable[[Clock], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        return drive(
-            problems, self.method, self.context, max_live=self.max_live, clock=clock, on_tick=on_tick
-        )
+    def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
+        return drive(problems, self.method, self.context, max_live=self.max_live, clock=clock)
 
     def peaks(self) -> Mapping[str, int]:
         return dict(self.context.engine.peak_bytes)

@@ -8,8 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -32,12 +31,13 @@ LIMIT = "dataset.limit"
 
 IGNORED = (
     "command", "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference",
-    "launcher", "logging", "ray", "hydra", "prompt.answer_type", *RESOURCES,
+    "launcher", "logging", "ray", "hydra", "prompt.answer_type",
+    "calibration.portfolio", "calibration.reference", *RESOURCES,
 )  # fmt: skip
 """Keys that change no problem's result.
 
-They concern display, batching and distribution of a run, the number of its problems, and the declared type
-of the prompt (its wording counts instead)."""
+They concern display, batching and distribution of a run, the number of its problems, the declared type of the
+prompt (its wording counts instead), and what a calibration makes of its tries."""
 
 CLASS = "._target_"
 
@@ -57,16 +57,12 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def result_keys(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> dict[str, Any]:
-    """Return the dotted keys that results depend on.
-
-    ``ignore`` names keys, groups of keys, or ``*`` patterns.
-    """
-
-    def ignored(key: str) -> bool:
-        return any(key == name or key.startswith(f"{name}.") or fnmatchcase(key, name) for name in ignore)
-
-    return {key: value for key, value in sorted(flatten(config).items()) if not ignored(key)}
+def result_keys(config: Mapping[str, Any], ignore: Iterable[str] = IGNORED) -> dict[str, Any]:
+    """Return the dotted keys that results depend on; ``ignore`` names keys and groups of keys."""
+    left_out = tuple(f"{name}." for name in ignore)
+    return {
+        key: value for key, value in sorted(flatten(config).items()) if not f"{key}.".startswith(left_out)
+    }
 
 
 def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,9 +71,8 @@ def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
     seed.
     """
-    ignore = [name for name in IGNORED if name != LIMIT]
-    chosen = ("method.samples",) if config.get("budget") == "equal" else ()
-    return result_keys(config, (*ignore, *chosen))
+    chosen = {"method.samples"} if config.get("budget") == "equal" else set[str]()
+    return result_keys(config, {*IGNORED} - {LIMIT} | chosen)
 
 
 def grows(method: Mapping[str, Any]) -> bool:
@@ -90,19 +85,22 @@ def grows(method: Mapping[str, Any]) -> bool:
 
 
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
-ENVIRONMENT = ("git_commit", "versions", "model", "device")
-"""The manifest's entries that may differ on a resume, with a note."""
 
 
-def config_hash(config: Mapping[str, Any], ignore: Sequence[str] = IGNORED) -> str:
-    """Return twelve hexadecimal digits that change with any key that results depend on."""
-    text = json.dumps(result_keys(config, ignore), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def manifest_of(config: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the manifest of a run that begins now; ``about`` adds the caller's entries (model, device)."""
+    return {
+        "git_commit": git_commit(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "model": None,
+        "device": None,
+        "plugins": plugin_sources(config),
+        **(about or {}),
+        "config": json.loads(json.dumps(config, default=str)),
+    }
 
 
-def refuse_other(
-    old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, ignore: Sequence[str] = IGNORED
-) -> None:
+def refuse_other(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
     """Check that a run with the manifest ``new`` would give the results already in ``folder``.
 
     Weights and the user's modules are compared where both manifests have a fingerprint of them.
@@ -110,25 +108,34 @@ def refuse_other(
     Raises:
         UserError: If it would not; it names each changed key, the weights or the modules.
     """
-    before, after = (
-        json.loads(json.dumps(result_keys(m["config"], ignore), default=str)) for m in (old, new)
-    )
-    for marks, manifest in ((before, old), (after, new)):
-        model = manifest.get("model") or {}
-        marks |= {f"source of {name}": mark for name, mark in (manifest.get("plugins") or {}).items()}
-        marks[f"weights of {model.get('path')}"] = model.get("weights")
-    for name in [name for name in before | after if name.startswith(("source of ", "weights of "))]:
-        if not (before.get(name) and after.get(name)):
-            for marks in (before, after):
-                marks.pop(name, None)
-    if changes := _changes(before, after):
+    before, after = (_fingerprints(manifest) for manifest in (old, new))
+    shared = before.keys() & after.keys()
+    changes = differences(result_keys(old["config"]), result_keys(new["config"]))
+    changes += differences(*({name: marks[name] for name in shared} for marks in (before, after)))
+    if changes:
         raise UserError(
             f"{folder} holds results of another configuration ({'; '.join(changes)}); restore these, start "
             "over with fresh=true, or choose another folder with hydra.run.dir="
         )
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Hashes of the user's modules and of the weights, so far as they are known, by what they are of."""
+    model = manifest["model"] or {}
+    marks = {f"source of {name}": mark for name, mark in manifest["plugins"].items()}
+    if model.get("weights"):
+        marks[f"weights of {model['path']}"] = model["weights"]
+    return marks
+
+
+def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Describe what may differ on a resume, with a note: versions, model files and devices."""
+    names = ("git_commit", "versions", "model", "device")
+    before, after = (flatten({name: manifest[name] for name in names}) for manifest in (old, new))
+    return [change.removeprefix("versions.") for change in differences(before, after)]
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Each key with its value before and after, where they differ."""
 
     def shown(flat: Mapping[str, Any], key: str) -> str:
@@ -138,7 +145,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return [f"{key}: {old} -> {new}" for key, (old, new) in pairs.items() if old != new]
 
 
-def plugin_sources(config: Any) -> dict[str, str]:
+def plugin_sources(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a hash of the source of each loaded module of the user's that ``config`` names."""
     package, hashes = Path(__file__).resolve().parents[1], {}
     for name in flatten(config).values():
@@ -152,28 +159,6 @@ def plugin_sources(config: Any) -> dict[str, str]:
         if path.is_file() and not installed and module.partition(".")[0] not in sys.stdlib_module_names:
             hashes[module] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return dict(sorted(hashes.items()))
-
-
-def manifest_of(
-    config: Mapping[str, Any], ignore: Sequence[str] = IGNORED, about: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the manifest of a run that begins now; ``about`` adds the caller's entries (model, device)."""
-    return {
-        "config_hash": config_hash(config, ignore),
-        "git_commit": git_commit(),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-        "model": None,
-        "device": None,
-        "plugins": plugin_sources(config),
-        **(about or {}),
-        "config": json.loads(json.dumps(config, default=str)),
-    }
-
-
-def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Describe the differences in versions, model files and devices between two manifests."""
-    before, after = (flatten({key: m.get(key) for key in ENVIRONMENT}) for m in (old, new))
-    return [change.removeprefix("versions.") for change in _changes(before, after)]
 
 
 def _version(name: str) -> str | None:

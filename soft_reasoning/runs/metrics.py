@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.answers import MODES
-from soft_reasoning.runs.files import Costs
 from soft_reasoning.runs.records import FIRST, MEMORY, WHY, Graded, ease
 from soft_reasoning.types import Usage, UserError
 
@@ -30,7 +29,7 @@ SHARES = {"exact_match": "correct", "coverage": "covered"}
 def measure(
     graded: Iterable[Graded],
     *,
-    costs: Costs | None = None,
+    costs: Mapping[str, Any] | None = None,
     rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
@@ -40,13 +39,13 @@ def measure(
 
     Args:
         graded: The graded problems.
-        costs: Time and memory. The second ``engine`` is the time spent waiting for the engine; ``idle`` is
-            all other time, an upper bound: an engine in its own process (vLLM on a GPU) works on while
-            nobody waits.
+        costs: ``seconds`` and ``peak_bytes`` by kind, as in ``costs.json``. The second ``engine`` is the time
+            spent waiting for the engine; ``idle`` is all other time, an upper bound: an engine in its own
+            process (vLLM on a GPU) works on while nobody waits.
         rate: Operations per position and key (``manifest.rates``).
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
-    rows, costs = sorted(graded, key=lambda row: row.problem["doc_id"]), costs or Costs()
+    rows = sorted(graded, key=lambda row: row.problem["doc_id"])
     problems = _frame((row.problem for row in rows), PROBLEM)
     candidates = _frame(
         ({"problem": i, **candidate} for i, row in enumerate(rows) for candidate in row.candidates), CANDIDATE
@@ -78,19 +77,21 @@ def measure(
         },
         "verifier": _verifier(judged),
         "wrong": {why: _mean(known["wrong"] == why) for why in WHY},
-        **_costs(rows, costs, rate),
+        **_costs(rows, costs or {}, rate),
     }
 
 
-def _costs(rows: Sequence[Graded], costs: Costs, rate: Mapping[str, int] | None) -> dict[str, Any]:
+def _costs(
+    rows: Sequence[Graded], costs: Mapping[str, Any], rate: Mapping[str, int] | None
+) -> dict[str, Any]:
     """Tokens by role, operations, seconds and memory."""
     usage: dict[str, Usage] = {}
     for role in sorted({role for row in rows for role in row.usage}):
         usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
     usage["total"] = sum(usage.values(), Usage())
-    seconds = dict(costs.seconds)
-    if "total" in seconds:
-        seconds["idle"] = max(0.0, seconds["total"] - seconds.get("engine", 0.0))
+    seconds, peaks = dict(costs.get("seconds", {})), costs.get("peak_bytes", {})
+    if "engine" in seconds:
+        seconds["idle"] = max(0.0, seconds["total"] - seconds["engine"])
     return {
         "tokens": {
             role: {
@@ -103,7 +104,7 @@ def _costs(rows: Sequence[Graded], costs: Costs, rate: Mapping[str, int] | None)
         },
         "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
         "seconds": seconds,
-        "peak_bytes": {kind: costs.peaks.get(kind) for kind in MEMORY},
+        "peak_bytes": {kind: peaks.get(kind) for kind in MEMORY},
     }
 
 

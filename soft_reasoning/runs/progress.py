@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any, TextIO
 
 from soft_reasoning.runs.records import Graded, duration
-from soft_reasoning.scheduling.job import Clock
 
 EVERY = 15.0
 """Seconds between two lines without a terminal."""
@@ -26,15 +25,18 @@ class Progress:
     def __init__(self, total: int, *, enabled: bool = True, stream: TextIO | None = None) -> None:
         self.total = total
         self.done: int = 0
-        self._before = 0
-        self._read = self._graded = self._correct = self._covered = self._tokens = 0
+        self.tokens: int = 0
+        self._read = self._graded = self._correct = self._covered = 0
         self._enabled, self._stream = enabled, sys.stderr if stream is None else stream
         self._bar: Any = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._before = self.done, self.tokens
         self._start = self._last_line = perf_counter()
 
     def __enter__(self) -> Progress:
-        self._before, self._start = self.done, perf_counter()
-        self._last_line = self._start
+        self._begin()
         if self._enabled and (self._stream.isatty() or "ipykernel" in sys.modules):
             from tqdm.auto import tqdm
 
@@ -54,7 +56,7 @@ class Progress:
         """Count one more finished problem; say so when the first ``UNREAD`` have no readable answer."""
         self.done += 1
         self._read += row.problem["parsed"]
-        self._tokens += sum(usage.generated_tokens for usage in row.usage.values())
+        self.tokens += sum(usage.generated_tokens for usage in row.usage.values())
         if row.problem["correct"] is not None:
             self._graded += 1
             self._correct += row.problem["correct"]
@@ -68,31 +70,30 @@ class Progress:
 
     def figures(self) -> dict[str, float]:
         """Return running figures by name; shares are those of the problems with a gold answer."""
-        figures: dict[str, float] = {"problems": self.done, "generated_tokens": self._tokens}
+        figures: dict[str, float] = {"problems": self.done, "generated_tokens": self.tokens}
         if self.done:
-            figures["generated_tokens_per_problem"] = self._tokens / self.done
+            figures["generated_tokens_per_problem"] = self.tokens / self.done
         if self._graded:
             figures |= {"accuracy": self._correct / self._graded, "coverage": self._covered / self._graded}
         return figures
 
-    def show(self, clock: Clock) -> None:
+    def show(self) -> None:
         """Redraw the bar, or print a line if the last one is old enough."""
         if self._bar is not None:
             self._bar.n = self.done
-            self._bar.set_postfix_str(self.state(clock))
+            self._bar.set_postfix_str(self.state())
         elif self._enabled and perf_counter() - self._last_line >= EVERY:
             self._last_line = perf_counter()
-            self.say(f"{self.done}/{self.total} problems  {self.state(clock)}")
+            self.say(f"{self.done}/{self.total} problems  {self.state()}")
 
-    def state(self, clock: Clock) -> str:
+    def state(self) -> str:
         """Describe running accuracy and coverage, speed and remaining time."""
-        elapsed = perf_counter() - self._start
-        here = self.done - self._before
+        elapsed, (done, tokens) = perf_counter() - self._start, self._before
         shares = {name: value for name, value in self.figures().items() if name in ("accuracy", "coverage")}
         parts = [f"{name} {100 * value:.1f} %" for name, value in shares.items()]
-        parts.append(f"{clock.generated_tokens / max(elapsed, 1e-9):,.0f} tokens/s")
-        if here:
-            parts.append(f"{duration(elapsed / here * (self.total - self.done))} left")
+        parts.append(f"{(self.tokens - tokens) / max(elapsed, 1e-9):,.0f} tokens/s")
+        if self.done > done:
+            parts.append(f"{duration(elapsed / (self.done - done) * (self.total - self.done))} left")
         return "  ".join(parts)
 
     def say(self, line: str) -> None:

@@ -11,75 +11,64 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
 from typing import Any
-from uuid import uuid4
 
 from omegaconf import DictConfig, OmegaConf
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import built, check_problems, plain
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.runs.local import Local, LocalLauncher
-from soft_reasoning.scheduling.job import KINDS, Clock, Job
+from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
-log: logging.Logger = logging.getLogger(__name__)
-
 RESTARTS = 3
 """How often Ray starts a dead worker again; the next death ends the run."""
-PATIENCE = 30.0
-"""Seconds without an answer after which a line says what the run waits for."""
 REACHED = 5.0
 """Seconds within which a cluster must answer; Ray itself waits for minutes."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a worker needs to know of a run: its number, configuration (plain data) and exemplars."""
-
-    number: int
-    config: Mapping[str, Any]
-    exemplars: Sequence[Any]
 
 
 class Worker:
     """An engine in a process of its own, kept from one run to the next where their configurations allow it.
 
     It is an actor with one event loop, in which the problems given to it are solved together. Every call
-    names its run, so a restarted worker knows where it is.
+    brings the run's configuration, so a restarted worker knows where it is.
     """
 
     def __init__(self) -> None:
-        self._launcher, self._id = LocalLauncher(), uuid4().hex
-        self._number: int | None = None
+        self._launcher = LocalLauncher()
+        self._config: Mapping[str, Any] | None = None
 
-    async def begin(self, run: Run, problems: Sequence[Problem] = ()) -> dict[str, Any]:
-        """Prepare ``run`` and return what the manifest says of the engine.
+    async def begin(
+        self, config: Mapping[str, Any], exemplars: Sequence[Any], problems: Sequence[Problem] = ()
+    ) -> Mapping[str, Any]:
+        """Prepare a run and return what the manifest says of the engine.
 
         Raises:
             UserError: If a prompt is too long, or the method's ``search.prior`` was made on a problem.
         """
-        if run.number != self._number:
-            self._local: Local = self._launcher.start(OmegaConf.create(dict(run.config)), (), run.exemplars)
+        if config != self._config:
+            self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
             check_abilities(self._local.method, self._local.context.engine)
-            self._scheduler, self._number = Scheduler(self._local.context.engine), run.number
+            self._scheduler, self._config = Scheduler(self._local.context.engine), config
         check_problems(problems, self._local.method, self._local.context)
-        return dict(self._local.about)
+        return self._local.about
 
-    async def solve(self, run: Run, problem: Problem) -> tuple[Problem, Result, str, Clock]:
-        """Return the problem, its result, who solved it and what all problems of the run here have spent."""
-        await self.begin(run)
-        scheduler, job = self._scheduler, Job[Any](problem, self._local.method, self._local.context)
-        scheduler.add(job)
+    async def solve(
+        self, config: Mapping[str, Any], exemplars: Sequence[Any], problem: Problem
+    ) -> tuple[Problem, Result]:
+        """Return the problem and its result."""
+        await self.begin(config, exemplars)
+        job = Job[Any](problem, self._local.method, self._local.context)
+        self._scheduler.add(job)
         while not job.done():  # whoever has its turn advances all
-            scheduler.step()
+            self._scheduler.step()
             await asyncio.sleep(0)
-        return problem, job.result(), self._id, scheduler.clock
+        return problem, job.result()
 
 
 class RayLauncher:
@@ -111,7 +100,6 @@ class RayLauncher:
         self._ray: Any = None
         self._ours = False
         self._workers: list[Any] = []
-        self._numbers = count()
 
     def start(
         self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
@@ -129,8 +117,7 @@ class RayLauncher:
                 num_cpus=self._cpus, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=-1
             )
             self._workers = [actor.remote() for _ in range(number)]
-        run = Run(next(self._numbers), plain(config), list(exemplars))
-        return RaySolver(self._ray, self._workers, run, problems, built(config, "grader"))
+        return RaySolver(self._ray, self._workers, config, problems, exemplars)
 
     def close(self) -> None:
         """Stop the workers, and Ray if it was started here."""
@@ -143,57 +130,34 @@ class RayLauncher:
 
 
 class RaySolver:
-    """One run on Ray workers; an ``runs.runner.Solver``."""
+    """One run on Ray workers; an ``runs.runner.Solver``. Neither times by kind nor memory are measured."""
 
     def __init__(
-        self, ray: Any, workers: Sequence[Any], run: Run, problems: Sequence[Problem], grader: Any
+        self,
+        ray: Any,
+        workers: Sequence[Any],
+        config: DictConfig,
+        problems: Sequence[Problem],
+        exemplars: Sequence[Any],
     ) -> None:
-        self.grader = grader
-        self._ray, self._workers, self._run = ray, list(workers), ray.put(run)
-        self._live: int = run.config["max_live"]
-        beginning = [worker.begin.remote(self._run) for worker in workers]
-        ready, _ = ray.wait(beginning, timeout=PATIENCE)
-        if not ready:
-            log.warning("waiting for Ray to start a worker and load its engine")
-            ready, _ = ray.wait(beginning)
-        first = workers[beginning.index(ready[0])]
+        self._ray, self._live = ray, config.max_live
+        self._workers, self._run = list(workers), (ray.put(plain(config)), ray.put(list(exemplars)))
+        self.grader: AnswerGrader = built(config, "grader")
         with self._errors():
-            self.about: Mapping[str, Any] = ray.get(first.begin.remote(self._run, problems))
+            [ready], _ = ray.wait([worker.begin.remote(*self._run, problems) for worker in workers])
+            self.about: Mapping[str, Any] = ray.get(ready)
 
     def peaks(self) -> dict[str, int]:
-        """Nothing: memory is not measured on Ray."""
         return {}
 
-    def solve(
-        self,
-        problems: Iterable[Problem],
-        *,
-        clock: Clock,
-        on_tick: Callable[[Clock], None] | None = None,
-    ) -> Iterator[tuple[Problem, Result]]:
-        """Do what ``Solver.solve`` does.
-
-        Seconds in ``clock`` are the mean over workers, so that they compare with elapsed time. Tokens and
-        sequences are totals.
-        """
+    def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
         from ray.util import ActorPool
 
-        clocks: dict[str, Clock] = {}  # by worker, those that died included
-        pool = ActorPool(self._workers * self._live)
-        solved = pool.map_unordered(
-            lambda worker, problem: worker.solve.remote(self._run, problem), [*problems]
-        )
+        pool: Any = ActorPool(self._workers * self._live)  # a worker has ``max_live`` problems at a time
         with self._errors():
-            for problem, result, worker, spent in solved:
-                clocks[worker] = spent
-                for kind in KINDS:
-                    seconds = sum(other.seconds[kind] for other in clocks.values())
-                    clock.seconds[kind] = seconds / len(self._workers)
-                for name in ("generated_tokens", "sequences", "live"):
-                    setattr(clock, name, sum(getattr(other, name) for other in clocks.values()))
-                yield problem, result
-                if on_tick is not None:
-                    on_tick(clock)
+            yield from pool.map_unordered(
+                lambda worker, problem: worker.solve.remote(*self._run, problem), list(problems)
+            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -4,56 +4,66 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
 from soft_reasoning.checks import finite
-from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS
+from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, read_results
 from soft_reasoning.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
 
-class Tracker(Protocol):
-    """Follows runs; it is configured by the group ``logging``, which calls it ``name``."""
+class Tracker:
+    """Follows a run through a tracker of accelerate, which a subclass begins.
+
+    Raises:
+        UserError: If the library ``name`` or accelerate is not installed.
+    """
 
     name: str
 
+    def __init__(self) -> None:
+        try:
+            importlib.import_module(self.name)
+            self.trackers: Any = importlib.import_module("accelerate.tracking")
+        except ImportError as error:
+            raise UserError(
+                f"logging={self.name}: expected {self.name} and accelerate, which cannot be imported "
+                f"({error}): pip install 'soft-reasoning[{self.name}]', or leave logging out"
+            ) from error
+        importlib.import_module("accelerate").PartialState()  # which accelerate's own log needs
+
     def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
         """Begin the run in ``folder`` and return its ``accelerate.tracking.GeneralTracker``."""
-        ...
+        raise NotImplementedError
+
+    def log(self, run: Any, figures: Mapping[str, float], step: int) -> None:
+        """Log figures of the first ``step`` problems."""
+        run.log(dict(figures), step)
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
         """End the run: finished, with the ``files`` of its report, or (None) interrupted."""
-        ...
+        run.finish()
 
 
-class TensorBoard:
-    """Writes event files into ``tensorboard`` in the run's folder: figures and the configuration.
-
-    Raises:
-        UserError: If TensorBoard is not installed.
-    """
+class TensorBoard(Tracker):
+    """Writes event files into ``tensorboard`` in the run's folder: figures and the configuration."""
 
     name = "tensorboard"
 
-    def __init__(self) -> None:
-        self._trackers = _trackers(self.name)
-
     def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
-        run = self._trackers.TensorBoardTracker(self.name, folder, flush_secs=10)
+        run = self.trackers.TensorBoardTracker(self.name, folder, flush_secs=10)
         run.start()
         run.log({"config": f"```yaml\n{yaml.safe_dump(dict(config), sort_keys=False)}```"}, 0)
         return run
 
-    def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        run.finish()
 
-
-class WeightsAndBiases:
-    """Logs to Weights & Biases; the report's files become an artifact.
+class WeightsAndBiases(Tracker):
+    """Logs to Weights & Biases, the report's files included.
 
     Args:
         project: The project.
@@ -61,9 +71,6 @@ class WeightsAndBiases:
         mode: ``online``, ``offline`` (``wandb sync`` uploads later) or ``disabled``; None is online, or what
             the environment variable WANDB_MODE says.
         tags: Tags of every run.
-
-    Raises:
-        UserError: If wandb is not installed.
     """
 
     name = "wandb"
@@ -75,13 +82,13 @@ class WeightsAndBiases:
         mode: str | None = None,
         tags: Sequence[str] = (),
     ) -> None:
+        super().__init__()
         self._project, self._options = project, {"entity": entity, "mode": mode, "tags": tags}
-        self._trackers = _trackers(self.name)
 
     def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
         import wandb
 
-        run = self._trackers.WandBTracker(
+        run = self.trackers.WandBTracker(
             self._project, **self._options, dir=str(folder), name=folder.name, group=folder.parent.name,
             settings=wandb.Settings(console="off"),  # standard output is for results
         )  # fmt: skip
@@ -90,17 +97,12 @@ class WeightsAndBiases:
         return run
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        import wandb
-
-        if files is not None:
-            report = wandb.Artifact(f"report-{run.tracker.id}", type="report")
-            for file in files:
-                report.add_file(str(file))
-            run.tracker.log_artifact(report)
+        for file in files or ():
+            run.tracker.save(str(file), base_path=str(file.parent), policy="now")
         run.tracker.finish(exit_code=int(files is None))
 
 
-class MLflow:
+class MLflow(Tracker):
     """Logs to an MLflow server or to a database on this machine; the report's files become artifacts.
 
     Parameters are the values that results depend on.
@@ -109,16 +111,13 @@ class MLflow:
         uri: The tracking server or database, such as ``sqlite:///mlflow.db``; None is what MLflow takes by
             itself (the environment variable MLFLOW_TRACKING_URI, else a database in the current folder).
         experiment: The experiment's name, which is created if it does not exist.
-
-    Raises:
-        UserError: If MLflow is not installed.
     """
 
     name = "mlflow"
 
     def __init__(self, uri: str | None = None, experiment: str = "soft_reasoning") -> None:
+        super().__init__()
         self._uri, self._experiment = uri, experiment
-        self._trackers = _trackers(self.name)
 
     def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
         import mlflow
@@ -126,7 +125,7 @@ class MLflow:
         if self._uri is not None:
             mlflow.set_tracking_uri(self._uri)
         tags = {"group": folder.parent.name, "folder": str(folder)}
-        run = self._trackers.MLflowTracker(self._experiment, run_name=folder.name, tags=tags)
+        run = self.trackers.MLflowTracker(self._experiment, run_name=folder.name, tags=tags)
         run.start()
         run.store_init_configuration(result_keys(config))
         return run
@@ -139,69 +138,51 @@ class MLflow:
         mlflow.end_run("KILLED" if files is None else "FINISHED")
 
 
-def _trackers(name: str) -> Any:
-    """``accelerate.tracking``, after the library of the tracker ``name`` has been imported."""
-    try:
-        importlib.import_module(name)
-        trackers = importlib.import_module("accelerate.tracking")
-    except ImportError as error:
-        raise UserError(
-            f"logging={name}: expected {name} and accelerate, which cannot be imported ({error}): "
-            f"pip install 'soft-reasoning[{name}]', or leave logging out"
-        ) from error
-    importlib.import_module("accelerate").PartialState()  # without it accelerate's own log raises an error
-    return trackers
+@contextmanager
+def followed(
+    tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[Callable[[Mapping[str, float], int], None]]:
+    """Have ``tracker`` follow the run in ``folder``; yield a function that logs figures at a step.
 
-
-class Followed:
-    """Tells ``tracker`` about the run in ``folder`` while the context is open; None tells nobody.
-
-    An error of the tracker after the beginning ends the logging with one line by ``say``, and not the run.
+    At the end it gets the final metrics and the report's files. An error of the tracker after the beginning
+    ends the logging with one line by ``say``, and not the run.
 
     Raises:
         UserError: If the tracker cannot begin.
     """
+    if tracker is None:
+        yield lambda figures, step: None
+        return
+    folder = folder.absolute()
+    try:
+        run = tracker.begin(folder, config)
+    except Exception as error:  # the libraries share no base class
+        raise UserError(
+            f"logging={tracker.name}: expected a run to begin, got {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:300]}; change its options"
+        ) from error
 
-    def __init__(
-        self, tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
-    ) -> None:
-        self._tracker, self._folder, self._say = tracker, folder.absolute(), say
+    def tell(call: Callable[..., Any], *values: Any) -> None:
+        nonlocal run
         try:
-            self._run = None if tracker is None else tracker.begin(self._folder, config)
-        except Exception as error:  # the libraries share no base class
-            raise UserError(
-                f"logging={getattr(tracker, 'name', None)}: expected a run to begin, got "
-                f"{type(error).__name__}: {' '.join(str(error).split())[:300]}; change its options"
-            ) from error
-
-    def __enter__(self) -> Followed:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._tell(lambda tracker, run: tracker.end(run, None))
-
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Log figures of the first ``step`` problems."""
-        self._tell(lambda _, run: run.log(dict(figures), step))
-
-    def finish(self, metrics: Mapping[str, Any]) -> None:
-        """Log the final metrics and the report's files, and end the run."""
-        numbers = {
-            "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # other signs MLflow refuses
-            for name, value in flatten(metrics).items()
-            if finite(value)
-        }
-        named = [self._folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-        files = [path for path in named if path.is_file()] + sorted(self._folder.glob("*.png"))
-        self.log(numbers, metrics["problems"])
-        self._tell(lambda tracker, run: tracker.end(run, files))
-        self._run = None
-
-    def _tell(self, call: Callable[[Tracker, Any], None]) -> None:
-        if self._run is None or self._tracker is None:
-            return
-        try:
-            call(self._tracker, self._run)
+            if run is not None:
+                call(run, *values)
         except Exception as error:  # such as a server that has gone: hours of work do not end for it
-            self._run = None
-            self._say(f"logging={self._tracker.name} ended: {type(error).__name__}: {error}")
+            run = None
+            say(f"logging={tracker.name} ended: {type(error).__name__}: {error}")
+
+    try:
+        yield lambda figures, step: tell(tracker.log, figures, step)
+    except BaseException:
+        tell(tracker.end, None)
+        raise
+    metrics = read_results(folder)
+    numbers = {
+        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # other signs MLflow refuses
+        for name, value in flatten(metrics).items()
+        if finite(value)
+    }
+    named = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
+    files = [path for path in named if path.is_file()] + sorted(folder.glob("*.png"))
+    tell(tracker.log, numbers, metrics["problems"])
+    tell(tracker.end, files)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Generic, TypeVar, cast
@@ -16,9 +17,6 @@ from soft_reasoning.scheduling.method import Method, Steps, check_method
 from soft_reasoning.types import Generate, Problem, Request, Result, Round, Usage, UserError
 
 E_co = TypeVar("E_co", covariant=True)
-
-KINDS = ("engine", "optimiser", "method")
-"""Kinds of time: the language model, proposals, and the methods' own code."""
 
 
 class BudgetSpent(Exception):
@@ -32,14 +30,11 @@ class ProblemError(RuntimeError):
     """A fault of ours while solving one problem, which it names; its cause is the original error."""
 
 
-@dataclass
 class Clock:
-    """Seconds of a drive by kind, and what its engine generated so far."""
+    """Seconds by kind: the model (``engine``), proposals (``optimiser``), code of methods (``method``)."""
 
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
-    generated_tokens: int = 0
-    sequences: int = 0
-    live: int = 0
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
     def measure(self, kind: str) -> Iterator[None]:
@@ -48,7 +43,12 @@ class Clock:
         try:
             yield
         finally:
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + perf_counter() - start
+            self.seconds[kind] += perf_counter() - start
+
+    def taken(self) -> dict[str, float]:
+        """Return the seconds since the last call."""
+        seconds, self.seconds = self.seconds, defaultdict(float)
+        return dict(seconds)
 
 
 class Job(Future[Result], Generic[E_co]):
@@ -159,10 +159,8 @@ class Job(Future[Result], Generic[E_co]):
         return tuple(decode(list(part)) for part in parts)
 
     def count(self, role: str, usage: Usage) -> None:
-        """Add ``usage`` to the problem's, under ``role``, and to the clock's."""
+        """Add ``usage`` to the problem's, under ``role``."""
         self.usage[role] = self.usage.get(role, Usage()) + usage
-        self.clock.sequences += usage.sequences
-        self.clock.generated_tokens += usage.generated_tokens
         self.generated += usage.generated_tokens
 
     def spent(self, least: int) -> str | None:

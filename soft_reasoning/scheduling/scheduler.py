@@ -9,7 +9,7 @@ same for any ``max_live``, any order and any other problems, as far as engine an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -136,10 +136,8 @@ def drive(
     method: Method,
     context: Context,
     *,
-    engine: Engine | None = None,
     max_live: int = MAX_LIVE,
     clock: Clock | None = None,
-    on_tick: Callable[[Clock], None] | None = None,
 ) -> Iterator[tuple[Problem, Result]]:
     """Solve ``problems``, at most ``max_live`` at a time, and yield each result when it is finished.
 
@@ -147,10 +145,8 @@ def drive(
         problems: The problems, which are read lazily, so ``max_live`` bounds memory.
         method: Solves each of them.
         context: What the method reads.
-        engine: The engine; by default ``context.engine``.
         max_live: Most active problems.
         clock: Filled in while solving.
-        on_tick: Called with ``clock`` before effects are answered, after finished results were yielded.
 
     Raises:
         UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's fault,
@@ -158,19 +154,14 @@ def drive(
         ProblemError: For any other error. Both come after the problems that had finished were yielded.
     """
     whole("max_live", max_live, least=1)
-    engine = context.engine if engine is None else engine
-    check_abilities(method, engine)
-    scheduler, source = Scheduler(engine, clock), iter(problems)
+    check_abilities(method, context.engine)
+    scheduler, source = Scheduler(context.engine, clock), iter(problems)
     try:
         while True:
-            admitted = [Job(each, method, context) for each in islice(source, max_live - len(scheduler.live))]
-            for job in admitted:
-                scheduler.add(job)
-            scheduler.clock.live = len(scheduler.live)
+            for problem in islice(source, max_live - len(scheduler.live)):
+                scheduler.add(Job(problem, method, context))
             if not scheduler.live:
                 return
-            if not admitted and on_tick is not None:
-                on_tick(scheduler.clock)
             ended = scheduler.step()
             for job in ended:
                 if job.exception() is None:

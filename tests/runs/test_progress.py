@@ -7,23 +7,23 @@ import pytest
 from soft_reasoning.runs import progress
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.runs.records import Graded
-from soft_reasoning.scheduling.job import Clock
+from soft_reasoning.types import Usage
 
 
 def row(correct, covered, parsed=True):
-    return Graded({"correct": correct, "covered": covered, "parsed": parsed})
+    usage = {"candidate": Usage(generated_tokens=50)}
+    return Graded({"correct": correct, "covered": covered, "parsed": parsed}, usage=usage)
 
 
 def test_quiet_where_there_is_no_terminal_but_for_a_line_every_so_often(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
-    stream, clock = io.StringIO(), Clock()
+    stream = io.StringIO()
     with Progress(100, stream=stream) as shown:
         for _ in range(60):
             now[0] += 1.0
-            clock.generated_tokens += 50
             shown.count(row(True, True))
-            shown.show(clock)
+            shown.show()
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert lines[0] == "15/100 problems  accuracy 100.0 %  coverage 100.0 %  50 tokens/s  1 min 25 s left"

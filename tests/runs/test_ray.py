@@ -66,7 +66,7 @@ def test_a_killed_worker_changes_nothing(address, whole, tmp_path):
         assert marker.exists()
         assert found == whole[0]
         assert metrics["tokens"] == whole[1]["tokens"] and metrics["exact_match"] == whole[1]["exact_match"]
-        assert 0 < metrics["seconds"]["engine"] < metrics["seconds"]["total"]
+        assert metrics["seconds"]["total"] > 0
 
         with pytest.raises(UserError, match="^problem long: the prompt has"):
             launcher.start(config, [*problems(2), Problem("long", "pens " * 10_000)])

@@ -139,15 +139,14 @@ class FailsAt:
 
 
 @pytest.mark.parametrize(
-    ("error", "seen", "word"),
-    [(KeyboardInterrupt(), KeyboardInterrupt, "interrupted"), (ValueError("x"), ProblemError, "stopped")],
+    ("error", "seen"), [(KeyboardInterrupt(), KeyboardInterrupt), (ValueError("x"), ProblemError)]
 )
-def test_what_is_finished_survives(world, tmp_path, capsys, error, seen, word):
+def test_what_is_finished_survives(world, tmp_path, capsys, error, seen):
     _, context, config = world
     with pytest.raises(seen):
         run(problems(5), Local(FailsAt("p3", error), context, 1), tmp_path, config, progress=False)
     assert list(kept(tmp_path)) == ["p0", "p1", "p2"]
-    assert f"{word}: 3 of 5 problems are stored" in capsys.readouterr().err
+    assert "stopped: 3 of 5 problems are stored" in capsys.readouterr().err
     run(problems(5), Local(FailsAt("none", error), context), tmp_path, config, progress=False)
     assert len(kept(tmp_path)) == 5
 

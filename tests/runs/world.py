@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.runs.files import Costs
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.records import grade, record_of
@@ -49,7 +48,7 @@ def parts(*overrides):
 
 def summarise(rows, *, seconds=None, peaks=None, **more):
     """The metrics of ``rows``."""
-    return measure(rows, costs=Costs(seconds or {}, peaks or {}), **more)
+    return measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)
 
 
 def stored(folder, config, results, **more):
@@ -60,7 +59,6 @@ def stored(folder, config, results, **more):
             record = record_of(problem, result, Grader())
             store.append(record)
             rows.append(grade(record, Grader()))
-        store.sync()
     write_results(folder, summarise(rows, **more), rows)
     return folder
 

@@ -1,5 +1,7 @@
 """The scheduler: what it merges, what it keeps apart, and whom it blames."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -96,8 +98,7 @@ def test_usage_is_counted_by_role_and_time_by_kind():
 
     [(_, result)] = drive(problems(1), Script(steps), context, clock=clock)
     assert result.usage == {"candidate": Usage(3, 3, 6, 3, 15), "verifier": Usage(1, 1, 2, 1, 5)}
-    assert clock.generated_tokens == 8 and clock.sequences == 4
-    assert all(clock.seconds[kind] >= 0 for kind in ("engine", "optimiser", "method"))
+    assert {*clock.seconds} == {"engine", "method"} and all(s > 0 for s in clock.seconds.values())
 
 
 def test_a_failure_names_its_problem_and_keeps_what_finished_in_the_same_tick():
@@ -142,7 +143,7 @@ def solved(soft_reasoning, order, max_live, engine=None):
     """Answers, traces, candidates with their points and rewards: exactly. (How much of a prompt was cached
     depends on the batch.)"""
     method, context = soft_reasoning
-    driven = drive(order, method, context, engine=engine, max_live=max_live)
+    driven = drive(order, method, replace(context, engine=engine or context.engine), max_live=max_live)
     return {p.id: (r.answer, r.candidates, r.trace) for p, r in driven}
 
 
