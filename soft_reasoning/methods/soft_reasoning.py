@@ -30,9 +30,10 @@ from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
+from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
-from soft_reasoning.search.optimiser import Optimiser, Proposal
+from soft_reasoning.search.optimiser import Optimiser
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
     GREEDY,

@@ -1,17 +1,9 @@
 """Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
 
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
-from soft_reasoning.search.embedding import (
-    Embedding,
-    GaussianEmbedding,
-    Subspace,
-)
-from soft_reasoning.search.informed import TokenSimplexEmbedding
-from soft_reasoning.search.optimiser import (
-    BayesianOptimiser,
-    Optimiser,
-    Proposal,
-)
+from soft_reasoning.search.batch import Proposal
+from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace, TokenSimplexEmbedding
+from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser
 from soft_reasoning.search.preferential import PreferentialOptimiser
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.search.stopping import Stopping

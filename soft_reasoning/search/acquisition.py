@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
-from botorch.acquisition import AnalyticAcquisitionFunction
+from botorch.acquisition import ExpectedImprovement
 from botorch.models.model import Model
 from botorch.utils.probability.utils import ndtr, phi
 from botorch.utils.transforms import t_batch_mode_transform
@@ -24,18 +24,11 @@ def one_point(forward: Forward) -> Forward:
     return cast(Forward, t_batch_mode_transform(expected_q=1)(cast(Any, forward)))
 
 
-def expected_improvement(mean: Tensor, sd: Tensor, best: Tensor) -> Tensor:
-    """E[max(f - best, 0)] for f ~ N(mean, sd^2); the arguments broadcast.
-
-    With D = mean - best and z = D / sd it is sd (phi(z) + z Phi(z)) = [D]^+ + sd phi(z) - |D| Phi(-|z|).
-    The paper prints -|D| Phi(z), which is right for D <= 0 only.
-    """
-    z = (mean - best) / sd
-    return sd * (phi(z) + z * ndtr(z)).clamp_min(0.0)
-
-
 def printed_improvement(gain: Tensor, sd: Tensor) -> Tensor:
-    """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd): expected improvement where D <= 0, too small above."""
+    """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd), as the paper prints expected improvement for a gain D.
+
+    The last factor must be Phi(-|D| / sd), so it is right where D <= 0 and too small above.
+    """
     z = gain / sd
     return gain.clamp_min(0.0) + sd * phi(z) - gain.abs() * ndtr(z)
 
@@ -45,26 +38,7 @@ def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
     return (gamma + 1.0 + math.log(1.0 / delta)).sqrt()
 
 
-class _Improvement(AnalyticAcquisitionFunction):
-    """An acquisition function of the posterior marginals and the value to improve on."""
-
-    best_f: Tensor
-
-    def __init__(
-        self, model: Model, best_f: float | Tensor, posterior_transform: Any = None, maximize: bool = True
-    ):
-        super().__init__(model=model, posterior_transform=posterior_transform)
-        self.register_buffer("best_f", torch.as_tensor(best_f))
-        self.maximize = maximize
-
-    def _gain_and_sd(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Posterior mean minus ``best_f``, and the deviation, (batch, 1) each."""
-        mean, sd = self._mean_and_sigma(X)
-        assert sd is not None  # it is, unless asked not to be computed
-        return (mean - self.best_f if self.maximize else self.best_f - mean), sd
-
-
-class NoiseAdaptiveExpectedImprovement(_Improvement):
+class NoiseAdaptiveExpectedImprovement(ExpectedImprovement):
     """Expected improvement with every deviation multiplied by omega_k (paper, Adaptive EI).
 
     omega_k = sqrt(gamma_k + 1 + ln(1 / delta)) for the information gain gamma_k of the points observed. Noise
@@ -95,6 +69,7 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
         torch.Size([1, 2])
     """
 
+    best_f: Tensor
     omega: Tensor
 
     def __init__(
@@ -111,11 +86,11 @@ class NoiseAdaptiveExpectedImprovement(_Improvement):
             omega = adaptive_factor(information_gain(model), self.delta)
         self.register_buffer("omega", omega.unsqueeze(-1))
 
-    @one_point
-    def forward(self, X: Tensor) -> Tensor:
-        """Values (batch,) at ``X`` (batch x 1 x d); larger is better."""
-        gain, sd = self._gain_and_sd(X)
-        return expected_improvement(gain, self.omega * sd, torch.zeros_like(gain)).squeeze(-1)
+    def _mean_and_sigma(
+        self, X: Tensor, compute_sigma: bool = True, min_var: float = 1e-12
+    ) -> tuple[Tensor, Tensor | None]:
+        mean, sigma = super()._mean_and_sigma(X, compute_sigma, min_var)
+        return mean, None if sigma is None else self.omega * sigma
 
 
 class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):
@@ -123,18 +98,22 @@ class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):
 
     @one_point
     def forward(self, X: Tensor) -> Tensor:
-        gain, sd = self._gain_and_sd(X)
-        return printed_improvement(gain, self.omega * sd).squeeze(-1)
+        mean, sd = self._mean_and_sigma(X)
+        gain = mean - self.best_f if self.maximize else self.best_f - mean
+        return printed_improvement(gain, cast(Tensor, sd)).squeeze(-1)
 
 
-class ReleasedEI(_Improvement):
+class ReleasedEI(ExpectedImprovement):
     """The public code's rule: the printed formula with the opposite gain and the variance as deviation.
 
     It favours points predicted worse than the incumbent.
     """
 
+    best_f: Tensor
+
     @one_point
     def forward(self, X: Tensor) -> Tensor:
         """Values (batch,) at ``X`` (batch x 1 x d)."""
-        gain, sd = self._gain_and_sd(X)
-        return printed_improvement(-gain, sd.square()).squeeze(-1)
+        mean, sd = self._mean_and_sigma(X)
+        loss = self.best_f - mean if self.maximize else mean - self.best_f
+        return printed_improvement(loss, cast(Tensor, sd).square()).squeeze(-1)

@@ -1,10 +1,12 @@
 """Choosing the k points of a round from the candidate points."""
 
+# Parts of torch have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -21,48 +23,34 @@ Acquire = Callable[[Model, Tensor], AcquisitionFunction]
 """Builds the acquisition function of a model and of the values (b, 1) to improve on."""
 
 
+def _nothing() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
+
+
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """The points of a round.
+class Proposal:
+    """The next round of one problem.
+
+    Random search leaves everything but the points empty.
 
     Attributes:
-        points: (b, k, d), distinct.
-        values: (b, k) acquisition values when chosen.
-        decided: (b, k) whether the candidate points' values differed: the acquisition function decided.
-        index: (b, k) the points' indices among the N or M candidate points.
+        points: (k, d) float64, distinct; (k, F) features of the points chosen from a pool.
+        mean: (k,) their posterior means before the round.
+        sd: (k,) their posterior deviations.
+        acquisition: (k,) acquisition values when chosen.
+        incumbent: The value to improve on.
+        decided: Share of the points that the acquisition function chose. A point does not count if all its
+            candidate points had the same value.
+        chosen: Indices of the points in the pool; none without a pool.
     """
 
     points: Tensor
-    values: Tensor
-    decided: Tensor
-    index: Tensor
-
-
-class Batch(Protocol):
-    """A rule that chooses the k points of a round."""
-
-    def choose(
-        self,
-        acquire: Acquire,
-        gp: FixedNoiseGP,
-        X: Tensor,
-        incumbent: Tensor,
-        k: int,
-        behaviour: Tensor | None = None,
-    ) -> Choice:
-        """Choose ``k`` points for each of b problems.
-
-        Args:
-            acquire: Builds the acquisition function.
-            gp: The model of the problems.
-            X: Candidate points: (N, d) where all problems share them, (b, N, d), or (b, k, M, d) where each
-                pick has points of its own.
-            incumbent: (b,) values to improve on.
-            k: Picks of a round.
-            behaviour: (b, N) of a pool, ``X`` (b, N, d): points with equal numbers behave alike, and one of
-                them at most is chosen. None of those with -1 is. There are at least k others.
-        """
-        ...
+    mean: Tensor = field(default_factory=_nothing)
+    sd: Tensor = field(default_factory=_nothing)
+    acquisition: Tensor = field(default_factory=_nothing)
+    incumbent: float = float("nan")
+    decided: float = 0.0
+    chosen: tuple[int, ...] = ()
 
 
 def first_best(values: Tensor) -> Tensor:
@@ -84,37 +72,52 @@ class TopK:
         incumbent: Tensor,
         k: int,
         behaviour: Tensor | None = None,
-    ) -> Choice:
-        rows = torch.arange(len(incumbent))
-        own = X.ndim == 4  # each pick has points of its own
-        taken = torch.zeros(len(rows), X.shape[-2], dtype=torch.bool)
-        if behaviour is not None:
-            taken = behaviour < 0
-        points: list[Tensor] = []
-        top: list[Tensor] = []
-        decided: list[Tensor] = []
-        indices: list[Tensor] = []
-        values = torch.empty(0)
+    ) -> list[Proposal]:
+        """Choose ``k`` points for each of b problems.
+
+        Args:
+            acquire: Builds the acquisition function.
+            gp: The model of the problems.
+            X: Candidate points: (N, d) where all problems share them, (b, N, d), or (b, k, M, d) where each
+                pick has points of its own.
+            incumbent: (b,) values to improve on.
+            k: Picks of a round.
+            behaviour: (b, N) of a pool, ``X`` (b, N, d): points with equal numbers behave alike, and one of
+                them at most is chosen. None of those with -1 is. There are at least k others.
+        """
+        model, best, rows = gp, incumbent, torch.arange(len(incumbent))
+        per_pick = X.ndim == 4
+        alike = torch.arange(X.shape[-2]).expand(len(rows), -1) if behaviour is None else behaviour
+        taken, values = alike < 0, torch.empty(0)
+        picks: list[tuple[Tensor, ...]] = []
         for i in range(k):
-            some = X[:, i] if own else X
-            if i == 0 or own or self.fantasies:
-                as_botorch = (some.transpose(0, 1) if some.ndim == 3 else some.unsqueeze(1)).unsqueeze(-2)
-                function = acquire(gp, incumbent.unsqueeze(-1))
-                values = function(as_botorch).mT.expand(len(rows), -1)  # (b, N)
-            index = first_best(values if own else values.masked_fill(taken, -torch.inf))
-            taken[rows, index] = True
-            if behaviour is not None:
-                taken = taken | (behaviour == behaviour[rows, index].unsqueeze(-1))
-            indices.append(index)
-            points.append(some[rows, index] if some.ndim == 3 else some[index])
-            top.append(values[rows, index])
-            decided.append(top[-1] - values.amin(-1) > TIE * top[-1].abs())
+            choices = X[:, i] if per_pick else X  # (N, d) or (b, N, d)
+            if i == 0 or per_pick or self.fantasies:
+                points = choices.transpose(0, 1) if choices.ndim == 3 else choices.unsqueeze(1)
+                function = acquire(model, best.unsqueeze(-1))
+                values = function(points.unsqueeze(-2)).mT.expand(len(rows), -1)  # (b, N)
+            index = first_best(values if per_pick else values.masked_fill(taken, -torch.inf))
+            taken = taken | (alike == alike[rows, index].unsqueeze(-1))
+            point = choices[rows, index] if choices.ndim == 3 else choices[index]
+            top = values[rows, index]
+            picks.append((point, top, top - values.amin(-1) > TIE * top.abs(), index))
             if self.fantasies and i + 1 < k:
-                gp, mean = gp.fantasise(points[-1])
-                incumbent = torch.maximum(incumbent, mean)
-        return Choice(
-            torch.stack(points, 1), torch.stack(top, -1), torch.stack(decided, -1), torch.stack(indices, -1)
-        )
+                model, mean = model.fantasise(point)
+                best = torch.maximum(best, mean)
+        points, values, decided, indices = (torch.stack(parts, 1) for parts in zip(*picks, strict=True))
+        mean, variance = gp.marginals(points)
+        return [
+            Proposal(
+                points[i],
+                mean[i],
+                variance[i].sqrt(),
+                values[i],
+                float(incumbent[i]),
+                float(decided[i].double().mean()),
+                () if behaviour is None else tuple(indices[i].tolist()),
+            )
+            for i in range(len(rows))
+        ]
 
 
 class KrigingBeliever(TopK):

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,15 +18,15 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.search.model import FixedNoiseGP
 
 
-class CandidatePoints(Protocol):
-    """Where the candidate points of a round come from."""
+class NormalCandidates:
+    """``count`` points u ~ N(0, I), as in the first round (paper, "Maximising Expected Improvement")."""
 
-    count: int
-    """Points of a round, N."""
+    def __init__(self, count: int = 5000):
+        self.count: int = whole("count", count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         """Random numbers (N, dim) float64 of one round."""
-        ...
+        return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
         """Points, (N, d), (b, N, d), or (b, k, M, d) where each of a round's k picks has M of its own.
@@ -38,19 +37,6 @@ class CandidatePoints(Protocol):
             best: (b,) index of the incumbent among the points observed.
             lengths: (b, k), those of N(0, I), one for each of a round's picks.
         """
-        ...
-
-
-class NormalCandidates:
-    """``count`` points u ~ N(0, I), as in the first round (paper, "Maximising Expected Improvement")."""
-
-    def __init__(self, count: int = 5000):
-        self.count: int = whole("count", count, least=1)
-
-    def draw(self, dim: int, generator: torch.Generator) -> Tensor:
-        return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
-
-    def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
         return draws
 
 
@@ -61,7 +47,7 @@ class PoolCandidates(NormalCandidates):
         super().__init__(count)
 
 
-def pool_size(points: CandidatePoints | None) -> int | None:
+def pool_size(points: NormalCandidates | None) -> int | None:
     """Return how many points a question's pool has; None if a round's points are drawn anew."""
     return points.count if isinstance(points, PoolCandidates) else None
 

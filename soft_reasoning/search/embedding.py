@@ -1,7 +1,7 @@
-"""Linear subspaces of the input-embedding space: x = z + sigma A u / sqrt(d).
+"""Subspaces of the input embeddings: a random projection around the anchor, or mixtures of likely tokens.
 
 The search runs over u in R^d, u ~ N(0, I) at the start; the model sees x in R^D (paper, Dimension
-Reduction). A depends on a seed alone, so every problem of a run is searched in the same
+Reduction). The projection A depends on a seed alone, so every problem of a run is searched in the same
 directions around its own anchor z. The effective-dimension theorem then speaks about the objective
 translated by z.
 """
@@ -68,6 +68,13 @@ class Embedding(Protocol):
         ...
 
 
+def _per_token(U: Tensor, dim: int, each: int) -> Tensor:
+    """(n, m, each) float64: the part of each soft token in points ``U`` (n, dim)."""
+    if U.ndim != 2 or U.shape[1] != dim:
+        raise ValueError(f"expected points of shape (n, {dim}), got {tuple(U.shape)}")
+    return U.double().reshape(len(U), -1, each)
+
+
 class LinearSubspace:
     """x_j = z_j + scale A u_j for each of m soft tokens; ``A`` is (D, d) float64."""
 
@@ -77,9 +84,7 @@ class LinearSubspace:
         self._A, self._scale = A, scale
 
     def __call__(self, U: Tensor) -> Tensor:
-        if U.ndim != 2 or U.shape[1] != self.dim:
-            raise ValueError(f"expected points of shape (n, {self.dim}), got {tuple(U.shape)}")
-        u = U.double().reshape(len(U), -1, self._A.shape[1])  # (n, m, d)
+        u = _per_token(U, self.dim, self._A.shape[1])
         return (self.anchor + self._scale * (u @ self._A.T)).float()
 
     def weights(self, U: Tensor) -> Tensor | None:
@@ -145,3 +150,35 @@ class GaussianEmbedding:
 def gaussian_matrix(seed: int, width: int, dim: int) -> Tensor:
     """(width, dim) float64 standard normal entries, a function of the arguments alone."""
     return torch.randn(width, dim, dtype=torch.float64, generator=generator_for(seed, "projection"))
+
+
+class SimplexSubspace:
+    """x = sum_i softmax(tau u)_i e_i for each of m soft tokens; ``tokens`` are (t, D) float64."""
+
+    def __init__(self, tokens: Tensor, count: int, tau: float):
+        self.dim: int = count * len(tokens)
+        self._tokens, self._tau = tokens, tau
+
+    def weights(self, U: Tensor) -> Tensor:
+        return torch.softmax(self._tau * _per_token(U, self.dim, len(self._tokens)), dim=-1)
+
+    def __call__(self, U: Tensor) -> Tensor:
+        return (self.weights(U).unsqueeze(-2) @ self._tokens).squeeze(-2).float()  # (n, m, D)
+
+
+class TokenSimplexEmbedding:
+    """The mixture of the ``dim`` likeliest first tokens' embeddings with weights softmax(tau u).
+
+    ``tau`` sets how sharply u ~ N(0, I) picks: 0 gives their mean, large values single tokens.
+    """
+
+    def __init__(self, dim: int = 25, tau: float = 6.0):
+        self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
+        self.tau: float = real("tau", tau, least=0.0, most=MAX_SIGMA)
+        self.likely_tokens: int = self.dim
+
+    def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> SimplexSubspace:
+        if tokens is None or len(tokens) < self.dim:
+            count = 0 if tokens is None else len(tokens)
+            raise ValueError(f"expected embeddings of {self.dim} likely tokens, got {count}")
+        return SimplexSubspace(tokens[: self.dim].double(), len(anchor), self.tau)

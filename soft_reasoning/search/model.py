@@ -26,20 +26,17 @@ VARIANCE_FLOOR = 1e-12
 
 
 class SumMean(Mean):
-    """The average reward of each problem, (b,), plus the prior ``means``."""
+    """The average reward of each problem, (b,), plus a prior ``mean``."""
 
     average: Tensor
 
-    def __init__(self, average: Tensor, *means: Mean):
+    def __init__(self, average: Tensor, mean: Mean):
         super().__init__()
-        self.means = torch.nn.ModuleList(means)
+        self.mean = mean
         self.register_buffer("average", average)
 
     def forward(self, x: Tensor) -> Tensor:
-        total = self.average.unsqueeze(-1)
-        for mean in self.means:
-            total = total + cast(Tensor, mean(x))
-        return total
+        return self.average.unsqueeze(-1) + cast(Tensor, self.mean(x))
 
 
 class FixedNoiseGP(SingleTaskGP):
@@ -60,11 +57,10 @@ class FixedNoiseGP(SingleTaskGP):
     mean_module: Mean
     likelihood: FixedNoiseGaussianLikelihood  # pyright: ignore[reportIncompatibleVariableOverride]
     train_targets: Tensor
+    _conditioned: tuple[Tensor, Tensor] | None
 
     def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
-        with settings.min_fixed_noise(
-            double_value=0.0
-        ):  # GPyTorch would raise 1e-16, the public code's value
+        with settings.min_fixed_noise(double_value=0.0):  # it would raise 1e-16, the public code's value
             super().__init__(
                 U,
                 y.unsqueeze(-1),
@@ -77,20 +73,17 @@ class FixedNoiseGP(SingleTaskGP):
         self.eval()
 
     def train(self, mode: bool = True) -> FixedNoiseGP:
-        if mode or self.training:  # the parameters may be about to change, or have changed
-            vars(self).pop("_conditioned", None)
+        self._conditioned = None  # the parameters may be about to change, or have changed
         return super().train(mode)
 
     def conditioned(self) -> tuple[Tensor, Tensor]:
         """The Cholesky factor L of K + noise, (b, n, n), and L^-1 (y - mean), (b, n, 1)."""
-        cached = vars(self).get("_conditioned")
-        if cached is None or cached[0] is not self.train_targets:  # set_train_data may replace them
+        if self._conditioned is None:
             U = self.train_inputs[0]
             L = cholesky(covariance(self.covar_module, U, U) + torch.diag_embed(self.likelihood.noise))
             residual = (self.train_targets - cast(Tensor, self.mean_module(U))).unsqueeze(-1)
-            cached = (self.train_targets, L, torch.linalg.solve_triangular(L, residual, upper=False))
-            vars(self)["_conditioned"] = cached
-        return cached[1], cached[2]
+            self._conditioned = L, torch.linalg.solve_triangular(L, residual, upper=False)
+        return self._conditioned
 
     def whiten(self, X: Tensor) -> Tensor:
         """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) where all problems share them, else (b, N, d)."""
@@ -118,7 +111,6 @@ class FixedNoiseGP(SingleTaskGP):
         """As BoTorch's; ``X`` (batch x q x d), batch ending in b or 1 where there are b problems."""
         if X.shape[-2] != 1 or observation_noise is not False:
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
-        self.eval()
         shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
         if self.batch_shape and X.ndim > 2 and X.shape[-3] > 1:  # points of each problem's own
             points = (
@@ -131,13 +123,6 @@ class FixedNoiseGP(SingleTaskGP):
         posterior = GPyTorchPosterior(normal)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
-    def get_fantasy_model(self, inputs: Any, targets: Tensor, **kwargs: Any) -> FixedNoiseGP:
-        """As GPyTorch's, also if only marginals were computed before."""
-        if self.prediction_strategy is None:
-            self(*self.train_inputs)
-        vars(self).pop("_conditioned", None)  # GPyTorch copies the model; a graph cannot be copied
-        return super().get_fantasy_model(inputs, targets, **kwargs)
-
     def fantasise(self, X: Tensor) -> tuple[FixedNoiseGP, Tensor]:
         """Add each problem's point of ``X`` (b, d) to the data, with its posterior mean as reward.
 
@@ -145,24 +130,16 @@ class FixedNoiseGP(SingleTaskGP):
             The new model, and those means (b,).
         """
         X = X.unsqueeze(-2)
-        V, (L, residual) = self.whiten(X), self.conditioned()
-        mean = cast(Tensor, self.mean_module(X)) + (residual.mT @ V).squeeze(-2)
+        mean, _ = self.marginals(X)
         U, y = torch.cat([self.train_inputs[0], X], dim=-2), torch.cat([self.train_targets, mean], dim=-1)
         gp = FixedNoiseGP(U, y, kernel=self.covar_module, mean=self.mean_module, noise=self.noise)
-        # The factor gets one more row, which is cheaper than a new factor; the point's mean is no surprise.
-        prior = cast(Tensor, self.covar_module(X, diag=True))
-        least = torch.maximum(VARIANCE_FLOOR * prior, torch.full_like(prior, self.noise))
-        last = torch.maximum(prior + self.noise - V.square().sum(-2), least).sqrt()
-        row = torch.cat([V.mT, last.unsqueeze(-1)], dim=-1)
-        factor = torch.cat([torch.nn.functional.pad(L, (0, 1)), row], dim=-2)
-        residual = torch.nn.functional.pad(residual, (0, 0, 0, 1))
-        vars(gp)["_conditioned"] = (gp.train_targets, factor, residual)
         return gp, mean.squeeze(-1)
 
 
 def covariance(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
     """k(X, Z), (b, n, N), as a plain tensor."""
-    return cast(LinearOperator, kernel(X, Z)).to_dense()
+    with settings.lazily_evaluate_kernels(False):
+        return cast(LinearOperator, kernel(X, Z)).to_dense()
 
 
 def cholesky(K: Tensor) -> Tensor:
@@ -180,13 +157,6 @@ def cholesky(K: Tensor) -> Tensor:
         ) from error
 
 
-def observations(model: Model) -> tuple[Tensor, Tensor]:
-    """Return the points (b, n, d) of an exact GP and the variance (b, n) of the noise at each."""
-    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
-    U: Tensor = exact.train_inputs[0]
-    return U, cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
-
-
 def information_gain(model: Model) -> Tensor:
     """Return gamma = log det(I + K / lambda) / 2 at the points observed, (b,) (paper, Adaptive EI).
 
@@ -194,10 +164,12 @@ def information_gain(model: Model) -> Tensor:
         model: An exact GP of GPyTorch or BoTorch with a Gaussian likelihood. Noise may differ between
             points.
     """
-    U, noise = observations(model)
+    exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
+    U: Tensor = exact.train_inputs[0]
+    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
     if isinstance(model, FixedNoiseGP):
         L = model.conditioned()[0]  # a believer's picks extend it by a row each
     else:
-        kernel = cast(Kernel, cast(SingleTaskGP, model).covar_module)
+        kernel = cast(Kernel, exact.covar_module)
         L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)

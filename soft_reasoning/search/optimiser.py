@@ -11,62 +11,30 @@ points that it would get alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from inspect import signature
 from typing import Any, Protocol
 
 import torch
-from botorch.acquisition import AcquisitionFunction, AnalyticAcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, PosteriorStandardDeviation
 from botorch.models.model import Model
 from torch import Tensor
 
 from soft_reasoning.checks import choice, whole
-from soft_reasoning.search.acquisition import (
-    NoiseAdaptiveExpectedImprovement,
-    one_point,
-)
-from soft_reasoning.search.batch import Batch, Choice, KrigingBeliever
-from soft_reasoning.search.candidates import CandidatePoints, LocalCandidates, pool_size
-from soft_reasoning.search.model import FixedNoiseGP
+from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
+from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
+from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, pool_size
 from soft_reasoning.search.prior import Prior, first_points, opened
-from soft_reasoning.search.surrogate import Surrogate
+from soft_reasoning.search.surrogate import Surrogate, first_line
 from soft_reasoning.types import UserError, generator_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
-FIRST_ROUNDS = ("diverse", "random")
 INCUMBENTS = ("posterior_mean", "observed")
 CHUNK_NUMBERS = 2**22
 """Float64 numbers that the largest tensor of a chunk of problems may hold (32 MB)."""
 
 ROUNDS_KEPT = 8
 """Number of rounds whose candidate points, shared by all problems, are cached (2 MB each)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """The next round of one problem.
-
-    Random search leaves everything but the points empty.
-
-    Attributes:
-        points: (k, d) float64; (k, F) features of the points chosen from a pool.
-        mean: (k,) their posterior means before the round.
-        sd: (k,) their posterior deviations.
-        acquisition: (k,) acquisition values when chosen.
-        incumbent: The value to improve on.
-        decided: Share of the points that the acquisition function chose. A point does not count if all its
-            candidate points had the same value.
-        chosen: Indices of the points in the pool; none without a pool.
-    """
-
-    points: Tensor
-    mean: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    sd: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    acquisition: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    incumbent: float = float("nan")
-    decided: float = 0.0
-    chosen: tuple[int, ...] = ()
 
 
 class Optimiser(Protocol):
@@ -126,16 +94,6 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
 
-class _Deviation(AnalyticAcquisitionFunction):
-    """The posterior deviation, for a first round of points that differ most."""
-
-    @one_point
-    def forward(self, X: Tensor) -> Tensor:
-        _, sd = self._mean_and_sigma(X)
-        assert sd is not None  # it is, unless asked not to be computed
-        return sd.squeeze(-1)
-
-
 def in_order(behaviour: Tensor, k: int) -> Tensor:
     """(b, k): the first points of each pool that may be chosen and differ in behaviour."""
     rows = []
@@ -148,9 +106,10 @@ def in_order(behaviour: Tensor, k: int) -> Tensor:
     return torch.tensor(rows)
 
 
-def rows(features: Tensor, index: Tensor) -> Tensor:
-    """(b, k, F): the rows ``index`` (b, k) of ``features`` (b, N, F)."""
-    return features[torch.arange(len(index)).unsqueeze(-1), index]
+def from_pools(features: Tensor, index: Tensor) -> list[Proposal]:
+    """Return each problem's points ``index`` (b, k) of its pool, whose ``features`` (b, N, F) are given."""
+    points = features[torch.arange(len(index)).unsqueeze(-1), index]
+    return [Proposal(row, chosen=tuple(places)) for row, places in zip(points, index.tolist(), strict=True)]
 
 
 class BayesianOptimiser:
@@ -165,9 +124,8 @@ class BayesianOptimiser:
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
         prior: Knowledge from other questions, or its file. The first round, and a pool, begins with the
-            portfolio's points.
-        first: The first round from a pool: ``diverse`` points, one after another of the largest posterior
-            deviation, or ``random`` ones. After a portfolio's.
+            portfolio's points. From a pool it goes on with those that differ most: one after another of the
+            largest posterior deviation.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -177,19 +135,17 @@ class BayesianOptimiser:
         self,
         surrogate: Surrogate | None = None,
         acquisition: Callable[..., AcquisitionFunction] = ADAPTIVE_EI,
-        candidate_points: CandidatePoints | None = None,
-        batch: Batch | None = None,
+        candidate_points: NormalCandidates | None = None,
+        batch: TopK | None = None,
         incumbent: str = "posterior_mean",
         prior: Prior | str | None = None,
-        first: str = "diverse",
     ):
         self.prior: Prior | None = opened(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
-        self.candidate_points: CandidatePoints = candidate_points or LocalCandidates()
+        self.candidate_points: NormalCandidates = candidate_points or LocalCandidates()
         self.pool: int | None = pool_size(self.candidate_points)
         self.acquisition = acquisition
-        self.first: str = choice("first", first, FIRST_ROUNDS)
-        self.batch: Batch = batch or KrigingBeliever()
+        self.batch: TopK = batch or KrigingBeliever()
         self.incumbent: str = choice("incumbent", incumbent, INCUMBENTS)
         self._draws = lru_cache(ROUNDS_KEPT)(self._draw)
         self._try_acquisition()
@@ -215,39 +171,37 @@ class BayesianOptimiser:
     ) -> list[Proposal]:
         U, y = checked(U, y, k, keys)
         if features is not None and behaviour is not None and not U.shape[1]:
-            return self._first_from_pools(k, features, behaviour)
+            return self._first_round(k, features, behaviour)
         draws = self._draws(U.shape[-1], seed, round) if features is None else features
-        streams = [generator_for(seed, key, "lengths", round) for key in keys]
-        lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
             size = 1  # each problem has parameters of its own
-        proposals = []
+        proposals: list[Proposal] = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
-            gp, incumbent, best = self._model(U[part], y[part])
-            placed = features is None
-            X = self.candidate_points.place(draws, gp, best, lengths[part]) if placed else draws[part]
+            gp = self.surrogate.fit(U[part], y[part])
+            worth = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
+            incumbent, best = worth.max(-1)
+            if features is None:
+                streams = [generator_for(seed, key, "lengths", round) for key in keys[part]]
+                lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
+                X = self.candidate_points.place(draws, gp, best, lengths)
+            else:
+                X = features[part]
             alike = None if behaviour is None else behaviour[part]
-            chosen = self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
-            proposals += self._described(gp, incumbent, chosen, pooled=not placed)
+            proposals += self.batch.choose(self._acquire, gp, X, incumbent, k, alike)
         return proposals
 
     def _draw(self, dim: int, seed: int, round: int) -> Tensor:
         return self.candidate_points.draw(dim, generator_for(seed, "candidates", round))
 
     def _acquire(self, model: Model, best_f: Tensor) -> AcquisitionFunction:
-        given: dict[str, Any] = {"best_f": best_f} if self._takes_best else {}
-        return self.acquisition(model=model, **given)
+        best: dict[str, Any] = {"best_f": best_f} if self._takes_best else {}
+        return self.acquisition(model=model, **best)
 
     def _try_acquisition(self) -> None:
         """Build the acquisition function once, on one observation."""
         one = torch.zeros(1, 1, 1, dtype=torch.float64)
-        named = getattr(self.acquisition, "func", self.acquisition)
-        name = getattr(named, "__name__", repr(named))
-        if isinstance(self.acquisition, partial):
-            for key in self.acquisition.keywords.keys() - signature(named).parameters.keys():
-                raise UserError(f"acquisition: {name} takes no {key}; leave {key} out")
         try:
             self._takes_best = "best_f" in signature(self.acquisition).parameters
             with torch.no_grad():
@@ -257,49 +211,23 @@ class BayesianOptimiser:
         except UserError:
             raise
         except Exception as error:  # whatever BoTorch raises
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            named = getattr(self.acquisition, "func", self.acquisition)
             raise UserError(
                 "acquisition: expected an analytic acquisition function of BoTorch with all arguments of its "
-                f"own, got {name} ({reason})"
+                f"own, got {getattr(named, '__name__', repr(named))} ({first_line(error)})"
             ) from error
 
-    def _first_from_pools(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
-        begun = in_order(behaviour, k)
-        ahead = 0 if self.prior is None else min(k, len(self.prior.portfolio))
-        if self.first == "diverse" and ahead < k:
-            begun = begun[:, : max(1, ahead)]
-            seen = rows(features, begun)
-            gp = self.surrogate.unfitted().fit(seen, torch.zeros(begun.shape, dtype=torch.float64))
-            taken = behaviour.gather(-1, begun)
-            alike = (behaviour.unsqueeze(-1) == taken.unsqueeze(-2)).any(-1)
-            still = behaviour.masked_fill(alike, -1)
-            nothing = seen.new_zeros(len(begun))
+    def _first_round(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
+        """The portfolio's points, else a pool's first, then those of the largest posterior deviation."""
+        ahead = 1 if self.prior is None else len(self.prior.portfolio)
+        begun = in_order(behaviour, min(k, ahead))
+        if begun.shape[1] < k:
+            seen = torch.stack([proposal.points for proposal in from_pools(features, begun)])
+            gp = self.surrogate.fit(seen)
+            alike = (behaviour.unsqueeze(-1) == behaviour.gather(-1, begun).unsqueeze(-2)).any(-1)
             rest = KrigingBeliever().choose(
-                lambda model, _: _Deviation(model), gp, features, nothing, k - begun.shape[1], still
-            )
-            begun = torch.cat([begun, rest.index], dim=-1)
-        points = rows(features, begun)
-        return [Proposal(points[i], chosen=tuple(begun[i].tolist())) for i in range(len(begun))]
-
-    def _model(self, U: Tensor, y: Tensor) -> tuple[FixedNoiseGP, Tensor, Tensor]:
-        """The surrogate, the value to improve on (b,), and the index (b,) of the point that has it."""
-        gp = self.surrogate.fit(U, y)
-        worth = y if self.incumbent == "observed" else gp.marginals(U)[0]
-        incumbent, best = worth.max(-1)
-        return gp, incumbent, best
-
-    def _described(self, gp: FixedNoiseGP, incumbent: Tensor, chosen: Choice, pooled: bool) -> list[Proposal]:
-        """The proposals, with the model's expectation of them."""
-        mean, variance = gp.marginals(chosen.points)
-        return [
-            Proposal(
-                chosen.points[i],
-                mean[i],
-                variance[i].sqrt(),
-                chosen.values[i],
-                float(incumbent[i]),
-                float(chosen.decided[i].double().mean()),
-                tuple(chosen.index[i].tolist()) if pooled else (),
-            )
-            for i in range(len(mean))
-        ]
+                lambda model, _: PosteriorStandardDeviation(model), gp, features, seen.new_zeros(len(seen)),
+                k - begun.shape[1], behaviour.masked_fill(alike, -1),
+            )  # fmt: skip
+            begun = torch.cat([begun, torch.tensor([proposal.chosen for proposal in rest])], dim=-1)
+        return from_pools(features, begun)

@@ -19,8 +19,9 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
-from soft_reasoning.search.candidates import CandidatePoints
-from soft_reasoning.search.optimiser import Proposal, in_order, normal
+from soft_reasoning.search.batch import Proposal
+from soft_reasoning.search.candidates import NormalCandidates
+from soft_reasoning.search.optimiser import in_order, normal
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.types import generator_for
@@ -48,7 +49,7 @@ class PreferentialOptimiser(RandomOptimiser):
         lengthscale: float = 3.0,
         count: int = 256,
         prior: Prior | str | None = None,
-        candidate_points: CandidatePoints | None = None,
+        candidate_points: NormalCandidates | None = None,
     ):
         super().__init__(prior, candidate_points)
         self.lengthscale: float = real("lengthscale", lengthscale, above=0.0)

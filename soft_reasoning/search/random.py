@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
-from soft_reasoning.search.candidates import CandidatePoints, pool_size
-from soft_reasoning.search.optimiser import Proposal, checked, in_order, normal, rows
+from soft_reasoning.search.batch import Proposal
+from soft_reasoning.search.candidates import NormalCandidates, pool_size
+from soft_reasoning.search.optimiser import checked, from_pools, in_order, normal
 from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.types import generator_for
 
@@ -23,11 +24,7 @@ class RandomOptimiser:
 
     independent: bool
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        candidate_points: CandidatePoints | None = None,
-    ):
+    def __init__(self, prior: Prior | str | None = None, candidate_points: NormalCandidates | None = None):
         self.prior: Prior | None = opened(prior)
         self.pool: int | None = pool_size(candidate_points)
         self.independent = self.prior is None and self.pool is None
@@ -49,9 +46,7 @@ class RandomOptimiser:
     ) -> list[Proposal]:
         U, y = checked(U, y, k, keys)
         if features is not None and behaviour is not None:
-            index = in_order(behaviour, k)
-            points = rows(features, index)
-            return [Proposal(points[i], chosen=tuple(index[i].tolist())) for i in range(len(U))]
+            return from_pools(features, in_order(behaviour, k))
         streams = [generator_for(seed, key, "random", round) for key in keys]
         return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import TypeVar, cast
 
 import torch
@@ -73,34 +73,31 @@ class Surrogate:
         self.centred: bool = switch("centred", centred)
         self.fits: bool = choice("fit", fit, FITS) == "map"
 
-    def unfitted(self) -> Surrogate:
-        """Return a copy that fits no parameters, for points without rewards."""
-        other = copy(self)
-        other.fits = False
-        return other
-
-    def fit(self, U: Tensor, y: Tensor) -> FixedNoiseGP:
+    def fit(self, U: Tensor, y: Tensor | None = None) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
+
+        Without rewards no parameters are fitted, and the posterior deviations alone mean something.
 
         Raises:
             ValueError: If parameters are to be fitted and there are several problems: each gets its own.
             UserError: If the kernel does not take points of d dimensions.
         """
-        if self.fits and y.ndim > 1 and len(y) > 1:
+        fits = self.fits and y is not None
+        y = U.new_zeros(U.shape[:-1]) if y is None else y
+        if fits and y.ndim > 1 and len(y) > 1:
             raise ValueError(f"expected one problem, whose parameters are fitted, got {len(y)}")
         kernel = self._kernel(U.shape[-1])
-        mean = deepcopy(self.mean).double()
         average = y.mean(-1) if self.centred else y.new_zeros(y.shape[:-1])
-        mean = SumMean(average, mean)
+        mean = SumMean(average, deepcopy(self.mean).double())
         try:
             gp = FixedNoiseGP(U, y, kernel=kernel, mean=mean, noise=self.noise)
             gp.conditioned()
         except RuntimeError as error:  # GPyTorch's, of shapes
             raise UserError(
                 f"surrogate.kernel: expected one of points with {U.shape[-1]} dimensions (embedding.dim x "
-                f"method.scope), got {_first_line(error)}"
+                f"method.scope), got {first_line(error)}"
             ) from error
-        if self.fits:
+        if fits:
             with torch.enable_grad():
                 fit_gpytorch_mll_scipy(ExactMarginalLogLikelihood(gp.likelihood, gp).train())
             gp.eval()
@@ -132,5 +129,6 @@ def _of_gpytorch(name: str, value: object, kind: type[Part]) -> Part:
     return value
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

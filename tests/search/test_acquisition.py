@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import itertools
 import math
 import warnings
 from functools import partial
@@ -21,7 +20,6 @@ from soft_reasoning.search.acquisition import (
     PrintedAdaptiveEI,
     ReleasedEI,
     adaptive_factor,
-    expected_improvement,
     printed_improvement,
 )
 from soft_reasoning.search.model import information_gain
@@ -62,31 +60,26 @@ def tensor(value):
     return torch.tensor(value, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("gain", [-0.7, -0.1, 0.0, 0.2, 0.7])
-@pytest.mark.parametrize("omega", [1.0, 3.0])
-def test_expected_improvement_agrees_with_monte_carlo(gain, omega):
-    """10^6 antithetic draws."""
-    half = torch.randn(500_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    improvement = gain + 0.2 * omega * torch.cat([half, -half])
-    estimate = improvement.clamp_min(0).mean().item()
-    value = expected_improvement(tensor(1.0 + gain), tensor(0.2 * omega), tensor(1.0)).item()
-    assert value == pytest.approx(estimate, abs=1e-3)
-
-
-def test_printed_formula_is_right_for_losses_and_wrong_for_gains():
-    true = [expected_improvement(tensor(g), tensor(0.5), tensor(0.0)).item() for g in (-0.7, 0.7)]
-    printed = [printed_improvement(tensor(g), tensor(0.5)).item() for g in (-0.7, 0.7)]
-    assert true == pytest.approx([0.018, 0.718], abs=5e-4)
-    assert printed == pytest.approx([0.018, 0.131], abs=5e-4)
-
-
-def test_adaptive_is_expected_improvement_with_wider_deviations():
+@pytest.mark.parametrize("function", [NoiseAdaptiveExpectedImprovement, PrintedAdaptiveEI])
+def test_adaptive_is_expected_improvement_with_wider_deviations(function):
+    """By Monte Carlo, 10^6 antithetic draws. The printed formula is too small for gains."""
     model, best = contract.model_and_best()
-    mean, variance = model.marginals(points(200))
+    mean, variance = (part[:, :5] for part in model.marginals(points(200)))
     omega = adaptive_factor(information_gain(model), 0.3).unsqueeze(-1)
-    expected = expected_improvement(mean, omega * variance.sqrt(), best)
-    values = NoiseAdaptiveExpectedImprovement(model, best, delta=0.3)(points(200)[:, None, None, :])
-    torch.testing.assert_close(values.T, expected, rtol=0, atol=1e-12)
+    half = torch.randn(500_000, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for rise in (-1.0, 1.0):
+        improvement = mean - best + rise + omega * variance.sqrt() * torch.cat([half, -half])
+        expected = improvement.clamp_min(0).mean(0)
+        values = function(model, best - rise, delta=0.3)(points(200)[:5, None, None, :]).T
+        if function is PrintedAdaptiveEI and rise > 0:
+            assert (values < expected - 0.1).all()
+        else:
+            torch.testing.assert_close(values, expected, rtol=0, atol=3e-3)
+
+
+def test_printed_formula_by_hand():
+    printed = [printed_improvement(tensor(g), tensor(0.5)).item() for g in (-0.7, 0.7)]
+    assert printed == pytest.approx([0.018, 0.131], abs=5e-4)  # expected improvement: 0.018, 0.718
 
 
 def test_adaptive_tends_to_plain():
@@ -126,14 +119,6 @@ def test_information_gain_of_a_plain_botorch_model(noise):
     K = model.covar_module(U).to_dense() / model.likelihood.noise.mean()
     expected = 0.5 * torch.logdet(torch.eye(len(U), dtype=torch.float64) + K)
     torch.testing.assert_close(information_gain(model), expected, rtol=0, atol=1e-9)
-
-
-def test_finite_over_sixty_orders_of_magnitude():
-    scales = [0.0] + [s * 10.0**e for e in (-30, -15, -5, 0, 5, 15, 30) for s in (-1, 1)]
-    for mean, best in itertools.product(scales, scales):
-        for sd in (1e-30, 1e-15, 1.0, 1e15, 1e30):
-            value = expected_improvement(tensor(mean), tensor(sd), tensor(best))
-            assert torch.isfinite(value) and value >= max(mean - best, 0.0) * (1 - 1e-12)
 
 
 def test_in_botorch_s_optimisers_with_a_botorch_model():
