@@ -19,11 +19,10 @@ import time
 import openai
 
 from soft_reasoning import SoftReasoner
-from soft_reasoning.configuration.folder import choices
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.app import Server, address_of, bound
+from soft_reasoning.integrations.server.app import address_of, bound, server_of
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Settings, model_names
+from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.reports.tables import Table
 
 WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
@@ -60,8 +59,7 @@ def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     """Answers through a server, and the clients' CPU seconds and wall seconds, without their start."""
     settings = Settings(port=0, max_seconds=3600.0)
     listening = bound(settings)
-    service = Service(reasoner, settings, model_names("demo", choices("method")))
-    server = Server(service, listening)
+    server = server_of(Service(reasoner, settings, "demo"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

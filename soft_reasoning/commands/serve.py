@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
-from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import is_bundled
-from soft_reasoning.configuration.folder import choices
 from soft_reasoning.configuration.options import check_overrides
-from soft_reasoning.integrations.server.settings import Settings, model_names
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
@@ -58,35 +55,26 @@ def reasoner_of(config: DictConfig) -> SoftReasoner:
     )  # fmt: skip
 
 
-def log_to_stderr() -> None:
-    """Write uvicorn's line for each request, and errors, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    for name, level in (("uvicorn", logging.WARNING), ("uvicorn.access", logging.INFO),
-                        ("soft_reasoning.integrations.server", logging.INFO)):  # fmt: skip
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False  # Hydra's own handler would print them again
-        logger.setLevel(level)
-
-
 def serve(config: DictConfig, folder: Path) -> None:
     """Serve what the composed configuration describes, until a signal ends it."""
     try:
-        from soft_reasoning.integrations.server.app import Server, bound
+        from soft_reasoning.integrations.server.app import address_of, bound, server_of
         from soft_reasoning.integrations.server.service import Service
+        from soft_reasoning.integrations.server.settings import Settings
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
-    settings: Settings = built(config, "server")
+    settings = Settings.of(cast(Any, OmegaConf.to_container(config.server, resolve=True)))
     with bound(settings) as listening, closing(reasoner_of(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
-        log_to_stderr()
-        service = Service(reasoner, settings, model_names(name, choices("method")))
+        server = server_of(Service(reasoner, settings, name))
+        print(f"soft_reasoning: serving {name} at {address_of(listening)} (Ctrl-C ends it)", file=sys.stderr,
+              flush=True)  # fmt: skip
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
-            Server(service, listening).run(sockets=[listening])
+            server.run(sockets=[listening])
 
 
 def main(words: Sequence[str] | None = None) -> None:

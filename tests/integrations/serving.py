@@ -7,11 +7,10 @@ from contextlib import contextmanager
 
 from openai import OpenAI
 
-from soft_reasoning.configuration.folder import choices
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.app import Server, address_of, bound
+from soft_reasoning.integrations.server.app import address_of, bound, server_of
 from soft_reasoning.integrations.server.service import Service
-from soft_reasoning.integrations.server.settings import Settings, model_names
+from soft_reasoning.integrations.server.settings import Settings
 
 
 def questions(count):
@@ -35,8 +34,8 @@ class Served:
     def __init__(self, reasoner, settings):
         listening = bound(settings)
         self.url = address_of(listening)
-        self.service = Service(reasoner, settings, model_names("demo", choices("method")))
-        self.server = Server(self.service, listening)
+        self.service = Service(reasoner, settings, "demo")
+        self.server = server_of(self.service)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()
         wait_until(lambda: self.server.started)

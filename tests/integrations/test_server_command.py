@@ -14,7 +14,10 @@ import pytest
 pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
-from tests.integrations.serving import chat, questions  # noqa: E402
+from soft_reasoning import SoftReasoner  # noqa: E402
+from tests.integrations.serving import chat, questions, served  # noqa: E402
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 Q = questions(1)[0]
@@ -25,8 +28,7 @@ def command(*words):
 
 
 def environment(**more):
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, **more}
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
 @contextmanager
@@ -49,7 +51,6 @@ def started(tmp_path, *words, **more):
         process.stderr.close()
 
 
-@pytest.mark.slow
 def test_a_process_serves_and_ends_by_a_signal(tmp_path):
     words = ("model=demo", "method=cot", "max_new_tokens=20", "server.model_name=mine", "seed=5")
     with started(tmp_path, *words, SOFT_REASONING_API_KEY="k") as (process, name, url, _):
@@ -64,24 +65,18 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
     assert [*tmp_path.iterdir()] == []  # a server writes no run
 
 
-@pytest.mark.slow
 def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
-    with started(tmp_path, "engine=fake", "host=0.0.0.0", "server.drain_seconds=600") as (
-        process,
-        _,
-        _,
-        said,
-    ):
+    words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600")
+    with started(tmp_path, *words) as (process, _, _, said):
         assert any("anyone who reaches 0.0.0.0" in line for line in said)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["port=99999"], "server.port: expected a whole number of at most 65535"),
+        (["port=99999"], "server.port: Input should be less than or equal to 65535, got 99999"),
         (["limit=5"], "got limit=5, which only soft-reasoning run reads"),
         (["methods=[cot,rap]"], "expected one method"),
     ],
@@ -93,12 +88,21 @@ def test_what_cannot_be_served_is_one_line(tmp_path, words, message):
     assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
-@pytest.mark.slow
 def test_help(tmp_path):
     ended = subprocess.run(command("--help"), cwd=tmp_path, env=environment(), capture_output=True, text=True)
-    assert (
-        ended.returncode == 0
-        and "max_connections" in ended.stdout
-        and "SOFT_REASONING_API_KEY" in ended.stdout
-    )
-    assert "verifier" in ended.stdout  # the groups of run follow
+    words = ("max_connections", "SOFT_REASONING_API_KEY", "verifier")  # the groups of run follow
+    assert ended.returncode == 0 and all(word in ended.stdout for word in words)
+
+
+def test_the_script_of_the_documentation():
+    script = ROOT / "docs" / "scripts" / "openai_client.py"
+    with SoftReasoner.from_pretrained("demo") as reasoner, served(reasoner, api_key="k") as running:
+        ended = subprocess.run([sys.executable, script, running.url, "k"], capture_output=True, text=True)
+        asked = re.search(r'question = "(.*)"', script.read_text(encoding="utf-8"))[1]
+        greedy = reasoner.solve(asked, method="cot")
+        other = reasoner.solve(asked, k=4, rounds=1, seed=1)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("cot-demo: ") and lines[1].startswith("demo: ") and "hidden" in lines[-1]
+    assert lines[0] == f"cot-demo: {greedy.text.strip()!r}, {greedy.generated_tokens} tokens"
+    assert f"answer: {other.answer} of {len(other.candidates)} candidates" in lines

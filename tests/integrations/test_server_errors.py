@@ -1,10 +1,6 @@
 """What the server refuses, its limits, and how requests and the server end."""
 
-import json
-import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -18,8 +14,9 @@ from soft_reasoning.integrations.server.settings import Settings  # noqa: E402
 from tests.integrations.serving import chat, questions, served, wait_until  # noqa: E402
 
 Q = questions(1)[0]
-LONG = {"method": "self_consistency", "k": 64}
-LONGER = {"method": "self_consistency", "k": 2000}
+MODEL = "self_consistency-demo"
+LONG = {"k": 64}
+LONGER = {"k": 2000}
 """Take about a second, and about half a minute."""
 
 
@@ -57,17 +54,15 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
-        ({"extra": {"method": "telepathy"}}, "soft_reasoning.method", "expected one of cot, got"),
-        ({"extra": {"preset": "x"}, "model": "demo"}, "soft_reasoning.preset", "expected one of default, pa"),
+        ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
-        ({"extra": {"k": 2}}, "soft_reasoning.k", "expected a method that has it"),
+        ({"extra": {"k": 2}}, None, "k: expected a method that has it"),
         ({"extra": {"max_seconds": 601}}, "soft_reasoning.max_seconds", "at most 600"),
         ({"extra": {"kk": 1}}, "soft_reasoning.kk", "not permitted"),
-        ({"model": "rap-demo", "logprobs": True}, "logprobs", "single completions, got rap"),
         ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role", "'system'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, None, "messages.0.content"),
-        ({"messages": [{"role": "assistant", "content": "Hi"}]}, "messages", "ends with the user's message"),
-        ({"messages": [{"role": "user", "content": " "}]}, "messages", "expected a question in words"),
+        ({"messages": [{"role": "assistant", "content": "Hi"}]}, None, "ends with the user's message"),
+        ({"messages": [{"role": "user", "content": " "}]}, None, "expected a question in words"),
         ({"messages": chat("Ada has 3 apples. " * 400)}, None, "the model takes 1536"),
     ],
 )  # fmt: skip
@@ -90,21 +85,20 @@ def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
     ("body", "kind", "status", "words"),
     [
         (b"{", "application/json", 400, "expected a JSON object"),
-        (b'{"messages": [{"role": "user", "content": "?"}]}', "application/json", 400, "model: Field re"),
+        (b"{}", "application/json", 400, "model: Field required"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
+        (b"{}", None, 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),
     ],
 )
 def test_a_body_that_cannot_be(running, body, kind, status, words):
     for parts in (body, iter([body])):  # with its length, and in chunks
-        url = f"{running.url}/chat/completions"
-        response = httpx.post(url, content=parts, headers={"content-type": kind}, timeout=60)
-        assert response.status_code == status and words in response.text
+        url, headers = f"{running.url}/chat/completions", {"content-type": kind} if kind else {}
+        response = httpx.post(url, content=parts, headers=headers, timeout=60)
+        assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_errors_are_openais(running, client):
-    response = httpx.post(f"{running.url}/chat/completions", json={})
-    assert {*json.loads(response.text)["error"]} == {"message", "type", "param", "code"}
+def test_addresses_and_models_that_are_not_there(running, client):
     assert httpx.get(f"{running.url}/nothing").json()["error"]["type"] == "invalid_request_error"
     assert httpx.get(f"{running.url}/chat/completions").status_code == 405
     with pytest.raises(openai.NotFoundError, match="model: expected one of demo, ") as error:
@@ -124,24 +118,22 @@ def test_a_key(reasoner):
         assert httpx.get(f"{root}/health").json() == {"status": "ok", "in_work": 0}
 
 
-def test_other_hosts_and_pages_are_refused(running, reasoner):
-    def status(url, **headers):
-        return httpx.get(f"{url}/models", headers=headers).status_code
+def test_other_hosts_and_pages(running, reasoner):
+    def get(url, **headers):
+        return httpx.get(f"{url}/models", headers=headers)
 
-    assert status(running.url) == status(running.url, host="localhost:1") == 200
-    assert status(running.url, host="rebound.example") == 400
-    assert status(running.url, origin="https://page.example") == 403
+    page, allows = {"origin": "https://page.example"}, "access-control-allow-origin"
+    assert get(running.url).status_code == get(running.url, host="localhost:1").status_code == 200
+    assert get(running.url, host="rebound.example").status_code == 400
+    assert allows not in get(running.url, **page).headers  # so that a browser does not show it to the page
     with served(reasoner, allowed_origins=["https://page.example"], allowed_hosts=["*"]) as other:
-        response = httpx.get(
-            f"{other.url}/models", headers={"origin": "https://page.example", "host": "rebound.example"}
-        )
-        assert response.status_code == 200
-        assert response.headers["access-control-allow-origin"] == "https://page.example"
-        assert status(other.url, origin="https://other.example") == 403
+        response = get(other.url, host="rebound.example", **page)
+        assert response.status_code == 200 and response.headers[allows] == "https://page.example"
+        assert allows not in get(other.url, origin="https://x.example").headers
 
 
 def in_background(pool, client, extra=LONG):
-    return pool.submit(ask, client, "demo", extra=extra)
+    return pool.submit(ask, client, MODEL, extra=extra)
 
 
 def test_too_many_connections(reasoner):
@@ -154,37 +146,20 @@ def test_too_many_connections(reasoner):
             assert error.value.status_code == 503 and held.result(timeout=300).choices
 
 
-def test_slow_headers_are_not_waited_for(reasoner):
-    with served(reasoner, header_seconds=0.3) as running:
-        place = urlsplit(running.url)
-        with socket.create_connection((place.hostname, place.port), timeout=30) as slow:
-            slow.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0")
-            assert slow.recv(100) == b""  # closed
-        with socket.create_connection((place.hostname, place.port), timeout=30) as quick:
-            for _ in range(2):  # the connection stays open between requests
-                quick.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                said = b""
-                while b"in_work" not in said:  # the body may come apart from its headers
-                    assert (more := quick.recv(4096)), said
-                    said += more
-                assert b"200 OK" in said
-                time.sleep(0.4)
-
-
 def test_a_request_that_takes_too_long(reasoner):
     limits = {"max_seconds": 0.3, "max_k": 2000, "keep_alive_seconds": 0.02}
     with served(reasoner, **limits) as running, running.client() as client:
         with pytest.raises(openai.InternalServerError, match="within 0.3 seconds") as error:
-            ask(client, "demo", extra=LONGER)
+            ask(client, MODEL, extra=LONGER)
         assert error.value.status_code == 504 and error.value.response.headers["x-should-retry"] == "false"
         with pytest.raises(openai.APIError, match="within 0.3 seconds"):  # the stream has begun
-            list(ask(client, "demo", extra=LONGER, stream=True))
+            list(ask(client, MODEL, extra=LONGER, stream=True))
         wait_until(lambda: running.service.in_work == 0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_disconnects_ends_its_work(reasoner, stream):
-    body = {"model": "demo", "messages": chat(Q), "stream": stream, "soft_reasoning": LONGER}
+    body = {"model": MODEL, "messages": chat(Q), "stream": stream, "soft_reasoning": LONGER}
     with served(reasoner, keep_alive_seconds=0.05, max_k=2000) as running:
         url = f"{running.url}/chat/completions"
         with httpx.Client(timeout=60) as http:
@@ -222,42 +197,37 @@ def test_a_shutdown_gives_up_on_what_takes_too_long(reasoner):
                 held.result(timeout=60)
 
 
-def test_a_reasoner_that_has_gone():
+def test_faults_of_ours(caplog, monkeypatch):
+    async def broken(*_, **__):
+        raise ZeroDivisionError("broken")
+
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
         with served(reasoner) as running, running.client() as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(reasoner, "asolve", broken)
+                with pytest.raises(openai.InternalServerError, match="ZeroDivisionError while sol") as error:
+                    ask(client)
+            assert error.value.status_code == 500 and "broken" in caplog.text  # for whoever runs the server
             reasoner.close()
             assert httpx.get(running.url.replace("/v1", "/health")).status_code == 503
             with pytest.raises(openai.InternalServerError, match="shutting down"):
                 ask(client)
 
 
-def test_a_fault_of_ours_is_an_error_500(caplog, monkeypatch):
-    with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
-
-        async def broken(*_, **__):
-            raise ZeroDivisionError("broken")
-
-        monkeypatch.setattr(reasoner, "asolve", broken)
-        with served(reasoner) as running, running.client() as client:
-            with pytest.raises(openai.InternalServerError, match="ZeroDivisionError while solving") as error:
-                ask(client)
-            assert error.value.status_code == 500
-    assert "broken" in caplog.text  # with its traceback, for whoever runs the server
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"port": 70000}, "port: .* at most 65535"),
-        ({"max_seconds": 0}, "max_seconds: .* above 0"),
-        ({"unknown_fields": "shrug"}, "unknown_fields: expected one of refuse, ignore"),
+        ({"port": 70000}, "server.port: .* less than or equal to 65535, got 70000"),
+        ({"max_seconds": 0}, "server.max_seconds: .* greater than 0, got 0"),
+        ({"unknown_fields": "shrug"}, "server.unknown_fields: .*'refuse' or 'ignore', got 'shrug'"),
+        ({"colour": 1}, "server.colour"),
         ({"api_key": " "}, "server.api_key"),
         ({"host": ""}, "server.host"),
     ],
 )
 def test_settings_are_checked(given, words):
     with pytest.raises(UserError, match=words):
-        Settings(**given)
+        Settings.of(given)
 
 
 def test_an_address_that_is_taken_is_one_line():

@@ -16,17 +16,12 @@ HELP = ("-h", "--help")
 USAGE = """\
 soft-reasoning eval [the arguments of lm-eval]
 
-Runs lm-evaluation-harness, whose --model is soft_reasoning unless you name another. It generates by the
-method that --model_args choose, and scores log-likelihoods as --model hf does.
+Runs lm-evaluation-harness, whose --model is soft_reasoning unless you name another:
 
   soft-reasoning eval --tasks gsm8k --model_args pretrained=Qwen/Qwen3-1.7B,k=5,rounds=3
-  soft-reasoning eval --tasks gsm8k --apply_chat_template --model_args pretrained=Qwen/Qwen3-1.7B,method=cot
 
-model_args: pretrained and the other arguments of --model hf (dtype, device, peft, ...), method, preset, k,
-rounds, max_tokens, max_seconds, temperature, seed, prompt, answer_type, question_field, and overrides such
-as search.rounds=2.
-
-The arguments of the harness:
+model_args: the arguments of --model hf, those of SoftReasoner (method, k, rounds, seed, ...), question_field,
+and overrides such as search.rounds=2. The arguments of the harness:
 """
 
 
@@ -68,7 +63,3 @@ def main(words: Sequence[str] | None = None) -> None:
             raise
         print(f"soft_reasoning: {line}", file=sys.stderr)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

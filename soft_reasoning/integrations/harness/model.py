@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import inspect
-import logging
+import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
-from lm_eval.models.utils import postprocess_generated_text
+from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, postprocess_generated_text
 
+from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.compose import override
 from soft_reasoning.configuration.options import Options, check_overrides, configured
+from soft_reasoning.data.questions import Question
 from soft_reasoning.engines.devices import device_of
 from soft_reasoning.engines.loading import why
 from soft_reasoning.engines.paths import resolve
-from soft_reasoning.integrations.harness.requests import generation_of, questions_of, text_of
+from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
-
-log: logging.Logger = logging.getLogger(__name__)
 
 OF_HARNESS = frozenset(inspect.signature(HFLM.__init__).parameters) - {"self", "kwargs", "backend"}
 REASONER = ("prompt", "answer_type", *Options.__annotations__)
@@ -32,22 +33,8 @@ TO_TRANSFORMERS = (
 )  # fmt: skip
 """What the harness's model hands on to ``from_pretrained``."""
 
-NOT_READ = {
-    "model": "the harness's arguments load the model (pretrained=, dtype=, revision=, peft=, ...)",
-    "engine": "the model runs in transformers; of this group only engine.max_batch_tokens is read",
-    "dataset": "the harness's task is the data set",
-}
-"""Groups of the configuration that are not read, and why."""
-
-OWN_WORDS = ("rap", "verifier_only")
-"""Methods that do not read a prompt that comes with a question."""
-
-ACT_IN_HF = (
-    "repetition_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens", "num_beams",
-    "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty",
-    "sequence_bias",
-)  # fmt: skip
-"""Settings of a model's generation config that change greedy decoding, unless they are None, 0 or 1."""
+OF_RUNS = ("model", "engine", "dataset")
+"""Groups of the configuration in whose place there are the harness's arguments and its task."""
 
 _HFLM: Any = HFLM  # its decorator hides its type
 
@@ -73,12 +60,15 @@ class SoftReasoningLM(_HFLM):
     """
 
     def __init__(self, pretrained: str = "demo", *, question_field: str | None = None, **given: Any) -> None:
-        harness, reasoner, overrides = sort_arguments(given)
-        if reasoner.get("method") in OWN_WORDS:
-            raise UserError(
-                f"method={reasoner['method']}: expected a method that asks with the task's prompt, got one "
-                "that asks in its own words; choose another"
-            )
+        reasoner: dict[str, Any] = {name: given.pop(name) for name in REASONER if name in given}
+        harness = {name: given.pop(name) for name in (*OF_HARNESS, *TO_TRANSFORMERS) if name in given}
+        for name in given:
+            if re.split("[./]", name.lstrip("+~"))[0] in OF_RUNS and name != "engine.max_batch_tokens":
+                raise UserError(
+                    f"model_args: {name} is not read: the harness's arguments load the model (pretrained=, "
+                    "dtype=, revision=, peft=, ...), and its task is the data set; leave it out"
+                )
+        overrides = [override(name, value) for name, value in given.items()]
         if isinstance(harness.get("think_end_token"), int):
             raise UserError("think_end_token: expected the token's text, got its id; give the text")
         check_overrides(overrides)
@@ -89,7 +79,6 @@ class SoftReasoningLM(_HFLM):
             super().__init__(name, backend="causal", **{"device": str(device_of(None)), **harness})
         except Exception as error:  # any error of a foreign model is the reason to give
             raise UserError(why(name, error)) from error
-        _warn_of_generation_config(self.model)
         self.question_field = question_field
         reasoner = {"answer_type": "number", **reasoner}
         self.reasoner = SoftReasoner(self.model, self.tokenizer, **reasoner, overrides=overrides)
@@ -97,67 +86,95 @@ class SoftReasoningLM(_HFLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Return the text of each request's solution; all of them share batches.
 
+        Draws are seeded by the prompt. One that comes again, as with ``repeats``, has draws of its own.
+
         Raises:
             UserError: For generation arguments that the method cannot follow, in one line.
         """
-        eos = self.eot_token_id
-        eos = None if eos is None else self.tokenizer.decode(eos, skip_special_tokens=False)
-        arguments: list[tuple[str, dict[str, Any]]] = [one.arguments for one in requests]
-        generations = [generation_of(given, eos, self.max_gen_toks) for _, given in arguments]
-        asked = questions_of(requests, generations, self._encode_context, self.question_field)
-        texts: dict[int, str] = {}
-        for temperature in dict.fromkeys(one.temperature for one in generations):
-            indices = [i for i, one in enumerate(generations) if one.temperature == temperature]
-            changes = Options() if temperature is None else Options(temperature=temperature)
-            solutions = self.reasoner.solve(
-                [asked[i] for i in indices], progress=not disable_tqdm and self.rank == 0, **changes
-            )
-            for i, solution in zip(indices, solutions, strict=True):
+        arguments: list[tuple[str, dict[str, Any]]] = [request.arguments for request in requests]
+        questions: list[Question] = []
+        indices, times = defaultdict[float | None, list[int]](list), Counter[str]()
+        for i, (context, options) in enumerate(arguments):
+            question, temperature = self._question(requests[i].doc, context, options)
+            times[context] += 1
+            name = context if times[context] == 1 else f"{context} [{times[context]}]"
+            questions.append({**question, "id": name})
+            indices[temperature].append(i)
+        texts = [""] * len(requests)
+        for temperature, places in indices.items():
+            shown, chosen = not disable_tqdm and self.rank == 0, [questions[i] for i in places]
+            solutions = self.reasoner.solve(chosen, progress=shown, temperature=temperature)
+            for i, solution in zip(places, solutions, strict=True):
                 text = text_of(solution, self.reasoner.context.grader, self.reasoner.answer_type)
                 texts[i] = postprocess_generated_text(text, None, self.think_end_token)
-                self.cache_hook.add_partial("generate_until", requests[i].args, texts[i])
-        return [texts[i] for i in range(len(requests))]
+                self.cache_hook.add_partial("generate_until", arguments[i], texts[i])
+        return texts
 
-    def _encode_context(self, context: str, max_new_tokens: int) -> list[int]:
-        """The token ids that ``hf`` gives ``context`` in a batch of its own, cut on the left alike."""
-        room = self.max_length - max_new_tokens
-        if room < 1:
+    def _question(
+        self, row: Mapping[str, Any], context: str, options: Mapping[str, Any]
+    ) -> tuple[Question, float | None]:
+        """A request as a question with the prompt that ``hf`` makes of it, and the temperature asked for."""
+        read: dict[str, Any] = {**normalize_gen_kwargs(dict(options), self.max_gen_toks)}
+        until, most, samples = (read.pop(name) for name in ("until", "max_gen_toks", "do_sample"))
+        temperature = float(read.pop("temperature", 0.0))
+        for name in read:
+            raise UserError(
+                f"generation_kwargs: expected until, max_gen_toks, do_sample, temperature, got {name}; leave "
+                f"it out, or set it for the candidates in model_args (decoding=sampled,decoding.{name}=...)"
+            )
+        if most >= self.max_length:
             raise UserError(
                 f"generation_kwargs: expected max_gen_toks below the model's context of {self.max_length} "
-                f"tokens, got {max_new_tokens}"
+                f"tokens, got {most}"
             )
-        ids, _ = self.tok_batch_encode([context], left_truncate_len=room, truncation=bool(self.truncation))
-        return ids[0].tolist()
+        eos = self.eot_token_id
+        eos = None if eos is None else self.tokenizer.decode(eos, skip_special_tokens=False)
+        ids, _ = self.tok_batch_encode(
+            [context], left_truncate_len=self.max_length - most, truncation=bool(self.truncation)
+        )
+        question: Question = {
+            "question": question_in(row, context, self.question_field), "prompt": ids[0].tolist(),
+            "stop": handle_stop_sequences(until, eos=eos), "max_new_tokens": most,
+        }  # fmt: skip
+        return question, temperature if samples else None
 
 
-def sort_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """Return the arguments of the harness's ``hf``, those of ``SoftReasoner``, and the overrides.
+def question_in(row: Mapping[str, Any], context: str, field: str | None) -> str:
+    """Return what a verifier is asked about: the row's question, if it is part of ``context``.
+
+    It is the whole context otherwise, so that a verifier sees nothing that is not in the prompt.
+
+    Args:
+        row: The row of the task's data.
+        context: The prompt.
+        field: The column of the question; None is ``question`` where there is one.
 
     Raises:
-        UserError: For an override that is not read.
+        UserError: If the row has no ``field``.
     """
-    harness: dict[str, Any] = {}
-    reasoner: dict[str, Any] = {}
-    overrides: list[str] = []
-    for name, value in given.items():
-        group = name.lstrip("+~").replace("/", ".").partition(".")[0]
-        if name in REASONER:
-            reasoner[name] = value
-        elif name in OF_HARNESS or name in TO_TRANSFORMERS:
-            harness[name] = value
-        elif group in NOT_READ and name != "engine.max_batch_tokens":
-            raise UserError(f"model_args: {name} is not read: {NOT_READ[group]}; leave it out")
-        else:
-            overrides.append(override(name, value))
-    return harness, reasoner, overrides
-
-
-def _warn_of_generation_config(model: Any) -> None:
-    """Name what ``hf`` would apply to the logits and Soft Reasoning does not."""
-    config = getattr(model, "generation_config", None)
-    values = {key: getattr(config, key, None) for key in ACT_IN_HF}
-    if changed := [f"{key}={value}" for key, value in values.items() if value not in (None, 0, 1)]:
-        log.warning(
-            "the model's generation config has %s, which --model hf applies and soft_reasoning does not",
-            ", ".join(changed),
+    text = row.get("question" if field is None else field)
+    if field is not None and not isinstance(text, str):
+        known = ", ".join(map(str, row)) or "none"
+        raise UserError(
+            f"question_field: expected a column of the task's rows with a text ({known}), got {field}"
         )
+    text = text.strip() if isinstance(text, str) else ""
+    return text if text and text in context else context
+
+
+def text_of(solution: Solution, grader: AnswerGrader, answer_type: str) -> str:
+    """Return the text that the harness's filters read.
+
+    It is the chosen candidate's. A final answer that only the verifier wrote comes with the verifier's text,
+    and after it in the words in which the best candidate gave its answer, since a filter such as
+    ``#### (.*)`` looks for the form that the task's prompt asks for.
+    """
+    answer, text = solution.answer, solution.text
+    if answer is None or any(candidate.answer == answer for candidate in solution.candidates):
+        return text
+    for candidate in sorted(solution.candidates, key=lambda candidate: -candidate.rank):
+        place = grader.locate(candidate.text, answer_type)
+        if candidate.answer is not None and place is not None:
+            line = candidate.text[: place[0]].rpartition("\n")[2]
+            return f"{text.rstrip()}\n{line}{answer}"
+    return text

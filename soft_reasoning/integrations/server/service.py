@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.folder import choices
 from soft_reasoning.configuration.options import Options
-from soft_reasoning.data.questions import Asked
-from soft_reasoning.integrations.server.requests import (
-    ApiError,
-    Body,
-    changes_of,
-    check_unused,
-    refused,
-)
+from soft_reasoning.integrations.server.requests import ApiError, Body
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
-
-FIELDS = {
-    "k": "soft_reasoning.k", "search.candidates": "soft_reasoning.k", "method.samples": "soft_reasoning.k",
-    "method.paths": "soft_reasoning.k", "rounds": "soft_reasoning.rounds", "temperature": "temperature",
-    "method.temperature": "temperature", "decoding.temperature": "temperature", "solve": "messages",
-}  # fmt: skip
-"""The request's name of each option of ours that a message may begin with."""
 
 NO_TEMPERATURE = "temperature: expected a method that has it"
 
@@ -41,15 +27,29 @@ class Service:
     Args:
         reasoner: Solves the questions.
         settings: The limits.
-        names: The method of each name of a model (``settings.model_names``).
+        name: What clients call the model; METHOD-``name`` is another method than the reasoner's own.
     """
 
-    def __init__(self, reasoner: SoftReasoner, settings: Settings, names: Mapping[str, str | None]) -> None:
-        self.reasoner, self.settings, self.names = reasoner, settings, names
+    def __init__(self, reasoner: SoftReasoner, settings: Settings, name: str) -> None:
+        self.reasoner, self.settings = reasoner, settings
+        self.names: dict[str, str | None] = {
+            name: None, **{f"{method}-{name}": method for method in choices("method")}
+        }  # fmt: skip
+        """The method of each name of a model; None is the reasoner's own."""
         self.in_work: int = 0
         self.counts: Counter[str] = Counter()
         """Requests by status, and tokens by kind, under their names in Prometheus' text format."""
-        self._presets = choices("preset")
+
+    def method(self, name: str) -> str | None:
+        """Return the method that the name of a model stands for.
+
+        Raises:
+            ApiError: With status 404 for another name.
+        """
+        if name not in self.names:
+            message = f"model: expected one of {', '.join(self.names)}, got {name!r:.80}"
+            raise ApiError(404, message, "model", "model_not_found")
+        return self.names[name]
 
     async def solve(self, body: Body, on_round: Callable[[Round], None] | None = None) -> list[Solution]:
         """Return the solution of each question of a request; a cancelled task ends its work.
@@ -60,11 +60,13 @@ class Service:
         status = "cancelled"
         self.in_work += 1
         try:
-            solutions = await self._solve_in_time(body, on_round)
+            async with asyncio.timeout(self.settings.max_seconds):
+                solutions = await self._solve(body, on_round)
             status = "200"
-        except ApiError as error:
-            status = str(error.status_code)
-            raise
+        except Exception as error:
+            refusal = self._refusal(error)
+            status = str(refusal.status_code)
+            raise refusal from None
         finally:
             self.in_work -= 1
             self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
@@ -74,47 +76,60 @@ class Service:
                 self.counts[f'soft_reasoning_tokens_total{{kind="{kind}"}}'] += count
         return solutions
 
-    async def _solve_in_time(self, body: Body, on_round: Callable[[Round], None] | None) -> list[Solution]:
-        settings, engine, most = self.settings, self.reasoner.context.engine, self.settings.max_seconds
-        try:
-            check_unused(body, settings.unknown_fields == "ignore")
-            changes = changes_of(body, self.names, settings, self._presets, engine.context_length)
-            questions = body.questions(engine.tokenizer)
-            if len(questions) > settings.max_n:
-                message = f"expected at most {settings.max_n} prompts, got {len(questions)}"
-                raise refused("prompt", message)
-            async with asyncio.timeout(most):
-                return await self._solve(questions, changes, on_round)
-        except ApiError:
-            raise
-        except TimeoutError as error:
-            raise ApiError(
-                504, f"expected to finish within {most:g} seconds, the limit here, and did not; ask for less "
-                "(soft_reasoning.max_seconds ends with the best answer so far)", code="timeout", retry=False,
-            ) from error  # fmt: skip
-        except UserError as error:
-            if self.reasoner.closed:
-                raise shutting_down() from error
-            named = re.match(r"(?:problem .*?: )?([\w.]+)[=:]", str(error))
-            raise ApiError(400, str(error), named and FIELDS.get(named[1]), "invalid_value") from error
-        except Exception as error:
-            log.exception("a request failed")
-            message = f"{type(error).__name__} while solving; the server's log has more"
-            raise ApiError(500, message, retry=False) from error
+    def _refusal(self, error: Exception) -> ApiError:
+        """What a client is told of an error."""
+        if isinstance(error, ApiError):
+            return error
+        if isinstance(error, UserError):
+            return shutting_down() if self.reasoner.closed else ApiError(400, str(error))
+        if isinstance(error, TimeoutError):
+            return ApiError(
+                504, f"expected to finish within {self.settings.max_seconds:g} seconds, the limit here, and "
+                "did not; ask for less (soft_reasoning.max_seconds ends with the best answer so far)",
+                **{"x-should-retry": "false"},
+            )  # fmt: skip
+        log.error("a request failed", exc_info=error)
+        return ApiError(500, f"{type(error).__name__} while solving; the server's log has more")
 
-    async def _solve(
-        self, questions: list[Asked], changes: Options, on_round: Callable[[Round], None] | None
-    ) -> list[Solution]:
+    async def _solve(self, body: Body, on_round: Callable[[Round], None] | None) -> list[Solution]:
+        if self.settings.unknown_fields == "refuse":
+            body.refuse_unused()
+        questions = body.questions(self.reasoner.context.engine.tokenizer)
+        options = self._options(body, len(questions))
         try:
-            return await self.reasoner.asolve(questions, on_round=on_round, **changes)
+            return await self.reasoner.asolve(questions, on_round=on_round, **options)
         except UserError as error:
-            if "temperature" not in changes or not str(error).startswith(NO_TEMPERATURE):
+            if body.temperature is None or not str(error).startswith(NO_TEMPERATURE):
                 raise
-        del changes["temperature"]  # clients send it always; a greedy method's answer has none
-        return await self.reasoner.asolve(questions, on_round=on_round, **changes)
+        options["temperature"] = None  # clients send it always; a greedy method's answer has none
+        return await self.reasoner.asolve(questions, on_round=on_round, **options)
+
+    def _options(self, body: Body, prompts: int) -> Options:
+        """The options of the call; what is beyond the limits is refused."""
+        settings, extra, method = self.settings, body.soft_reasoning, self.method(body.model)
+        tokens = settings.max_tokens or math.inf
+        limits = {
+            "n": (body.n, settings.max_n),
+            "prompt": (prompts, settings.max_n),
+            "max_tokens": (body.max_tokens, min(tokens, self.reasoner.context.engine.context_length)),
+            "max_completion_tokens": (body.max_completion_tokens, tokens),
+            "max_output_tokens": (body.max_output_tokens, tokens),
+            "soft_reasoning.k": (extra.k, settings.max_k),
+            "soft_reasoning.rounds": (extra.rounds, settings.max_rounds),
+            "soft_reasoning.max_seconds": (extra.max_seconds, settings.max_seconds),
+        }
+        for field, (value, most) in limits.items():
+            if value is not None and value > most:
+                message = f"{field}: expected at most {most:g}, the limit here, got {value:g}"
+                raise ApiError(400, message, field)
+        return Options(
+            method=method, preset=extra.preset, k=extra.k, rounds=extra.rounds, stop=body.stop or None,
+            max_seconds=extra.max_seconds, temperature=body.temperature, seed=body.seed,
+            max_tokens=body.max_completion_tokens or body.max_output_tokens or settings.max_tokens,
+            max_new_tokens=body.max_tokens,
+        )  # fmt: skip
 
 
 def shutting_down() -> ApiError:
     """Return the error for requests that come too late or take too long."""
-    message = "expected a running server, and it is shutting down; try another one"
-    return ApiError(503, message, code="shutting_down", retry=True)
+    return ApiError(503, "expected a running server, and it is shutting down; try another one")
