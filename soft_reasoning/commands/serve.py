@@ -71,9 +71,9 @@ def serve(config: DictConfig, folder: Path) -> None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         server = server_of(Service(reasoner, settings, name))
-        print(f"soft_reasoning: serving {name} at {address_of(listening)} (Ctrl-C ends it)", file=sys.stderr,
-              flush=True)  # fmt: skip
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
+            print(f"soft_reasoning: serving {name} at {address_of(listening)} (Ctrl-C ends it)",
+                  file=sys.stderr, flush=True)  # fmt: skip
             server.run(sockets=[listening])
 
 

@@ -96,7 +96,8 @@ def generate(
     )
     ends = frozenset([eos] if isinstance(eos, int) else eos or ())
     stops, most = [stop] if isinstance(stop, str) else stop or (), MOST if most is None else most
-    arguments = {key: asked[key] for key in REASONER if key in asked} | {"max_new_tokens": most}
+    arguments: dict[str, Any] = {key: asked[key] for key in REASONER if key in asked}
+    arguments["max_new_tokens"] = most
     if "do_sample" in asked:
         arguments["temperature"] = asked.get("temperature", 1.0) if asked["do_sample"] else 0.0
     if "max_time" in asked:

@@ -85,7 +85,7 @@ def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
     ("body", "kind", "status", "words"),
     [
         (b"{", "application/json", 400, "expected a JSON object"),
-        (b"{}", "application/json", 400, "model: Field required"),
+        (b"{}", "application/json", 400, "messages: Field required"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),
@@ -95,7 +95,7 @@ def test_a_body_that_cannot_be(running, body, kind, status, words):
     for parts in (body, iter([body])):  # with its length, and in chunks
         url, headers = f"{running.url}/chat/completions", {"content-type": kind} if kind else {}
         response = httpx.post(url, content=parts, headers=headers, timeout=60)
-        assert response.status_code == status and words in response.json()["error"]["message"]
+        assert response.status_code == status and words in response.text
 
 
 def test_addresses_and_models_that_are_not_there(running, client):

@@ -95,8 +95,9 @@ def create_app(service: Service) -> FastAPI:
         last = error.errors()[-1]  # of a union, the list rather than the text
         place, message = told(last)
         if last["type"] == "json_invalid" or not place:
+            place = "body"
             message = "body: expected a JSON object and the header Content-Type: application/json"
-        return JSONResponse(error_body(ApiError(400, message, place or None)), 400)
+        return JSONResponse(error_body(ApiError(400, message, place)), 400)
 
     app.include_router(v1)
     return app

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any
 
 from soft_reasoning.engines.text import decode, earliest_stop
@@ -57,7 +57,7 @@ def _choice(
         story = {"source": "verifier", "answer": None, "reward": None, "round": None}
         return Choice(text, lines + thought, "stop", 0, None, story)
     logprobs = None
-    if candidate.token_ids and body.logprobs not in (None, False):
+    if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
         tokens = [decode(prompts.tokenizer, [id]) for id in candidate.token_ids]
         places = accumulate(map(len, tokens), initial=0)
         entries = zip(tokens, candidate.logprobs, places, strict=False)
@@ -82,10 +82,9 @@ def line_of(number: int, candidates: Sequence[Candidate]) -> str:
     return f"Round {number + 1}: {len(candidates)} candidates, the best says {answer}{reward}\n"
 
 
-def event(data: dict[str, Any], name: str | None = None) -> str:
+def event(data: dict[str, Any]) -> str:
     """Return a server-sent event."""
-    line = f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
-    return line if name is None else f"event: {name}\n{line}"
+    return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
 
 
 class ChatReply:
@@ -187,7 +186,7 @@ class ResponsesReply(ChatReply):
 
     def __init__(self, body: Body, prompts: Prompts) -> None:
         super().__init__(body, prompts)
-        self._sent = 0  # events
+        self._numbers = count()  # of events
         name = self.head["id"]
         self.head = {
             "id": name, "object": "response", "created_at": self.head["created"], "model": body.model,
@@ -242,9 +241,7 @@ class ResponsesReply(ChatReply):
 
     def _event(self, kind: str, **data: Any) -> str:
         kind = f"response.{kind}"
-        line = event({"type": kind, "sequence_number": self._sent, **data}, kind)
-        self._sent += 1
-        return line
+        return f"event: {kind}\n" + event({"type": kind, "sequence_number": next(self._numbers), **data})
 
 
 def _reasoning(text: str) -> dict[str, str | None]:
