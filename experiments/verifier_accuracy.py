@@ -34,7 +34,7 @@ from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.methods.base import Rounds
 from soft_reasoning.reports.tables import Table
-from soft_reasoning.rewards.coherence import LIKELIEST, coherence, tokens_of
+from soft_reasoning.rewards.coherence import LIKELIEST, coherence
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.verifiers import ALTERNATIVES, Verdict, Verifier
@@ -51,7 +51,6 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
     "multi_generate": (),
     "multi_generate, sequence_prob": SURE,
     "multi_judge": (),
-    "calibrated": (),
     "single_generate, sequence_prob": SURE,
     "fresh": (),
     "fresh, 5 samples": FIVE,
@@ -59,7 +58,7 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
 }
 QUICK = tuple(VERIFIERS)[:6]
 """Those that write a few tokens."""
-CERTAINTIES = ("mean_prob", "answer_prob", "self_certainty", "lowest_window")
+CERTAINTIES = ("mean_prob", "self_certainty", "group_confidence")
 """The last two take half of the time of recording."""
 K = 5
 """Candidates of a round."""
@@ -119,8 +118,7 @@ def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "candidates.jsonl"
     todo = [p for p in parts.problems if p.id not in lines(path)]
-    top = LIKELIEST if set(certainties) & set(CERTAINTIES[2:]) else 0
-    engine, tokenizer = Remembering(parts.engine, top), parts.engine.tokenizer
+    engine = Remembering(parts.engine, LIKELIEST if len(certainties) > 1 else 0)
     method, context = build_method(parts.config), replace(parts.context, engine=engine)
     with path.open("a", encoding="utf-8") as file:
         for problem, result in drive(todo, method, context, max_live=LIVE):
@@ -128,9 +126,7 @@ def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = 
             rows = []
             for c in result.candidates:
                 done = tops[c.token_ids, c.logprobs]
-                span = parts.context.grader.locate(c.text, problem.answer_type)
-                where = tokens_of(span, done, tokenizer) if span else ()
-                rows.append({**c.stored(), **{kind: coherence(done, kind, where) for kind in certainties}})
+                rows.append({**c.stored(), **{kind: coherence(done, kind) for kind in certainties}})
             facts = {"question": problem.question, "gold": problem.gold, "type": problem.answer_type}
             file.write(json.dumps({"id": problem.id, **facts, "candidates": rows}) + "\n")
             file.flush()
@@ -366,7 +362,7 @@ def main() -> None:
     parser.add_argument("more", nargs="*", help="configuration, as on the command line of a run; or folders")
     args = parser.parse_intermixed_args()
     if args.command == "record":
-        record(args.folder, args.more, CERTAINTIES[:2] if args.quick else CERTAINTIES)
+        record(args.folder, args.more, CERTAINTIES[:1] if args.quick else CERTAINTIES)
     elif args.command == "judge":
         judge(args.folder, args.verifier or QUICK, args.more, args.rounds, args.by)
     else:

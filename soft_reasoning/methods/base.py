@@ -10,7 +10,6 @@ from soft_reasoning.answers import FREE
 from soft_reasoning.checks import OptionError, real, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.text import finish
-from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.rewards.combine import Reward, rewards_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, same_answers
@@ -28,17 +27,11 @@ def read_candidate(
 
     With a ``reward`` it has its coherence, too.
     """
-    coherence = None
-    if reward is not None:
-        located = getattr(reward, "coherence", "") == "answer_prob"
-        span = context.grader.locate(completion.text, problem.answer_type) if located else None
-        where = (tokens_of(span, completion, context.engine.tokenizer),) if span else ()
-        coherence = reward.of_coherence(completion, *where)
     return Candidate(
         text=completion.text,
         answer=context.grader.extract(context.prompts.split(completion.text)[1], problem.answer_type),
         round=round,
-        coherence=coherence,
+        coherence=None if reward is None else reward.of_coherence(completion),
         generated_tokens=completion.generated_tokens,
         finish_reason=completion.finish_reason,
         token_ids=completion.token_ids,

@@ -6,14 +6,16 @@ answer. Only tokens that overlap the answer count.
 
 from __future__ import annotations
 
+import os.path
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum
 from typing import Any
 
 from soft_reasoning.checks import choice, counts
+from soft_reasoning.engines.text import decode
 from soft_reasoning.methods.base import check_sampling, continued, joined, read_candidate, solution_request
-from soft_reasoning.rewards.coherence import tokens_of
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
@@ -131,3 +133,18 @@ def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]
         margins = [exp(top[0]) - exp(top[1]) for top in tops]
         deltas.append(fsum(margins) / len(margins) if margins else None)
     return deltas
+
+
+def tokens_of(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:
+    """Return the tokens of ``completion`` that overlap the characters ``span`` of its text."""
+    start, end = span
+    ids, text = completion.token_ids, completion.text
+
+    def begins(i: int) -> int:
+        # What the tokens before i share with the text: part of a character decodes to something else.
+        return len(os.path.commonprefix([decode(tokenizer, ids[:i]), text]))
+
+    every = range(len(ids))
+    # The token that holds the start may begin before it, and several may hold parts of one character.
+    first = min(bisect_left(every, start, key=begins), bisect_right(every, start, key=begins) - 1)
+    return range(first, bisect_left(every, end, key=begins))

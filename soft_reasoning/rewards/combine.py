@@ -48,9 +48,9 @@ class Reward:
         """Likeliest tokens that the coherence reads at every token of a candidate."""
         return LIKELIEST if self.coherence in CERTAINTIES else 0
 
-    def of_coherence(self, completion: Completion, span: Sequence[int] = ()) -> float:
-        """Return the coherence, at least -1e9; ``span`` holds the indices of the answer's tokens."""
-        return max(LEAST_COHERENCE, coherence(completion, self.coherence, span))
+    def of_coherence(self, completion: Completion) -> float:
+        """Return the coherence, at least -1e9."""
+        return max(LEAST_COHERENCE, coherence(completion, self.coherence))
 
     def __call__(self, verified: float | None, coherence: float) -> float:
         return self.verifier_weight * (verified or 0.0) + self.coherence_weight * coherence

@@ -34,10 +34,7 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True)
 class FreshSolution:
-    """The model writes its own solution; candidates that agree with its answer are right.
-
-    "None of these" is no answer: then none is right.
-    """
+    """The model writes its own solution; candidates that agree with its answer are right."""
 
     writes_answer = True
 
@@ -45,7 +42,7 @@ class FreshSolution:
         return re.search(r"Answer:[^\n]*\n", text) is not None
 
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        return None if re.search(r"Answer:\s*None of these", text) else grader.extract(text, answer_type)
+        return grader.extract(text, answer_type)
 
     def scores(
         self, text: str, candidates: Sequence[Candidate], problem: Problem, grader: AnswerGrader

@@ -15,9 +15,6 @@ from torch import Tensor
 
 from soft_reasoning.types import UserError
 
-FORMAT = 3
-"""Version of the file's layout."""
-
 
 def question_mark(question: str) -> str:
     """Return sixteen hexadecimal digits that identify a question's text."""
@@ -48,8 +45,6 @@ class Prior:
         wanted = "search.prior: expected a file that soft-reasoning calibrate wrote"
         try:
             content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
-                raise ValueError("another format")
             points = tuple(tuple(map(float, point)) for point in content["portfolio"])
             return cls(**{**content, "portfolio": points})
         except OSError as error:
@@ -59,8 +54,7 @@ class Prior:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the prior as JSON."""
-        content = {"format": FORMAT, **self.__dict__}
-        Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(self.__dict__, indent=1) + "\n", encoding="utf-8")
 
     def check_made_for(self, run: Mapping[str, Any]) -> None:
         """Refuse a ``run`` with other values than those in ``made_for``.

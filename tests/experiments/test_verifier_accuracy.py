@@ -58,4 +58,4 @@ def test_on_the_fake_engine(tmp_path, capsys):
     script.judge(tmp_path, ["single_judge"], words, 2)
     assert (tmp_path / "single_judge.jsonl").read_text() == again and len(again.splitlines()) == 3
     text = re.sub(" +", " ", script.tables([tmp_path]))
-    assert "| always yes | 3 | 100.0 | 100.0 |" in text and "| lowest_window |" in text
+    assert "| always yes | 3 | 100.0 | 100.0 |" in text and "| group_confidence |" in text

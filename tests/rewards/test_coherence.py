@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from soft_reasoning.rewards.coherence import coherence
+from soft_reasoning.rewards.coherence import KINDS, coherence
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.types import Completion, TopLogprobs, UserError
 
@@ -21,11 +21,7 @@ def test_kinds_agree_with_hand_calculation():
 
 
 def test_an_empty_completion_is_finite():
-    assert [coherence(completion(), k) for k in ("mean_prob", "mean_logprob", "sum_logprob")] == [
-        0.0,
-        0.0,
-        0.0,
-    ]
+    assert {kind: coherence(completion(), kind) for kind in KINDS} == dict.fromkeys(KINDS, 0.0)
 
 
 def test_unknown_kind_names_what_exists():
@@ -45,7 +41,7 @@ def test_weights_leave_parts_out():
     assert Reward()(None, 0.3) == 0.3
 
 
-def test_certainties_by_hand(monkeypatch):
+def test_self_certainty_by_hand():
     """One token of two likeliest at 0.9 and 0.1, then two at 0.5 each: divergences 0.511, 0 and 0."""
     sure = TopLogprobs((0, 1), (math.log(0.9), math.log(0.1)))
     even = TopLogprobs((0, 1), (math.log(0.5), math.log(0.5)))
@@ -53,20 +49,14 @@ def test_certainties_by_hand(monkeypatch):
     c = Completion((0, 1, 1), logprobs, "abc", "eos", 1, top_logprobs=(sure, even, even))
     divergence = -math.log(2) - (math.log(0.9) + math.log(0.1)) / 2
     assert coherence(c, "self_certainty") == pytest.approx(divergence / 3 / (1 + divergence / 3))
-    monkeypatch.setattr("soft_reasoning.rewards.coherence.WINDOW", 2)
-    assert coherence(c, "lowest_window") == 0.0
-    shorter = Completion((0, 1), logprobs[:2], "ab", "eos", 1, top_logprobs=(sure, even))
-    assert coherence(shorter, "lowest_window") == pytest.approx(divergence / 2 / (1 + divergence / 2))
-    assert coherence(c, "answer_prob", range(0, 2)) == pytest.approx(0.7)
-    assert coherence(c, "answer_prob") == 0.0
 
 
 @pytest.mark.parametrize("kind", ["sum_logprob", "self_certainty"])
 def test_tokens_of_probability_zero_give_finite_rewards_and_a_report(kind, run, tmp_path, monkeypatch):
-    def impossible(completion, kind, span):
+    def impossible(completion, kind):
         none = (-math.inf,) * len(completion.logprobs)
         top = tuple(TopLogprobs((0, 1), (0.0, -math.inf)) for _ in none)
-        return coherence(replace(completion, logprobs=none, top_logprobs=top), kind, span)
+        return coherence(replace(completion, logprobs=none, top_logprobs=top), kind)
 
     monkeypatch.setattr("soft_reasoning.rewards.combine.coherence", impossible)
     sizes = ("reward.verifier_weight=1e6", "reward.coherence_weight=1e6", f"reward.coherence={kind}")
