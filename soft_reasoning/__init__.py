@@ -1,9 +1,8 @@
 """Better answers from a frozen language model, by searching over one input embedding."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
-
-from soft_reasoning.commands.starting import reproducible_products, start
 
 if TYPE_CHECKING:
     from soft_reasoning.api import SoftReasoner
@@ -11,9 +10,6 @@ if TYPE_CHECKING:
     from soft_reasoning.objective import SoftReasoningObjective
     from soft_reasoning.solution import Solution
     from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
-
-start()
-reproducible_products()  # before torch computes anything
 
 __version__ = "0.2.0"
 __all__ = [
@@ -25,6 +21,23 @@ _MODULES = {
     "Message": "data.questions", "Question": "data.questions", "SoftReasoner": "api",
     "SoftReasoningObjective": "objective", "Solution": "solution",
 }  # fmt: skip
+
+
+def _ask_for_reproducible_products() -> None:
+    """Set ``MKL_CBWR``, which MKL reads at its first product, unless the user has set it.
+
+    With it a row's product does not depend on the number of rows and threads, where MKL can promise that.
+    """
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            flags = file.read(8192)
+    except OSError:  # another system
+        flags = b""
+    wide = all(name in flags for name in (b" avx512f", b" avx512bw", b" avx512dq", b" avx512vl"))
+    os.environ.setdefault("MKL_CBWR", "AVX512,STRICT" if wide else "AVX2,STRICT")
+
+
+_ask_for_reproducible_products()
 
 
 def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from os import PathLike, fspath
 from queue import SimpleQueue
 from typing import Any, TypeAlias, Unpack, cast, overload
@@ -30,14 +30,13 @@ from soft_reasoning.configuration.parts import Parts, PartsMaker, check_solvable
 from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.cot import ChainOfThought
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.scheduling.worker import Worker
 from soft_reasoning.solution import Solution
-from soft_reasoning.types import Candidate, Problem, Result, Round, UserError
+from soft_reasoning.types import Problem, Result, Round, UserError
 
 OnRound: TypeAlias = Callable[[Round], None]
 Update: TypeAlias = Future[Result] | Round
@@ -164,7 +163,7 @@ class SoftReasoner:
         self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
         weakref.finalize(self, self._worker.close)  # where nobody closes it
         try:
-            self._parts.of({})
+            self._own = self._parts.of({})
         except BaseException:
             self.close()
             raise
@@ -183,12 +182,12 @@ class SoftReasoner:
     @property
     def method(self) -> Method:
         """The reasoner's own method."""
-        return self._parts.own.method
+        return self._own.method
 
     @property
     def context(self) -> Context:
         """What the reasoner's own method reads."""
-        return self._parts.own.context
+        return self._own.context
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -339,18 +338,17 @@ class SoftReasoner:
                 raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
         return jobs, parts
 
+    @staticmethod
     def _solutions(
-        self, problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]], parts: Parts
+        problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]], parts: Parts
     ) -> Solution | list[Solution]:
         """The results of ``problems`` with their stories; ``alone`` is one question."""
-        method, grader, reasoner = parts.method, parts.context.grader, weakref.ref(self)
+        method, grader = parts.method, parts.context.grader
+        final = getattr(method, "final", None)
         made = {
-            name: Solution.of(
-                job.result(), job.problem, method.name, getattr(method, "final", None), grader,
-                cache(partial(_greedy, reasoner, job.problem, parts.config.max_new_tokens)),
-            )
+            name: Solution.of(job.result(), job.problem, method.name, final, grader)
             for name, job in jobs.items()
-        }  # fmt: skip
+        }
         solutions = [made[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
 
@@ -363,11 +361,3 @@ def _ended(update: Update, on_round: OnRound | None) -> bool:
         return False
     update.result()
     return True
-
-
-def _greedy(reference: weakref.ref[Any], problem: Problem, max_new_tokens: int) -> Candidate | None:
-    """Decode ``problem`` greedily; None once the reasoner is closed or gone."""
-    reasoner = reference()
-    if reasoner is None or reasoner.closed:
-        return None
-    return reasoner.run_method(problem, ChainOfThought(max_new_tokens)).candidates[0]

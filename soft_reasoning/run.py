@@ -1,6 +1,9 @@
 """``python -m soft_reasoning.run`` is ``soft-reasoning run``."""
 
-from soft_reasoning.commands.run import main
+import sys
+
+from soft_reasoning.commands.entry import main
 
 if __name__ == "__main__":
+    sys.argv.insert(1, "run")
     main()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
@@ -27,7 +27,6 @@ class Solution(Result):
         method: The method's name.
         rule: The rule of the final answer; None if the method has none.
         votes: Who voted for which answer, the weightiest first.
-        greedy_candidate: Decodes the question greedily when called; None without a model.
 
     Example:
         >>> solution = reasoner.solve(
@@ -41,7 +40,6 @@ class Solution(Result):
     method: str = ""
     rule: str | None = None
     votes: tuple[Vote, ...] = ()
-    greedy_candidate: Callable[[], Candidate | None] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -51,7 +49,6 @@ class Solution(Result):
         method: str,
         final: object,
         grader: AnswerGrader,
-        greedy: Callable[[], Candidate | None] | None = None,
     ) -> Solution:
         """Return the solution of ``problem`` by the method called ``method``, with its final rule."""
         rule = final if isinstance(final, FinalAnswer) else None
@@ -60,7 +57,7 @@ class Solution(Result):
         return cls(
             result.answer, result.candidates, result.trace, result.usage, result.prompt,
             question=problem.question, method=method, rule=None if rule is None else rule.rule,
-            votes=tuple(votes), greedy_candidate=greedy,
+            votes=tuple(votes),
         )  # fmt: skip
 
     @property
@@ -129,34 +126,10 @@ class Solution(Result):
         return {"method": self.method, "answer": self.answer, "candidates": len(self.candidates),
                 "rounds": len(self.rounds), "ended": self.ended}  # fmt: skip
 
-    def greedy(self) -> Candidate | None:
-        """Return what greedy decoding says; None if the model is no longer there.
-
-        A search's first call asks the model.
-        """
-        if self.method == "cot" and self.candidates:
-            return self.candidates[0]
-        return None if self.greedy_candidate is None else self.greedy_candidate()
-
     def explain(self) -> str:
-        """Return a text: the votes with their weights, the rounds, the verifier's words, and greedy's answer.
-
-        It asks an open model for its greedy solution (:meth:`greedy`).
-        """
-        lines = [
-            f"Question: {_line(self.question)}",
-            f"Answer: {_answer(self.answer)} ({self._counts()})",
-            "",
-        ]
-        lines += [*self._vote_lines(), *self._round_lines()]
-        if self.ended is not None:
-            lines.append(f"Ended: {ENDS.get(self.ended, self.ended)}")
-        greedy = self.greedy()
-        if greedy is None:
-            lines.append("Greedy decoding: unknown, the model is closed")
-        else:
-            same = "the same" if greedy.answer == self.answer else "another answer"
-            lines.append(f"Greedy decoding: {_answer(greedy.answer)}, {same}: {_line(greedy.text)}")
+        """Return a text: how the rounds ended, the votes with their weights, and each round."""
+        answer = f"Answer: {_answer(self.answer)} ({self._counts()})"
+        lines = [f"Question: {_line(self.question)}", answer, "", *self._vote_lines(), *self._round_lines()]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,9 +146,6 @@ class Solution(Result):
     def to_json(self, indent: int | None = None) -> str:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "greedy_candidate": None}  # a copy elsewhere has no model
 
     def __repr__(self) -> str:
         return f"Solution({_answer(self.answer)!r}, {self._counts()})"
@@ -230,14 +200,6 @@ class Solution(Result):
             texts = (entry.get("verifier") or {}).get("texts", ())
             lines += [f"  verifier: {_line(text, width)}" for text in texts]
         return lines
-
-
-ENDS = {
-    "converged": "converged (the stopping rule was met)",
-    "rounds": "all rounds were used",
-    "tokens": "the budget of tokens was spent",
-    "seconds": "the budget of seconds was spent",
-}
 
 
 def _candidate(candidate: Candidate, width: float) -> str:

@@ -198,15 +198,12 @@ def test_a_solution_explains_itself(reasoner):
     said = found.explain()
     for part in (QUESTIONS[0], f"Answer: {found.answer}", "Votes (reward_vote):", "Round 1:", "verifier:"):
         assert part in said
-    greedy = reasoner.solve(QUESTIONS[0], method="cot")
-    assert found.greedy().text == greedy.text == greedy.text and f"Greedy decoding: {greedy.answer}" in said
     page = found._repr_html_()
     assert "<table" in page and "<script" not in page
     plain = json.loads(found.to_json())
     assert plain == found.to_dict() and plain["answer"] == found.answer and plain["text"] == found.text
     assert len(plain["candidates"]) == len(found.candidates)
-    copy = pickle.loads(pickle.dumps(found))
-    assert copy == found and "the model is closed" in copy.explain()
+    assert pickle.loads(pickle.dumps(found)) == found
 
 
 @pytest.mark.parametrize("kind", ["dict", "file", "object"])

@@ -1,6 +1,5 @@
 """``soft-reasoning show``: a run, a comparison, one problem, and what is refused."""
 
-import sys
 import webbrowser
 
 import pytest
@@ -17,8 +16,7 @@ def folders(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SOFT_REASONING_SWEEP", raising=False)
         for name, options in {"one": [], "both": ["methods=[cot,self_consistency]"]}.items():
-            patch.setattr(sys, "argv", ["run", *common, *options, f"hydra.run.dir={folder / name}"])
-            run.main()
+            run.main([*common, *options, f"hydra.run.dir={folder / name}"])
     return folder
 
 

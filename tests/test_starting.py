@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import sys
 
 import pytest
 
 from soft_reasoning.answers.algebra import Worker
 from soft_reasoning.commands import run as program
-from soft_reasoning.commands.launch import one_line_errors
-from soft_reasoning.commands.starting import NAMES
+from soft_reasoning.commands.launch import SIGNALS, one_line_errors
 from soft_reasoning.engines.fake import FakeEngine
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -21,14 +19,14 @@ def heard():
     """Whoever runs the tests may ignore them, as a shell does in the background."""
     defaults = {"SIGINT": signal.default_int_handler}
     before = {
-        name: signal.signal(getattr(signal, name), defaults.get(name, signal.SIG_DFL)) for name in NAMES
+        name: signal.signal(getattr(signal, name), defaults.get(name, signal.SIG_DFL)) for name in SIGNALS
     }
     yield
     for name, handler in before.items():
         signal.signal(getattr(signal, name), handler)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SIGNALS)
 def test_each_of_them_is_one_line_and_its_code(capsys, name):
     number = getattr(signal, name)
     before = signal.getsignal(number)
@@ -40,10 +38,9 @@ def test_each_of_them_is_one_line_and_its_code(capsys, name):
 
 def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys):
     command = [
-        "soft_reasoning.run", "engine=fake", "method=cot", "limit=6", "max_live=2", "max_new_tokens=20",
+        "engine=fake", "method=cot", "limit=6", "max_live=2", "max_new_tokens=20",
         "progress=false", f"hydra.run.dir={tmp_path / 'run'}",
     ]  # fmt: skip
-    monkeypatch.setattr(sys, "argv", command)
     add, calls = FakeEngine.add, []
 
     def ended(engine, requests):
@@ -55,13 +52,12 @@ def test_the_same_command_continues_after_sigterm(tmp_path, monkeypatch, capsys)
     with monkeypatch.context() as patch:
         patch.setattr(FakeEngine, "add", ended)
         with pytest.raises(SystemExit) as stopped:
-            program.main()
+            program.main(command)
     said = capsys.readouterr().err
     assert stopped.value.code == 143 and "Traceback" not in said
     assert "stopped: 4 of 6 problems are stored" in said
     assert said.splitlines()[-1] == "soft_reasoning: ended by SIGTERM; the same command continues"
-    monkeypatch.setattr(sys, "argv", command)
-    program.main()
+    program.main(command)
     assert "4 of 6 problems are done" in capsys.readouterr().err
     lines = (tmp_path / "run" / "samples.jsonl").read_text().splitlines()
     assert len({json.loads(line)["doc_id"] for line in lines}) == len(lines) == 6

@@ -27,7 +27,7 @@ from soft_reasoning.configuration.build import (
     build_engine,
     build_method,
     built,
-    check_lengths,
+    check_problems,
     made_for_of,
     plain,
 )
@@ -113,7 +113,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     problems = dataset.problems()
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
-        check_lengths(problems, context)
+        check_problems(problems, method, context)
         solver = Local(Trial([at_points(method, points), *others.values()]), context, max_live=LIVE)
         run(
             problems, solver, folder / TRIES, plain(config),

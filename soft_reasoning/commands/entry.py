@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -12,7 +13,7 @@ USAGE = """\
 soft-reasoning COMMAND [options]
 
   run [group=choice] [key=value]       solve a data set; the same command continues an interrupted run
-  compare METHOD METHOD ... [options]  run several methods on the same problems (--all: find the best of all)
+  compare METHOD METHOD ... [options]  run several methods on the same problems
   sweep [key=a,b] [options]            run every combination of values (run -m), and combine the results
   calibrate [options]                  recommend sigma and points to begin with, for a model and data
   serve [options] [port=8000]          answer requests as OpenAI's API does
@@ -42,7 +43,12 @@ COMPLETION = ("-sc", "--shell-completion")
 
 
 def main() -> None:
-    """Run a command."""
+    """Run a command.
+
+    Ctrl-C during its imports, which take seconds, ends the process at once instead of in a traceback.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     command, words = sys.argv[1] if len(sys.argv) > 1 else "--help", sys.argv[2:]
     if command in ("-h", "--help"):
         print(USAGE)

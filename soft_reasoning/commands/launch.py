@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.commands.starting import Ended, ending
 from soft_reasoning.configuration.compose import check, completed
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.folder import SWEEP_VARIABLE, conf_dir, register_resolvers
+from soft_reasoning.configuration.folder import SWEEP_VARIABLE, conf_dir, known_keys, register_resolvers
 from soft_reasoning.configuration.options import spelled
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 OUT_OF_MEMORY = (
     "expected more memory, and it ran out; the same command continues with what is stored: take fewer "
     "problems at a time (max_live), candidates (search.candidates) or tokens (max_new_tokens)"
@@ -35,31 +38,25 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
     def task(config: DictConfig) -> None:
         with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
             folder = Path(HydraConfig.get().runtime.output_dir)
-            with _unless_empty(folder):
+            try:
                 check(config)
                 command(config, folder)
+            finally:
+                with suppress(OSError):  # Hydra creates it before a run is accepted
+                    if folder.resolve() != Path.cwd():
+                        folder.rmdir()  # unless it holds something
 
     register_resolvers()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
     with one_line_errors():
-        overrides = completed(spelled([_override(word) for word in words if word not in SWEEP]))
+        for word in words:
+            key, _, value = word.removeprefix("--").partition("=")
+            if word.startswith("--") and key.partition(".")[0] in known_keys():
+                raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
+        overrides = completed(spelled([word for word in words if word not in SWEEP]))
         sys.argv[1:] = [*(["--multirun"] if {*SWEEP} & {*words} else []), *overrides]  # the flag comes first
         os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
-
-
-def _override(word: str) -> str:
-    """Return ``word`` unless it is an option in the form ``--key`` or ``--key=value``.
-
-    Raises:
-        UserError: For such an option.
-    """
-    key, equals, value = word.removeprefix("--").partition("=")
-    config = OmegaConf.load(Path(conf_dir()) / "config.yaml")
-    if word.startswith("--") and key.replace("-", "_").partition(".")[0] in config:
-        example = f"{key.replace('-', '_')}={value if equals else 'VALUE'}"
-        raise UserError(f"{word}: expected options without dashes, such as {example}")
-    return word
 
 
 def sweep_name(overrides: Sequence[str]) -> str:
@@ -72,15 +69,38 @@ def sweep_name(overrides: Sequence[str]) -> str:
     )
 
 
+class Ended(KeyboardInterrupt):
+    """One of ``SIGNALS`` arrived; ``code`` is the exit status that convention gives it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.code: int = 128 + number
+
+
 @contextmanager
-def _unless_empty(folder: Path) -> Iterator[None]:
-    """Remove ``folder`` at the end if it is empty; Hydra creates it before a run is accepted."""
+def _ending() -> Iterator[None]:
+    """Raise :class:`Ended` inside for the first of ``SIGNALS``; another one ends the process at once.
+
+    Signals that are ignored, as under nohup, stay so.
+    """
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # no other thread may
+    before = {number: signal.getsignal(number) for number in numbers}
+    caught = [number for number in numbers if before[number] is not signal.SIG_IGN]
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        for other in caught:
+            signal.signal(other, signal.SIG_DFL)
+        raise Ended(number)
+
+    for number in caught:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        with suppress(OSError):  # it holds something
-            if folder.resolve() != Path.cwd():
-                folder.rmdir()
+        for number in caught:
+            signal.signal(number, before[number] or signal.SIG_DFL)
 
 
 @contextmanager
@@ -90,7 +110,7 @@ def one_line_errors() -> Iterator[None]:
     Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal.
     """
     try:
-        with ending():
+        with _ending():
             yield
     except KeyboardInterrupt as error:
         with suppress(OSError):  # the terminal has gone

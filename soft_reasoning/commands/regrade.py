@@ -51,7 +51,7 @@ def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader
     values = [change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX)]
     shipped = {name: OmegaConf.load(Path(conf_dir(), "grader", f"{name}.yaml")) for name in choices("grader")}
     if names:
-        grader = shipped[choice("grader", names[-1], list(shipped))]
+        grader: Any = shipped[choice("grader", names[-1], list(shipped))]
     else:
         grader = _stored(config.get("grader", shipped["default"]), shipped.values())
     try:
@@ -65,21 +65,18 @@ def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader
 
 def _stored(settings: Any, shipped: Iterable[Any]) -> Any:
     """The shipped grader of the class that ``settings`` name, with their values."""
-    wanted = f"{MANIFEST}: grader: expected the plain settings of a grader of this package"
-    if not isinstance(settings, Mapping):
-        raise UserError(f"{wanted}, got {settings!r:.80}")
-    grader = next((known for known in shipped if known[TARGET] == settings.get(TARGET)), None)
-    if grader is None:
-        raise UserError(f"{wanted}, got {TARGET}={settings.get(TARGET)!r:.80}; use grader=NAME")
-    for key, value in settings.items():
-        plain = isinstance(value, str | float | int | None) and "${" not in str(value)
-        if key not in grader or not plain or (key == "same" and value):  # which would name code
-            raise UserError(f"{wanted}, got {key}={value!r:.80}; use grader=NAME grader.key=value")
-        grader[key] = value
-    return grader
+    values: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
+    grader = next((known for known in shipped if known[TARGET] == values.get(TARGET)), {})
+    plain = all(isinstance(v, str | float | int | None) and "${" not in str(v) for v in values.values())
+    if not grader or not plain or not set(values) <= set(grader) or values.get("same"):  # which names code
+        raise UserError(
+            f"{MANIFEST}: grader: expected the plain settings of a grader of this package, got "
+            f"{settings!r:.200}; use grader=NAME grader.key=value"
+        )
+    return OmegaConf.merge(grader, values)
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning regrade",
@@ -88,7 +85,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a finished run")
     parser.add_argument("changes", nargs="*", metavar="grader.key=value", help="changes of its grader")
-    arguments = parser.parse_args(sys.argv[1:] if words is None else words)
+    arguments = parser.parse_args(words)
     folder: Path = arguments.run
     with one_line_errors():
         for change in arguments.changes:
@@ -99,12 +96,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 )
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
-        inside = sorted(str(path.parent) for path in folder.glob(f"*/{MANIFEST}"))
-        if inside and not (folder / MANIFEST).exists():
-            raise UserError(f"{folder}: expected the folder of one run, got one of several; give one of "
-                            + ", ".join(inside))  # fmt: skip
-        config = read_manifest(folder)["config"]
-        grader = grader_of(config, arguments.changes)
+        grader = grader_of(read_manifest(folder)["config"], arguments.changes)
         regrade(folder, grader)
         for note in write_report(folder, grader):
             print(note, file=sys.stderr)

@@ -77,6 +77,6 @@ def serve(config: DictConfig, folder: Path) -> None:
             server.run(sockets=[listening])
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str]) -> None:
     """Run the command line. Nothing is written, so the folder of the run is the present one."""
-    launch(serve, ["hydra.run.dir=.", *overrides_of(sys.argv[1:] if words is None else words)])
+    launch(serve, ["hydra.run.dir=.", *overrides_of(words)])

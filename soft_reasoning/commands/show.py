@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,14 +35,7 @@ def story_of(folder: Path, name: str) -> Solution:
     return Solution.of(result, problem, config["method"]["name"], final_of(config), grader_of(config, ()))
 
 
-def _summary(folder: Path) -> str:
-    comparison = folder / COMPARISON
-    if comparison.is_file():
-        return comparison.read_text(encoding="utf-8")
-    return summary(folder)
-
-
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="soft-reasoning show",
@@ -57,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--export", action="store_true", help="write Every Eval Ever's JSON and the hub's "
                         ".eval_results to exports/")  # fmt: skip
     parser.add_argument("--organization", default="unknown", help="who made the run, for --export")
-    arguments = parser.parse_args(sys.argv[1:] if words is None else words)
+    arguments = parser.parse_args(words)
     with one_line_errors():
         if not arguments.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {arguments.folder}; check the path")
@@ -71,7 +63,9 @@ def main(words: Sequence[str] | None = None) -> None:
         if arguments.export:
             print("\n".join(map(str, write_exports(arguments.folder, arguments.organization))))
             return
-        print(_summary(arguments.folder))
+        comparison = arguments.folder / COMPARISON
+        compared = comparison.is_file()
+        print(comparison.read_text(encoding="utf-8") if compared else summary(arguments.folder))
         page = (arguments.folder / PAGE).resolve()
         if page.is_file():
             print(f"\n{page}")

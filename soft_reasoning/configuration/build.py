@@ -98,24 +98,23 @@ def build_engine(config: DictConfig) -> Engine:
     """Load the model."""
     if config.model.adapter and "adapter" not in config.engine:
         raise UserError(f"this engine takes no adapters, got {config.engine._target_}; use engine=hf")
-    if "path" not in config.engine:  # no weights to load
+    if "path" not in config.engine or (config.progress and sys.stderr.isatty()):
         return built(config, "engine")
-    with bars(config.progress and sys.stderr.isatty()):
+    with _no_bars():
         return built(config, "engine")
 
 
 @contextmanager
-def bars(shown: bool) -> Iterator[None]:
-    """Show or hide the progress bars of transformers and the hub while weights are loaded."""
+def _no_bars() -> Iterator[None]:
+    """Hide the progress bars of transformers and the hub while weights are loaded."""
     from transformers.utils import logging
 
     before = logging.is_progress_bar_enabled()
-    if before and not shown:
-        logging.disable_progress_bar()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        if before and not shown:
+        if before:
             logging.enable_progress_bar()
 
 
@@ -156,22 +155,16 @@ def _judge(name: str, config: DictConfig, own: Context, exemplars: Sequence[Exem
 
     It has the run's prompt, but for the bundled model, which alone understands its own.
     """
-    device = config.engine.get("device")
-    other, engine = _second_config(name, device), _second_engine(name, device)
-    bundled = is_bundled(name) or is_bundled(str(config.model.path))
-    return replace(
-        own, engine=engine, prompts=build_prompts(other if bundled else config, engine.tokenizer, exemplars)
-    )
-
-
-def _second_config(name: str, device: str | None) -> DictConfig:
-    return compose_config([f"model={name}", override("engine.device", device)])
+    other, engine = _second_model(name, config.engine.get("device"))
+    wording = other if is_bundled(name) or is_bundled(str(config.model.path)) else config
+    return replace(own, engine=engine, prompts=build_prompts(wording, engine.tokenizer, exemplars))
 
 
 @cache
-def _second_engine(name: str, device: str | None) -> Engine:
+def _second_model(name: str, device: str | None) -> tuple[DictConfig, Engine]:
     """Load the model once per process."""
-    return build_engine(_second_config(name, device))
+    config = compose_config([f"model={name}", override("engine.device", device)])
+    return config, build_engine(config)
 
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
@@ -215,47 +208,11 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
-    """Refuse unusable problems, and those that the method's prior was made on.
-
-    Raises:
-        UserError: If there is one.
-    """
-    check_lengths(problems, context)
-    if prior := prior_of(method):
-        prior.check_unseen([problem.question for problem in problems])
-
-
-def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
-    """Return what points of the search space belong to: plain values by name.
-
-    These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
-    known by the token ids of a fixed question.
-    """
-    model, embedding = config.model, plain(config.embedding)
-    if "seed" in embedding and embedding["seed"] is None:
-        embedding["seed"] = context.seed
-    if "path" in config.engine:
-        name = weights_mark(resolve(model.path), model.revision)
-        if model.adapter:
-            name += f"+{weights_mark(model.adapter, None)}"
-    else:
-        name = str(config.engine._target_)
-    asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
-    return {
-        "model": name,
-        "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
-        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
-        "method.placement": config.method.placement,
-        "method.scope": config.method.scope,
-    }
-
-
-def check_lengths(problems: Sequence[Problem], context: Context) -> None:
     """Refuse unusable problems before any model work.
 
     Raises:
-        UserError: If a prompt leaves no room for an answer, or the grader cannot read a problem's type of
-            answer.
+        UserError: If a prompt leaves no room for an answer, the grader cannot read a problem's type of
+            answer, or the method's prior was made on one of the problems.
     """
     room = context.engine.context_length
     for problem in problems:
@@ -271,3 +228,29 @@ def check_lengths(problems: Sequence[Problem], context: Context) -> None:
                 f"problem {problem.name}: the prompt has {length} tokens and the model takes {room} with "
                 f"its answer; use {fewer} or a model with a longer context"
             )
+    if prior := prior_of(method):
+        prior.check_unseen([problem.question for problem in problems])
+
+
+def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
+    """Return what points of the search space belong to: plain values by name.
+
+    These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
+    known by the token ids of a fixed question.
+    """
+    model, embedding = config.model, plain(config.embedding)
+    if "seed" in embedding and embedding["seed"] is None:
+        embedding["seed"] = context.seed
+    name = str(config.engine._target_)
+    if "path" in config.engine:
+        name = weights_mark(resolve(model.path), model.revision)
+        if model.adapter:
+            name += f"+{weights_mark(model.adapter, None)}"
+    asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
+    return {
+        "model": name,
+        "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
+        **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
+        "method.placement": config.method.placement,
+        "method.scope": config.method.scope,
+    }

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
-from soft_reasoning.configuration.errors import unknown_key, user_errors
+from soft_reasoning.configuration.errors import one_line, unknown_key
 from soft_reasoning.configuration.folder import choices, conf_dir, known_keys, register_resolvers
 from soft_reasoning.configuration.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.data.demo import FOLDER
@@ -37,15 +37,20 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
         UserError: For a choice or key that does not exist, and as :func:`check`.
     """
     overrides = completed(overrides)
-    with user_errors(), _COMPOSING:
-        register_resolvers()
-        if GlobalHydra.instance().is_initialized():
-            config = compose("config", overrides=overrides)
-        else:
-            with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+    try:
+        with _COMPOSING:
+            register_resolvers()
+            if GlobalHydra.instance().is_initialized():
                 config = compose("config", overrides=overrides)
-        check(config)
-        return config
+            else:
+                with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+                    config = compose("config", overrides=overrides)
+            check(config)
+    except Exception as error:
+        if (line := one_line(error)) is None:
+            raise
+        raise UserError(line) from error
+    return config
 
 
 NEUTRAL = ("any", "json", "code")
@@ -55,14 +60,13 @@ NEUTRAL = ("any", "json", "code")
 def completed(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` with what follows from them.
 
-    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, and ``preset=FILE`` what it
-    holds. Another model than the
+    ``model=A/NAME`` becomes a model's path, and ``prompt=FILE`` the choice ``file``. Another model than the
     bundled one gets neither its sigma nor the prompt of the bundled data, which it alone understands.
     ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may name
     a preset for Soft Reasoning; other methods run in it without one.
     """
     result: list[str] = []
-    for word in _expanded(overrides):
+    for word in overrides:
         key, _, value = word.partition("=")
         if key == "prompt" and is_file_name(value):
             result += ["prompt=file", override("prompt.path", str(Path(value).expanduser().absolute()))]
@@ -70,7 +74,8 @@ def completed(overrides: Sequence[str]) -> list[str]:
             result += model_overrides(value)
         else:
             result.append(word)
-    chosen = _chosen(result)
+    parts = (word.lstrip("+").partition("=") for word in result)
+    chosen = {key: value for key, _, value in parts}
     path = chosen.get("model.path", "demo").strip("'\"")
     bundled = chosen.get("model", "demo") == "demo" and is_bundled(path)
     if not bundled and not {"model", "experiment"} & {*chosen}:  # sigma of the bundled model suits no other
@@ -83,27 +88,6 @@ def completed(overrides: Sequence[str]) -> list[str]:
     method = chosen.get("method", "soft_reasoning")
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append("preset=default")
-    return result
-
-
-def _expanded(overrides: Sequence[str]) -> list[str]:
-    """Return ``overrides`` with those that a file named by ``preset=FILE`` holds in its place.
-
-    Raises:
-        UserError: If it holds none.
-    """
-    result: list[str] = []
-    for word in overrides:
-        key, _, value = word.partition("=")
-        if key != "preset" or not is_file_name(value):
-            result.append(word)
-            continue
-        path = Path(value.strip("'\"")).expanduser()
-        held = OmegaConf.load(path) if path.is_file() else None
-        words = held.get("overrides") if isinstance(held, DictConfig) else None
-        if not isinstance(words, ListConfig) or not all(isinstance(one, str) for one in words):
-            raise UserError(f"preset: expected a file that holds overrides, got {value}")
-        result += words
     return result
 
 
@@ -123,12 +107,6 @@ def is_bundled(model: str) -> bool:
     """Whether ``model`` is the bundled one, by its name or its folder."""
     model = model.strip("'\"")
     return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()
-
-
-def _chosen(overrides: Sequence[str]) -> dict[str, str]:
-    """What overrides such as ``group=choice`` set, by key."""
-    parts = (word.lstrip("+").partition("=") for word in overrides)
-    return {key: value for key, _, value in parts}
 
 
 def check(config: DictConfig) -> None:
@@ -193,8 +171,8 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
     """Return what ``config.methods`` compares: label -> (method, overrides), in order; empty if it is null.
 
     An entry that is null is left out (``${when:${dataset.shots},rap}``: not without exemplars).
-    Under ``budget=equal`` labels do not hold the number of samples, which follows from the budget. Of
-    methods that differ only in it the first is kept.
+    Under ``budget=equal`` labels leave out the number of samples, and of methods that differ only in it the
+    first is kept.
 
     Raises:
         UserError: Unless it is a list of names, or of lists of a name and overrides, without repetition.

@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import re
-from functools import cache
 from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
@@ -45,23 +44,13 @@ def choices(group: str) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def known_keys() -> frozenset[str]:
+def known_keys() -> set[str]:
     """Return the keys allowed at the top of a configuration: ours, and the groups of every --config-dir."""
-    if not GlobalHydra.instance().is_initialized():
-        return _shipped_keys()
-    return _shipped_keys() | set(GlobalHydra.instance().config_loader().list_groups(""))
-
-
-@cache
-def _shipped_keys() -> frozenset[str]:
-    """The groups of conf/, and the top-level keys of its files."""
     conf = Path(conf_dir())
-    keys = {path.relative_to(conf).parts[0] for path in conf.glob("*/*.yaml")}
-    for path in conf.rglob("*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        if path.parent == conf or "@package _global_" in text:
-            keys |= set(re.findall(r"^(\w+):", text, flags=re.MULTILINE))
-    return frozenset(keys - {"defaults", "hydra"})
+    groups = [folder.name for folder in conf.iterdir() if folder.is_dir()]
+    if GlobalHydra.instance().is_initialized():
+        groups += GlobalHydra.instance().config_loader().list_groups("")
+    return {*groups, *map(str, OmegaConf.load(conf / "config.yaml")), "ray"} - {"defaults", "hydra"}
 
 
 def run_name(*parts: str) -> str:

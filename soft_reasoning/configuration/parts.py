@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.build import build_context, build_dataset, check_fits, check_problems
-from soft_reasoning.configuration.compose import check_prompt
-from soft_reasoning.configuration.options import (
-    Options,
-    applied,
-    changed,
-    configured,
-    configured_method,
-    key_of,
-    without_parts,
+from soft_reasoning.configuration.build import (
+    build_context,
+    build_dataset,
+    build_method,
+    built,
+    check_fits,
+    check_problems,
 )
+from soft_reasoning.configuration.compose import check_prompt
+from soft_reasoning.configuration.options import PARTS, Options, checked, configured, lacking
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.scheduling.context import Context
+from soft_reasoning.rewards.functions import part_of
+from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import UserError
 
 MOST_KEPT = 64
 """Combinations of options whose parts are kept."""
+
+OF_METHODS = (
+    "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
+    "features", "verifier", "reward", "final", "decoding",
+)  # fmt: skip
+"""Groups whose overrides belong to one method."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
 
 
 class PartsMaker:
-    """Makes the parts of calls, and keeps those used last.
+    """Makes the parts of calls, and keeps them.
 
     Args:
         base: Overrides of the model, the prompt and the seed.
@@ -79,52 +84,98 @@ class PartsMaker:
     ) -> None:
         self._base, self._overrides, self._prompt = base, overrides, prompt
         self.options, self.answer_type = options, answer_type or ""
-        self._kept: OrderedDict[Hashable, Parts] = OrderedDict()  # those used last at the end
-        self._making = threading.Lock()
         config = self._config(options)
         for key, value in settings.items():
             OmegaConf.update(config, key, value)
-        method = configured_method(options, config)
+        method = method_of(options, config)
         self._exemplars = build_dataset(config).exemplars()
         self.engine = load(config)
-        context = applied(options, build_context(config, self.engine, self._exemplars))
-        self.own = Parts(options, config, method, context)
+        self._kept: dict[Hashable, Parts] = {}
+        self.own = self._parts(options, config, method)
 
     def of(self, changes: Mapping[str, Any]) -> Parts:
-        """Return the parts of a call with the options ``changes``."""
-        if changes.get("method") == self.own.method.name:  # its options and overrides hold
-            changes = {name: value for name, value in changes.items() if name != "method"}
-        options = changed(self.options, changes)
-        key = key_of(options)
-        parts = self.own if key == key_of(self.options) else self._made(key, options)
-        parts = replace(parts, context=applied(options, parts.context))
-        check_fits(parts.config, parts.method, parts.context)
-        return parts
+        """Return the parts of a call with the options ``changes``.
 
-    def _made(self, key: Hashable, options: Options) -> Parts:
-        with self._making:
-            parts = self._kept.pop(key, None)
-            if parts is None:
-                config = self._config(options)
-                method = configured_method(options, config)
-                parts = Parts(options, config, method, build_context(config, self.engine, self._exemplars))
+        With another method, what belongs to the reasoner's is not kept.
+        """
+        changes, kept = dict(checked(changes, "solve")), dict(self.options)
+        if changes.get("method") == self.own.method.name:
+            del changes["method"]  # its options and overrides hold
+        if changes.get("method", kept.get("method")) != kept.get("method"):
+            kept = {name: value for name, value in kept.items() if name in ("max_tokens", "max_seconds")}
+        options = cast(Options, {**kept, **changes})
+        key = _key(options)
+        if key == _key(self.options):
+            parts = self.own
+        elif (parts := self._kept.get(key)) is None:
+            config = self._config(options)
+            parts = self._parts(options, config, method_of(options, config))
+            if len(self._kept) == MOST_KEPT:
+                self._kept.clear()
             self._kept[key] = parts
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        return parts
+        limits = Limits(
+            options.get("max_tokens") or parts.config.max_tokens,
+            options.get("max_seconds") or parts.config.max_seconds,
+        )
+        prompts = parts.context.prompts.ending(options.get("stop") or ())
+        seed = options.get("seed", parts.context.seed)
+        context = replace(parts.context, limits=limits, prompts=prompts, seed=seed)
+        check_fits(parts.config, parts.method, context)
+        return replace(parts, context=context)
+
+    def _parts(self, options: Options, config: DictConfig, method: Method) -> Parts:
+        return Parts(options, config, method, build_context(config, self.engine, self._exemplars))
 
     def _config(self, options: Options) -> DictConfig:
-        own = options.get("method") in (None, self.options.get("method"))
-        overrides = self._overrides if own else without_parts(self._overrides)
+        overrides = self._overrides
+        if options.get("method") not in (None, self.options.get("method")):
+            groups = [re.split(r"[=./]", word.lstrip("+~"))[0] for word in overrides]
+            overrides = [w for w, group in zip(overrides, groups, strict=True) if group not in OF_METHODS]
         config = configured(options, [*self._base, *overrides])
         if self._prompt is not None:
             config.prompt = self._prompt
         if not self.answer_type:
-            keys = ("prompt.answer_type", "prompt.default_answer_type")
-            types = [str(OmegaConf.select(config, key) or "") for key in keys]
-            self.answer_type = types[0] or types[1] or "number"
+            prompt = config.prompt
+            self.answer_type = prompt.answer_type or prompt.get("default_answer_type") or "number"
         check_prompt(config, "answer_type", self.answer_type)
         if config.methods is not None:
             raise UserError("overrides: expected one method, got a comparison; give method=NAME, or compare "
                             "with soft-reasoning compare")  # fmt: skip
         return config
+
+
+def _key(options: Options) -> Hashable:
+    """What a method and its prompts depend on; objects of the user's need not be hashable."""
+    apart = ("max_tokens", "max_seconds", "stop", "seed")
+    values = {name: value for name, value in options.items() if name not in apart}
+    plain = (str, int, float)
+    return tuple(sorted((name, v if isinstance(v, plain) else id(v)) for name, v in values.items()))
+
+
+def method_of(options: Options, config: DictConfig) -> Method:
+    """Return the method that ``config`` names with the user's parts in it, or the user's object.
+
+    Raises:
+        UserError: For a part that the method does not have, or one that is neither function nor object.
+    """
+    method = options.get("method")
+    if not isinstance(method, str | None):
+        return method
+    method = build_method(config)
+    known = [field.name for field in fields(method)] if is_dataclass(method) else []
+    parts: dict[str, Any] = {}
+    for name in PARTS:
+        part = options.get(name)
+        field = "optimiser" if name == "acquisition" else name
+        if isinstance(part, str | None):
+            continue
+        if field not in known:
+            raise lacking(name, method.name)
+        if name != "acquisition":
+            parts[field] = part_of(name, part, *([config.search.rounds] if name == "stopping" else []))
+        elif callable(part):
+            parts[field] = built(config, "search.optimiser", acquisition=part)
+        else:
+            raise UserError("acquisition: expected a class of acquisition functions, such as BoTorch's, or "
+                            f"a function that makes one of a model, got {part!r:.80}")  # fmt: skip
+    return replace(cast(Any, method), **parts) if parts else method

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from soft_reasoning.prompts import DATE, ReviewWording, TaskWording, Wording
+from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
 SETTINGS: dict[str, Any] = {
@@ -41,21 +41,18 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
             raise UserError(
                 f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
             ) from error
-    settings = {key: _mapping("prompt", content).get(key, default) for key, default in SETTINGS.items()}
-    wording = _wording(Wording, "prompt", {k: value for k, value in content.items() if k not in SETTINGS})
-    for key, kind in (("reviews", ReviewWording), ("tasks", TaskWording)):
-        named = _mapping(f"prompt.{key}", wording.get(key) or {})
+    wording = _of_class("Wording", "prompt", content)
+    settings = {key: wording.pop(key, default) for key, default in SETTINGS.items()}
+    for key, kind in (("reviews", "ReviewWording"), ("tasks", "TaskWording")):
+        if not isinstance(named := wording.get(key) or {}, Mapping):
+            raise UserError(f"prompt.{key}: expected names with a wording each, got {named!r:.80}")
         wording[key] = {
-            str(name): _wording(kind, f"prompt.{key}.{name}", value) for name, value in named.items()
+            str(name): _of_class(kind, f"prompt.{key}.{name}", value) for name, value in named.items()
         }
-    return settings | {"wording": wording}
+    return {**settings, "wording": wording}
 
 
-def _wording(kind: type, where: str, content: Any) -> dict[str, Any]:
-    return {"_target_": f"soft_reasoning.prompts.{kind.__name__}", **_mapping(where, content)}
-
-
-def _mapping(where: str, content: Any) -> Mapping[str, Any]:
+def _of_class(kind: str, where: str, content: Any) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         raise UserError(f"{where}: expected keys such as ask, got {content!r:.80}")
-    return content
+    return {"_target_": f"soft_reasoning.prompts.{kind}", **content}

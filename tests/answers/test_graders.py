@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader, MathVerifyGrader
-from soft_reasoning.configuration.build import build_context, build_engine, built, check_lengths
+from soft_reasoning.configuration.build import build_context, build_engine, built, check_problems
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.rewards.released import ReleasedGrader
 from soft_reasoning.types import Problem, UserError
@@ -35,6 +35,6 @@ def test_the_default_is_ours_and_the_preset_released_chooses_its_own():
 def test_answers_that_a_grader_cannot_read_are_refused_before_any_model_work():
     config = compose_config(["engine=fake", "grader=lm_eval_strict"])
     context = build_context(config, build_engine(config))
-    check_lengths([Problem("p", "How many?", "3")], context)
+    check_problems([Problem("p", "How many?", "3")], None, context)
     with pytest.raises(UserError, match="reads answers of type boolean, got lm_eval_strict; use"):
-        check_lengths([Problem("p", "Is it?", "True", "boolean")], context)
+        check_problems([Problem("p", "Is it?", "True", "boolean")], None, context)
