@@ -18,7 +18,15 @@ from omegaconf import DictConfig
 from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import build_engine
-from soft_reasoning.configuration.compose import is_bundled, model_overrides, override, prompt_for
+from soft_reasoning.configuration.compose import (
+    PromptLike,
+    is_bundled,
+    is_file_name,
+    model_overrides,
+    override,
+    prompt_for,
+    prompt_settings,
+)
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
@@ -27,7 +35,6 @@ from soft_reasoning.configuration.options import (
     loading_settings,
 )
 from soft_reasoning.configuration.parts import Parts, PartsMaker, check_solvable
-from soft_reasoning.configuration.prompt_files import PromptLike, is_file_name, prompt_settings
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.progress import Progress

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import TypeGuard
 
-from soft_reasoning.types import UserError, shortened
+from soft_reasoning.types import UserError
 
 
 class OptionError(UserError, ValueError):
@@ -61,19 +62,13 @@ def real(
     fix: str | None = None,
 ) -> float:
     """Return ``value`` as a finite float within the bounds; ``fix`` says how to correct a wrong one."""
-    bounds = [
-        f"{word} {bound:g}"
-        for word, bound in (("at least", least), ("above", above), ("at most", most), ("below", below))
-        if bound is not None
-    ]
-    wanted = " ".join(["a finite number", *bounds])
-    if (
-        not finite(value)
-        or (least is not None and value < least)
-        or (above is not None and value <= above)
-        or (most is not None and value > most)
-        or (below is not None and value >= below)
-    ):
+    all_bounds = (
+        ("at least", least, operator.ge), ("above", above, operator.gt),
+        ("at most", most, operator.le), ("below", below, operator.lt),
+    )  # fmt: skip
+    bounds = [(word, bound, holds) for word, bound, holds in all_bounds if bound is not None]
+    if not finite(value) or not all(holds(value, bound) for _, bound, holds in bounds):
+        wanted = " ".join(["a finite number", *(f"{word} {bound:g}" for word, bound, _ in bounds)])
         raise OptionError(name, f"expected {wanted}, got {value!r:.40}{f'; {fix}' if fix else ''}")
     return float(value)
 
@@ -85,25 +80,6 @@ def choice(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-def ids(problems: Iterable[tuple[str, str]]) -> None:
-    """Check the ids of ``problems``, pairs of where a problem comes from and its id.
-
-    Raises:
-        UserError: For an id that is there twice, or that holds half of a surrogate pair, which no file can.
-    """
-    seen: dict[str, str] = {}
-    for where, name in problems:
-        if name in seen:
-            raise UserError(f"{where}: expected a new id, got '{shortened(name)}' again (as in {seen[name]})")
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{where}: expected an id of whole characters, got {shortened(name)!r}; fix the data"
-            ) from error
-        seen[name] = where
-
-
 def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequence[str] = ()) -> str:
     """Return ``value`` if it is a template that ``str.format`` can fill in.
 
@@ -113,20 +89,16 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
         fields: The fields it may have, each with an example value.
         needed: The fields that it must have.
     """
-    if not isinstance(value, str) or not _fills_in(value, fields, needed):
-        perhaps = (f"perhaps {{{field}}}" for field in fields if field not in needed)
-        wanted = ", ".join([*(f"{{{field}}}" for field in needed), *perhaps])
+    try:
+        str(value).format(**fields)
+        used = {field for _, field, _, _ in Formatter().parse(str(value))}
+    except (AttributeError, LookupError, TypeError, ValueError):  # another field, or a lone brace
+        used = None
+    if not isinstance(value, str) or used is None or not set(needed) <= used:
+        wanted = [f"{{{field}}}" if field in needed else f"perhaps {{{field}}}" for field in fields]
         raise OptionError(
             name,
-            f"expected a text with {wanted} and no other field (a brace itself is {{{{ or }}}}), "
+            f"expected a text with {', '.join(wanted)} and no other field (a brace itself is {{{{ or }}}}), "
             f"got {value!r}",
         )
     return value
-
-
-def _fills_in(text: str, fields: Mapping[str, object], needed: Sequence[str]) -> bool:
-    try:
-        text.format(**fields)
-        return set(needed) <= {field for _, field, _, _ in Formatter().parse(text)}
-    except (AttributeError, LookupError, TypeError, ValueError):  # another field, or a lone brace
-        return False

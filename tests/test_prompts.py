@@ -75,33 +75,24 @@ def test_positions_of_the_soft_token(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("kind", "texts", "message"),
     [
-        ({"stop": "Question"}, "stop: expected a list of texts, none of them empty, got 'Q"),
-        ({"ask": "no question"}, "ask: expected a text with {question} and no other field"),
-        ({"ask": "{question:d}"}, "ask: expected"),
-        ({"cue": 3}, "cue: expected a text, got 3"),
-        ({"reviews": {"one": ReviewWording(ask="{question}")}}, "reviews.one.ask: expected"),
-        (
-            {"reviews": {"one": ReviewWording(ask="{question} {solutions}", solution="{j}")}},
-            "reviews.one.solution: expected a text with {text}",
-        ),
-        (
-            {"reviews": {"one": ReviewWording(
-                ask="{question} {solutions}", worked="{reply}",
-                exemplars=[{"question": "q", "solutions": ["s"], "answer": "1"}],
-            )}},
-            "reviews.one.worked: expected a text with perhaps {question}, perhaps",
-        ),
-        (
-            {"tasks": {"two": TaskWording(ask="{question}", step="{reply}")}},
-            "tasks.two.step: expected a text with perhaps {asked}, perhaps {answered}",
-        ),
+        (Wording, {"stop": "Question"}, "stop: expected a list of texts, none of them empty, got 'Q"),
+        (Wording, {"ask": "no question"}, "ask: expected a text with {question} and no other field"),
+        (Wording, {"ask": "{question:d}"}, "ask: expected"),
+        (Wording, {"cue": 3}, "cue: expected a text, got 3"),
+        (ReviewWording, {"ask": "{question}"}, "ask: expected a text with {question}, {solutions} and no"),
+        (ReviewWording, {"solution": "{j}"}, "solution: expected a text with perhaps {i}, {text}"),
+        (ReviewWording, {"worked": "{reply}"}, "worked: expected a text with perhaps {question}"),
+        (TaskWording, {"step": "{reply}"}, "step: expected a text with perhaps {asked}, perhaps {answered}"),
     ],
-)  # fmt: skip
-def test_a_wording_that_cannot_be_filled_in_is_refused(changes, message):
+)
+def test_a_wording_that_cannot_be_filled_in_is_refused(kind, texts, message):
+    usual: dict[str, object] = {"ask": "{question}"}
+    if kind is ReviewWording:
+        usual = {"ask": "{question} {solutions}", "exemplars": [{"question": "q", "solutions": ["s"]}]}
     with pytest.raises(UserError) as caught:
-        wording(**changes)
+        kind(**usual | texts)
     line = str(caught.value)
     assert line.startswith(message) and "\n" not in line
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from soft_reasoning.answers import Grader
-from soft_reasoning.commands import regrade as program
+from soft_reasoning.commands.finished import regrade_main
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.records import grade, record_of
@@ -44,7 +44,7 @@ def call(capsys, *arguments):
     """(exit code, standard output, standard error)"""
     capsys.readouterr()
     try:
-        program.main([str(argument) for argument in arguments])
+        regrade_main([str(argument) for argument in arguments])
         code = 0
     except SystemExit as stop:
         code = stop.code
@@ -108,7 +108,7 @@ def rewrite_grader(folder, grader):
     "grader",
     [
         {"_target_": "pathlib.Path.write_text"},
-        {"_target_": "soft_reasoning.commands.regrade.Path", "_args_": ["x"]},
+        {"_target_": "soft_reasoning.commands.finished.Path", "_args_": ["x"]},
         OWN | {"absolute": {"_target_": "pathlib.Path", "_args_": ["x"]}},
         OWN | {"extraction": "${oc.env:HOME}"},
         OWN | {"same": "os.system"},

@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 
-from soft_reasoning.commands import run, show
+from soft_reasoning.commands import finished, run
 from soft_reasoning.runs.files import read_records
 
 
@@ -23,14 +23,14 @@ def folders(tmp_path_factory):
 def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    show.main([str(folders / "one")])
+    finished.show_main([str(folders / "one")])
     said = capsys.readouterr().out
     assert "accuracy %" in said and str(folders / "one" / "report.html") in said
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
 def test_the_tables_are_written_on_demand(folders, capsys):
-    show.main([str(folders / "one"), "--tables"])
+    finished.show_main([str(folders / "one"), "--tables"])
     tables = {path.name for path in (folders / "one" / "tables").iterdir()}
     assert {"headline.csv", "headline.tex", "tokens.csv", "rounds.csv"} <= tables
     assert f"tables in {folders / 'one' / 'tables'}" in capsys.readouterr().out
@@ -38,7 +38,7 @@ def test_the_tables_are_written_on_demand(folders, capsys):
 
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
-    show.main([str(folders / "one"), record["doc_id"]])
+    finished.show_main([str(folders / "one"), record["doc_id"]])
     said = capsys.readouterr().out
     assert record["question"] in said or str(record["answer"]) in said
     assert "votes" in said.lower()
@@ -50,6 +50,6 @@ def test_a_problem_is_explained(folders, capsys):
 )
 def test_what_is_not_there_is_refused_in_one_line(folders, capsys, words, said):
     with pytest.raises(SystemExit) as ended:
-        show.main([str(folders / words[0]), *words[1:]])
+        finished.show_main([str(folders / words[0]), *words[1:]])
     err = capsys.readouterr().err
     assert ended.value.code == 2 and said in err and err.count("\n") == 1

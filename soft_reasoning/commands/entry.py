@@ -32,9 +32,9 @@ COMMANDS = {
     "sweep": f"{HERE}.run:sweep_main",
     "calibrate": f"{HERE}.calibrate:main",
     "serve": f"{HERE}.serve:main",
-    "regrade": f"{HERE}.regrade:main",
-    "show": f"{HERE}.show:main",
-    "report": f"{HERE}.show:main",
+    "regrade": f"{HERE}.finished:regrade_main",
+    "show": f"{HERE}.finished:show_main",
+    "report": f"{HERE}.finished:show_main",
     "eval": "soft_reasoning.integrations.harness.command:main",
 }
 """The function of each command, which takes the words after it."""

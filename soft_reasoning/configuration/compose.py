@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Quote, QuotedString
@@ -16,8 +19,8 @@ from soft_reasoning.answers import ANSWER_TYPES
 from soft_reasoning.checks import choice, switch, whole
 from soft_reasoning.configuration.errors import one_line, unknown_key
 from soft_reasoning.configuration.folder import choices, conf_dir, known_keys, register_resolvers
-from soft_reasoning.configuration.prompt_files import is_file_name, prompt_settings
 from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.prompts import DATE, Wording
 from soft_reasoning.types import UserError
 
 _COMPOSING = threading.Lock()
@@ -28,6 +31,15 @@ BUDGETS = ("own", "equal")
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""
+
+
+SETTINGS: dict[str, Any] = {
+    "answer_type": None, "layout": "auto", "system": None, "date": DATE, "chat_options": {},
+}  # fmt: skip
+"""What a prompt holds beside its wording, with the defaults."""
+
+PromptLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Wording
+"""The name of a shipped prompt, a file, a mapping or an object."""
 
 
 def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
@@ -202,3 +214,39 @@ def override(key: str, value: Any) -> str:
     if isinstance(value, str):
         value = QuotedString(value, Quote.single).with_quotes()
     return f"{key}={'null' if value is None else value}"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether ``name`` is that of a file rather than of a shipped prompt."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
+    """Return the content of the configuration's group ``prompt``; its keys are checked when it is built.
+
+    Raises:
+        UserError: For a file that cannot be read, and for content that is no mapping.
+    """
+    content: Any = asdict(prompt) if isinstance(prompt, Wording) else prompt
+    if isinstance(prompt, str | os.PathLike):
+        try:
+            content = yaml.safe_load(Path(prompt).expanduser().read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(
+                f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
+            ) from error
+    wording = _of_class("Wording", "prompt", content)
+    settings = {key: wording.pop(key, default) for key, default in SETTINGS.items()}
+    for key, kind in (("reviews", "ReviewWording"), ("tasks", "TaskWording")):
+        if not isinstance(named := wording.get(key) or {}, Mapping):
+            raise UserError(f"prompt.{key}: expected names with a wording each, got {named!r:.80}")
+        wording[key] = {
+            str(name): _of_class(kind, f"prompt.{key}.{name}", value) for name, value in named.items()
+        }
+    return {**settings, "wording": wording}
+
+
+def _of_class(kind: str, where: str, content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise UserError(f"{where}: expected keys such as ask, got {content!r:.80}")
+    return {"_target_": f"soft_reasoning.prompts.{kind}", **content}

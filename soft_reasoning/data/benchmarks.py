@@ -5,7 +5,6 @@
 | GSM8K | ``question``, ``answer`` (a worked solution, then ``#### `` and the number) |
 | SVAMP | ``Body`` and ``Question``, ``Equation``, ``Answer``, ``ID`` |
 | StrategyQA | ``qid``, ``term``, ``description``, ``question``, ``answer`` (boolean), ``facts`` |
-| AIME | whole answers from 0 to 999, leading zeros allowed; field names differ between mirrors |
 """
 
 from __future__ import annotations
@@ -78,13 +77,3 @@ def strategyqa_question(row: Row) -> str:
     about = ": ".join(part for part in (term, description) if part)
     question = fields.text(row, "question")
     return f"{fields.sentence(about)} {question}" if about else question
-
-
-def aime(row: Row, index: int, *, year: int) -> Problem:
-    """Convert a row of AIME; ``year`` heads the ids."""
-    question = fields.text(row, "problem", "Problem", "question")
-    gold = fields.number(row, "answer", "Answer")
-    if not gold.isdecimal() or int(gold) > 999:
-        raise UserError(f"expected a whole number from 0 to 999 in field 'answer', got {gold}")
-    name = row["id"] if row.get("id") is not None else row.get("ID", index)
-    return Problem(f"aime_{year}-{name}", question, gold, "number", row)

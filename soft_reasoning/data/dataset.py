@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from hydra.utils import get_method
 
 from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice, finite, ids, whole
+from soft_reasoning.checks import OptionError, choice, finite, whole
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.data.sources import Hub, Row, read_file, read_hub
-from soft_reasoning.types import Problem, UserError, generator_for
+from soft_reasoning.types import Problem, UserError, generator_for, shortened
 
 SAMPLES = ("first", "random")
-EXEMPLAR_SOURCES = ("file", "train")
 
 
 class Dataset:
     """The problems and exemplars of one benchmark.
 
     Args:
-        name: of the benchmark, in reports and folder names.
-        row: adapter ``(doc, index) -> Problem``, a callable or its dotted name.
-        answer_type: one of ``answers.ANSWER_TYPES``; the adapter's problems carry it as well.
-        path: a local file (``data.sources.read_file``); without it the rows come from ``hub``.
+        name: Of the benchmark, in reports and folder names.
+        row: Adapter ``(doc, index) -> Problem``, a callable or its dotted name.
+        answer_type: One of ``answers.ANSWER_TYPES``; the adapter's problems carry it as well.
+        path: A local file (``data.sources.read_file``); without it the rows come from ``hub``.
         hub: ``id``, ``split`` and, where needed, ``config`` and ``revision``.
-        where: field -> value (or list of values) that a row must have; compared as text.
-        limit: how many problems: a count, or a fraction below 1 of those left after ``offset``; None is all.
-        offset: problems skipped, in the order that ``sample`` gives.
+        limit: How many problems: a count, or a fraction below 1 of those left after ``offset``; None is all.
+        offset: Problems skipped, in the order that ``sample`` gives.
         sample: ``first`` keeps the file's order; ``random`` is a permutation drawn by ``seed``, so that a
             smaller ``limit`` takes a prefix of a larger one's problems.
-        seed: of drawn problems and exemplars. It is not the run's, so runs of any seed solve the same.
-        shots: exemplars in the prompt, the first ones of their source.
-        exemplars: list of mappings or a YAML file (``data.exemplars.from_config``).
-        exemplar_source: ``file`` (``exemplars``) or ``train`` (seeded draw from the rows of ``train``).
+        seed: Of drawn problems. It is not the run's, so runs of any seed solve the same.
+        shots: Exemplars in the prompt, the first ones of ``exemplars``.
+        exemplars: List of mappings or a YAML file (``data.exemplars.from_config``).
         train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, a ``hub`` of its own or a ``split`` of
-            the problems', and ``where``.
+            the problems'.
     """
 
     def __init__(
@@ -49,31 +47,24 @@ class Dataset:
         answer_type: str = "number",
         path: str | None = None,
         hub: Mapping[str, Any] | None = None,
-        where: Mapping[str, Any] | None = None,
         limit: int | float | None = None,
         offset: int = 0,
         sample: str = "first",
         seed: int = 0,
         shots: int = 0,
         exemplars: Sequence[Mapping[str, Any]] | str | None = None,
-        exemplar_source: str = "file",
         train: Mapping[str, Any] | None = None,
     ) -> None:
         choice("answer_type", answer_type, ANSWER_TYPES)
         choice("sample", sample, SAMPLES)
-        choice("exemplar_source", exemplar_source, EXEMPLAR_SOURCES)
-        whole("offset", offset, least=0)
-        whole("shots", shots, least=0)
-        whole("seed", seed, least=0)
-        self.name = name
-        self.seed = seed
-        self.answer_type = answer_type
-        self.shots = shots
-        self._row = _adapter(row, "dataset.row")
+        for option, value in (("offset", offset), ("shots", shots), ("seed", seed)):
+            whole(option, value, least=0)
+        self.name, self.answer_type, self.seed, self.shots = name, answer_type, seed, shots
+        self._row = _adapter("row", row)
         self._hub = Hub(**hub) if hub and hub.get("id") else None
-        self._path, self._where = path, dict(where or {})
+        self._path = path
         self._limit, self._offset, self._sample = _checked_limit(limit), offset, sample
-        self._exemplars, self._exemplar_source, self._train = exemplars, exemplar_source, dict(train or {})
+        self._exemplars, self._train = exemplars, dict(train or {})
 
     def problems(self) -> list[Problem]:
         """Return the selected problems.
@@ -81,16 +72,14 @@ class Dataset:
         Raises:
             UserError: If data are missing or wrong, with file and line.
         """
-        rows = self._rows(self._path, self._hub, self._where)
-        problems = [_located(row, self._row, row.doc, row.index) for row in rows]
-        ids((row.where, problem.id) for row, problem in zip(rows, problems, strict=True))
+        problems = self._all()
         if self._sample == "random":
             order = torch.randperm(len(problems), generator=generator_for(self.seed, self.name, "sample"))
             problems = [problems[i] for i in order.tolist()]
         if self._offset >= len(problems):
             raise UserError(
                 f"dataset {self.name}: expected rows beyond offset={self._offset}, got {len(problems)} in "
-                "all; lower dataset.offset or fix dataset.where"
+                "all; lower dataset.offset"
             )
         problems = problems[self._offset :]
         if self._limit is None:
@@ -101,18 +90,13 @@ class Dataset:
         """Return the ``shots`` exemplars of the prompt.
 
         Raises:
-            UserError: If their source has fewer.
+            UserError: If there are fewer.
         """
-        if self.shots == 0:
-            return []
-        if self._exemplar_source == "file":
-            exemplars = from_config(self._exemplars)
-        else:
-            exemplars = self.training(self.shots)
+        exemplars = from_config(self._exemplars) if self.shots else []
         if len(exemplars) < self.shots:
             raise UserError(
                 f"dataset.shots={self.shots}: expected as many exemplars, got {len(exemplars)}; lower it, or "
-                "set dataset.exemplars=<YAML file> or dataset.exemplar_source=train"
+                "set dataset.exemplars=<YAML file>"
             )
         return exemplars[: self.shots]
 
@@ -130,68 +114,64 @@ class Dataset:
                 f"dataset {self.name} has no training rows; take another, or dataset=custom with "
                 "dataset.train.path=<file>"
             )
-        adapter, hub = _adapter(train["row"], "dataset.train.row"), None
+        adapter, hub = _adapter("train.row", train["row"]), None
         if train.get("hub"):
             hub = Hub(**train["hub"])
         elif self._hub and train.get("split"):
             hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
-        rows = self._rows(train.get("path"), hub, train.get("where") or {}, "dataset.train.path")
-        problems = self._rows(self._path, self._hub, self._where)
-        asked = {_located(row, self._row, row.doc, row.index).question for row in problems}
+        rows = self._rows(train.get("path"), hub, "dataset.train.path")
+        asked = {problem.question for problem in self._all()}
         order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
-        for position in order:
+        for row in (rows[i] for i in order):
             if len(exemplars) == count:
                 break
-            exemplar = _located(rows[position], adapter, rows[position].doc)
+            with _named(row):
+                exemplar: Exemplar = adapter(row.doc)
             if exemplar.question not in asked:
                 exemplars.append(exemplar)
         return exemplars
 
-    def _rows(
-        self, path: str | None, hub: Hub | None, where: Mapping[str, Any], key: str = "dataset.path"
-    ) -> list[Row]:
-        """The rows of a file or the hub that hold the values of ``where``."""
+    def _all(self) -> list[Problem]:
+        """Every problem, in the file's order."""
+        problems: dict[str, Problem] = {}
+        for row in self._rows(self._path, self._hub, "dataset.path"):
+            with _named(row):
+                problem = self._row(row.doc, row.index)
+                if problem.id in problems:
+                    raise UserError(f"expected a new id, got '{shortened(problem.id)}' again")
+            problems[problem.id] = problem
+        return [*problems.values()]
+
+    def _rows(self, path: str | None, hub: Hub | None, key: str) -> list[Row]:
+        """The rows of a file or the hub."""
         if path:
-            rows = read_file(path, hub, key)
-        elif hub is not None:
-            rows = read_hub(hub, key)
-        else:
-            raise UserError(
-                f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
-                "dataset.hub.id=<owner/name>"
-            )
-        return [row for row in rows if _holds(row.doc, where)]
+            return read_file(path, hub, key)
+        if hub is not None:
+            return read_hub(hub, key)
+        raise UserError(
+            f"dataset {self.name}: expected a file or a hub data set, got neither; set {key}=<file> or "
+            "dataset.hub.id=<owner/name>"
+        )
 
 
-def _located(row: Row, adapter: Callable, *arguments: Any) -> Any:
-    """An adapter's value, its errors headed by the row's place."""
+@contextmanager
+def _named(row: Row) -> Iterator[None]:
+    """Head errors inside with the row's place."""
     try:
-        return adapter(*arguments)
+        yield
     except UserError as error:
         raise UserError(f"{row.where}: {error}") from error
 
 
-def _adapter(row: Callable | str, key: str) -> Callable:
-    if not isinstance(row, str):
-        return row
+def _adapter(option: str, row: Callable | str) -> Callable:
     try:
-        return get_method(row)
+        return get_method(row) if isinstance(row, str) else row
     except (ImportError, ValueError) as error:
-        raise UserError(f"{key}: expected the dotted name of a function, got '{row}'") from error
-
-
-def _holds(doc: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    for field, wanted in where.items():
-        values = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
-        if str(doc.get(field)) not in map(str, values):
-            return False
-    return True
+        raise OptionError(option, f"expected the dotted name of a function, got '{row}'") from error
 
 
 def _checked_limit(limit: int | float | None) -> int | float | None:
-    if limit is None:
-        return None
-    if not (finite(limit) and (0 < limit < 1 or limit >= 1 and limit == int(limit))):
-        raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")
-    return limit
+    if limit is None or finite(limit) and (0 < limit < 1 or limit >= 1 and limit == int(limit)):
+        return limit
+    raise UserError(f"limit: expected a count of at least 1 or a fraction below 1, got {limit!r:.40}")

@@ -31,9 +31,9 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
     Raises:
         UserError: If an entry is incomplete; it names the entry.
     """
-    named = isinstance(source, str)
-    where = source if named else "dataset.exemplars"
-    entries = _from_yaml(Path(source).expanduser()) if named else source or ()
+    where, entries = "dataset.exemplars", source or ()
+    if isinstance(source, str):
+        where, entries = source, _from_yaml(Path(source).expanduser())
     exemplars: list[Exemplar] = []
     for position, entry in enumerate(entries, start=1):
         try:
@@ -45,12 +45,10 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
 
 
 def _from_yaml(file: Path) -> list[Mapping[str, Any]]:
-    content: Any
     try:
-        content = OmegaConf.to_container(OmegaConf.load(file))
+        content: Any = OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, YAMLError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({reason})") from error
+        raise UserError(f"dataset.exemplars: expected a YAML file, got {file} ({error!s:.160})") from error
     content = content.get("exemplars") if isinstance(content, Mapping) else content
     if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
         raise UserError(f"{file}: expected a list of entries with question, thought and answer")

@@ -12,31 +12,28 @@ from soft_reasoning.answers import numerals
 from soft_reasoning.types import UserError
 
 
-def value(row: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of the fields ``names`` that the row has."""
-    for name in names:
-        if row.get(name) is not None:
-            return row[name]
-    wanted = " or ".join(f"'{name}'" for name in names)
-    null = any(name in row for name in names)
-    came = "null" if null else ", ".join(map(str, row)) or "no field"
-    raise UserError(f"expected a field {wanted}, got {came}")
+def value(row: Mapping[str, Any], name: str) -> Any:
+    """Return the field ``name``."""
+    if row.get(name) is None:
+        came = "null" if name in row else ", ".join(map(str, row)) or "no field"
+        raise UserError(f"expected a field '{name}', got {came}")
+    return row[name]
 
 
-def text(row: Mapping[str, Any], *names: str) -> str:
+def text(row: Mapping[str, Any], name: str) -> str:
     """A field's text without surrounding space; numbers and booleans as written."""
-    content = value(row, *names)
+    content = value(row, name)
     if isinstance(content, Mapping | list):
         came = "a list" if isinstance(content, list) else "an object"
-        raise UserError(f"expected text in field '{names[0]}', got {came}")
+        raise UserError(f"expected text in field '{name}', got {came}")
     if not (stripped := str(content).strip()):
-        raise UserError(f"expected text in field '{names[0]}', got an empty one")
+        raise UserError(f"expected text in field '{name}', got an empty one")
     return stripped
 
 
-def number(row: Mapping[str, Any], *names: str) -> str:
+def number(row: Mapping[str, Any], name: str) -> str:
     """A field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
-    return canonical_number(value(row, *names), names[0])
+    return canonical_number(value(row, name), name)
 
 
 def canonical_number(content: Any, name: str) -> str:
@@ -47,14 +44,14 @@ def canonical_number(content: Any, name: str) -> str:
     return numerals.canonical(read)
 
 
-def boolean(row: Mapping[str, Any], *names: str) -> str:
+def boolean(row: Mapping[str, Any], name: str) -> str:
     """A field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
-    word = str(value(row, *names)).strip().lower()
+    word = str(value(row, name)).strip().lower()
     if word in ("true", "yes", "1"):
         return "True"
     if word in ("false", "no", "0"):
         return "False"
-    raise UserError(f"expected true or false in field '{names[0]}', got {word[:60]!r}")
+    raise UserError(f"expected true or false in field '{name}', got {word[:60]!r}")
 
 
 def sentence(words: str) -> str:

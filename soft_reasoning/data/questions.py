@@ -53,31 +53,30 @@ def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tupl
 
 def read_question(question: Asked, answer_type: str) -> Problem:
     """Return one question as a problem."""
-    name: Any = None
-    earlier: tuple[tuple[str, str], ...] = ()
     text: Any = question
-    prompt: GivenPrompt | None = None
+    options: Mapping[str, Any] = {}
+    earlier: tuple[tuple[str, str], ...] = ()
     if isinstance(question, Mapping):
-        text, name = cast(Mapping[str, Any], question).get("question"), question.get("id")
-        prompt = _prompt(cast(Mapping[str, Any], question))
+        options = cast(Mapping[str, Any], question)
+        text = options.get("question")
     elif _is_chat(question):
-        messages = [_message(message) for message in cast(Sequence[Message], question)]
-        *before, (role, text) = messages
+        *before, (role, text) = map(_message, cast(Sequence[Message], question))
+        earlier = tuple(before)
         if role != "user":
             raise UserError(f"solve: expected a chat that ends with the user's message, got one of {role}")
-        if before:
-            name, earlier = json.dumps(messages, ensure_ascii=False), tuple(before)
+        if earlier:
+            options = {"id": json.dumps([*earlier, (role, text)], ensure_ascii=False)}
     if not isinstance(text, str) or not text.strip():
         raise UserError(f"solve: expected a question in words, got {text!r:.80}")
-    name = text if name is None else str(name)
-    return Problem(name, text, None, answer_type, messages=earlier, given=prompt)
+    name = text if options.get("id") is None else str(options["id"])
+    return Problem(name, text, None, answer_type, messages=earlier, given=_prompt(options))
 
 
 def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
     """The prompt that a mapping holds, if any."""
     prompt, stop, most = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
     if prompt is None:
-        if set(question) & {"stop", "max_new_tokens"}:
+        if {"stop", "max_new_tokens"} & {*question}:
             raise UserError("solve: expected stop and max_new_tokens with a prompt, got them without one; "
                             "set prompt.wording.stop and max_new_tokens")  # fmt: skip
         return None
@@ -95,10 +94,7 @@ def _all(kind: type, values: Any) -> bool:
 
 
 def _is_chat(value: Any) -> bool:
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    messages = cast(Sequence[Any], value)
-    return all(isinstance(message, Mapping) and "role" in message for message in messages)
+    return bool(value) and _all(Mapping, value) and all("role" in message for message in value)
 
 
 def _message(message: Message) -> tuple[str, str]:

@@ -15,8 +15,6 @@ from typing import Any
 
 from soft_reasoning.types import UserError
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -37,17 +35,12 @@ class Hub:
     revision: str | None = None
 
 
-def three_ways(hub: Hub | None, key: str) -> str:
-    """Say how to provide a data set, as the end of an error message.
-
-    ``key`` is the configuration key of a local file. Without a ``hub`` a file is the only way.
-    """
-    if hub is None:
-        return f"give the path of a file that is there ({' '.join(SUFFIXES)})"
+def three_ways(hub: Hub, key: str) -> str:
+    """Say how to provide a data set, as the end of an error message; ``key`` is that of a local file."""
     return (
         f"provide it in one of three ways: with network, from the hub as {hub.id} ({key}=null); "
         f"offline, from a cache that holds {hub.id} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
-        f"{key}=<local file, {' '.join(SUFFIXES)}>"
+        f"{key}=<local file, {' '.join(READERS)}>"
     )
 
 
@@ -59,14 +52,14 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise UserError(f"{key}: no file {file}; {three_ways(hub, key)}")
-    readers = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".parquet": _parquet}
-    if file.suffix.lower() not in readers:
-        raise UserError(f"{key}: expected a file ending in {', '.join(SUFFIXES)}, got {file}")
+        fix = "give the path of a file that is there" if hub is None else three_ways(hub, key)
+        raise UserError(f"{key}: no file {file}; {fix}")
+    if file.suffix.lower() not in READERS:
+        raise UserError(f"{key}: expected a file ending in {', '.join(READERS)}, got {file}")
     rows: list[Row] = []
     where = str(file)
     try:
-        for place, doc in readers[file.suffix.lower()](file):
+        for place, doc in READERS[file.suffix.lower()](file):
             where = f"{file} {place}"
             doc = json.loads(doc) if isinstance(doc, str) else doc
             if not isinstance(doc, Mapping):
@@ -75,10 +68,9 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError, csv.Error) as error:  # of JSON, CSV, Parquet or UTF-8
-        reason = " ".join(str(error).split())[:200]
         form = file.suffix[1:].upper()
         raise UserError(
-            f"{where}: expected {form} in UTF-8, got a fault ({reason}); mend the file"
+            f"{where}: expected {form} in UTF-8, got a fault ({error!s:.200}); mend the file"
         ) from error
     return rows
 
@@ -116,6 +108,9 @@ def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
         yield f"row {number}", doc
 
 
+READERS = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".parquet": _parquet}
+
+
 def read_hub(hub: Hub, key: str) -> list[Row]:
     """Return all rows of a split, downloaded or from the cache.
 
@@ -127,9 +122,8 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
     try:
         table = datasets.load_dataset(hub.id, hub.config, split=hub.split, revision=hub.revision)
     except Exception as error:  # network, cache, name, split, access: the libraries share no base class
-        reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: {reason}); "
-            + three_ways(hub, key)
+            f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: "
+            f"{error!s:.200}); {three_ways(hub, key)}"
         ) from error
     return [Row(f"{hub.id} {hub.split} row {i}", i, dict(doc)) for i, doc in enumerate(table)]

@@ -83,14 +83,11 @@ class Prompts:
         if "strftime_now" in str(template := self.chat_options.get("chat_template", template)):
             fixed = f"{{%- macro strftime_now(format) -%}}{day:%d %b %Y}{{%- endmacro -%}}"
             self.chat_options["chat_template"] = fixed + tokenizer.get_chat_template(template)
-        shown = [
-            wording.exemplar.format(question=e.question, thought=e.thought, answer=e.answer)
-            for e in exemplars
-        ]
+        shown = (wording.exemplar.format_map(vars(exemplar)) for exemplar in exemplars)
         self._head = wording.head + "".join(shown)
-        self._spans: dict[Messages, tuple[int, int]] = {}
         # A problem's prompt is checked before any model work and asked for in every round.
         self._solution = lru_cache(KEPT)(self._solution_prompt)
+        self._headers = lru_cache(KEPT)(self._header_lengths)
         self._cue, self.thinks = wording.cue, False
         if layout == "chat" and not wording.cue:
             self._cue, self.thinks = self._thinking()
@@ -225,30 +222,20 @@ class Prompts:
         choice("placement", placement, PLACEMENTS)
         if placement == "last":
             return len(prompt.ids)
-        if problem.given is None:
-            before, after = self._around(problem.messages)
-        else:
+        if self.layout == "completion" or problem.given is not None:
             before, after = int(prompt.ids[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
+        else:
+            before, after = self._headers(problem.messages)
         if placement == "first":
             return before
         span = max(1, len(prompt.ids) - prompt.cue - after - before - 1)
         draw = generator_for(seed, problem.id, "placement")
         return before + 1 + int(torch.randint(span, (), generator=draw))
 
-    def _around(self, messages: Messages) -> tuple[int, int]:
-        """Number of tokens before and after the text, without the cue.
-
-        They are BOS or a template's headers, and the ``messages`` before the text.
-        """
-        if messages not in self._spans:
-            one, two = (self._encode(text, "", messages) for text in SPAN_TEXTS)
-            if self.layout == "completion":
-                self._spans[messages] = int(one[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
-            else:
-                pairs = [one, two], [one[::-1], two[::-1]]
-                before, after = (len(os.path.commonprefix(pair)) for pair in pairs)
-                self._spans[messages] = before, after
-        return self._spans[messages]
+    def _header_lengths(self, messages: Messages) -> tuple[int, int]:
+        """Number of a template's tokens before and after the text; the ``messages`` before it count."""
+        one, two = (self._encode(text, "", messages) for text in SPAN_TEXTS)
+        return len(os.path.commonprefix([one, two])), len(os.path.commonprefix([one[::-1], two[::-1]]))
 
     def _build(self, problem: Problem, head: str, ask: str, cue: str, **fields: str) -> Prompt:
         ids = self._encode(head + ask.format(**fields), cue, problem.messages)

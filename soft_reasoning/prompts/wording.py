@@ -37,6 +37,13 @@ class ReviewWording:
     exemplars: Sequence[Mapping[str, Any]] = ()
     lines: bool = False
 
+    def __post_init__(self) -> None:
+        _check_texts(self, "head", "cue")
+        form("ask", self.ask, {"question": "", "solutions": ""}, needed=["question", "solutions"])
+        form("solution", self.solution, {"i": 1, "text": ""}, needed=["text"])
+        for entry in self.exemplars:
+            form("worked", self.worked, entry)
+
     def listed(self, solutions: Sequence[str]) -> str:
         """Return ``solutions`` as a list."""
         texts = [text.strip() if self.lines else " ".join(text.split()) for text in solutions]
@@ -79,6 +86,10 @@ class TaskWording:
     cue: str = ""
     step: str = "Q: {asked}\nA: {answered}\n"
 
+    def __post_init__(self) -> None:  # the fields of ``ask`` are the method's: ``Prompts.task`` checks it
+        _check_texts(self, "head", "cue")
+        form("step", self.step, {"asked": "", "answered": ""})
+
 
 @dataclass(frozen=True)
 class Wording:
@@ -108,27 +119,18 @@ class Wording:
     tasks: Mapping[str, TaskWording] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.stop, list | tuple) or not all(_is_text(text) and text for text in self.stop):
+        if not isinstance(self.stop, list | tuple) or not all(
+            text and isinstance(text, str) for text in self.stop
+        ):
             raise OptionError("stop", f"expected a list of texts, none of them empty, got {self.stop!r}")
-        texts = {"head": self.head, "cue": self.cue}
+        _check_texts(self, "head", "cue")
         form("ask", self.ask, {"question": ""}, needed=["question"])
         if self.exemplar:
             shown = {"question": "", "thought": "", "answer": ""}
             form("exemplar", self.exemplar, shown, needed=["question"])
-        for kind, review in self.reviews.items():
-            key, asked = f"reviews.{kind}", {"question": "", "solutions": ""}
-            texts[f"{key}.cue"] = review.cue
-            form(f"{key}.ask", review.ask, asked, needed=list(asked))
-            form(f"{key}.solution", review.solution, {"i": 1, "text": ""}, needed=["text"])
-            for entry in review.exemplars:
-                form(f"{key}.worked", review.worked, entry)
-        for kind, task in self.tasks.items():  # its fields are the method's: ``Prompts.task`` checks ``ask``
-            texts[f"tasks.{kind}.cue"] = task.cue
-            form(f"tasks.{kind}.step", task.step, {"asked": "", "answered": ""})
-        for key, text in texts.items():
-            if not _is_text(text):
-                raise OptionError(key, f"expected a text, got {text!r}")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _check_texts(wording: object, *names: str) -> None:
+    for name in names:
+        if not isinstance(text := getattr(wording, name), str):
+            raise OptionError(name, f"expected a text, got {text!r}")

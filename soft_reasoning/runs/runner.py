@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.checks import ids
 from soft_reasoning.runs.files import (
     GRADES,
     RESULTS,
@@ -98,13 +97,12 @@ def run(
         report: Writes what is read from the finished folder, and returns notes, before ``tracker`` gets it.
 
     Raises:
-        UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems or repeated ids, and
+        UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems, and
             if ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    ids((f"problem {number}", problem.id) for number, problem in enumerate(problems, start=1))
     shown = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, fresh=fresh, about=solver.about) as store,

@@ -48,7 +48,7 @@ def test_every_answer_type(load, kind, column, more, gold):
     assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
 
 
-def test_exemplars_of_training_rows_are_shown_like_the_problems(tmp_path):
+def test_training_rows_are_read_like_the_problems(tmp_path):
     rows = [
         {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}
         for n in (1, 2, 3)
@@ -59,11 +59,10 @@ def test_exemplars_of_training_rows_are_shown_like_the_problems(tmp_path):
     options = [
         "dataset=custom", "dataset.answer_type=choice", "prompt=choice", "dataset.row.choices=choices",
         f"dataset.path={tmp_path}/test.jsonl", f"dataset.train.path={tmp_path}/train.jsonl",
-        "dataset.exemplar_source=train", "dataset.shots=2",
     ]  # fmt: skip
     listed = "\n(A) 1\n(B) 2\n(C) 3"
-    assert sorted(build_dataset(compose_config(options)).exemplars(), key=lambda e: e.answer) == [
+    assert sorted(build_dataset(compose_config(options)).training(), key=lambda e: e.answer) == [
         Exemplar(f"Which is 1?{listed}", "1 is 1.", "A"), Exemplar(f"Which is 3?{listed}", "3 is 3.", "C")
     ]  # fmt: skip
     with pytest.raises(UserError, match="train.row.answer: expected the name of a column"):
-        build_dataset(compose_config([*options, "dataset.row.answer=null"])).exemplars()
+        build_dataset(compose_config([*options, "dataset.row.answer=null"])).training()

@@ -4,7 +4,7 @@ import pytest
 from hydra.utils import instantiate
 
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data import Dataset
+from soft_reasoning.data import Dataset, Exemplar
 from soft_reasoning.data.custom import Columns
 from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.types import Problem, UserError
@@ -46,12 +46,6 @@ def test_a_seeded_sample(jsonl):
     assert sample(1, limit=5) == sample(1)[:5] and sample(1, offset=5, limit=5) == sample(1)[5:10]
 
 
-def test_rows_that_hold_a_value(jsonl):
-    odd = Dataset(name="gsm8k", row=ADAPTER, path=jsonl, where={"level": 1}, offset=1, limit=2)
-    assert ids(odd) == ["gsm8k-3", "gsm8k-5"]
-    assert len(ids(Dataset(name="gsm8k", row=ADAPTER, path=jsonl, where={"level": [0, 1]}))) == 20
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -60,7 +54,6 @@ def test_rows_that_hold_a_value(jsonl):
         ({"offset": -1}, "offset: expected a whole number"),
         ({"shots": 1.5}, "shots: expected a whole number"),
         ({"sample": "last"}, "sample: expected one of first, random, got 'last'"),
-        ({"exemplar_source": "test"}, "exemplar_source: expected one of file, train"),
         ({"answer_type": "integer"}, "answer_type: expected one of number"),
         ({"row": "soft_reasoning.data.nothing.problem"}, "row: expected the dotted name"),
     ],
@@ -76,21 +69,17 @@ def test_too_far_an_offset_and_too_many_shots(jsonl):
     with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 0"):
         Dataset(name="gsm8k", row=ADAPTER, path=jsonl, shots=2).exemplars()
     with pytest.raises(UserError, match="has no training rows"):
-        Dataset(name="x", row=ADAPTER, path=jsonl, shots=2, exemplar_source="train").exemplars()
+        Dataset(name="x", row=ADAPTER, path=jsonl).training()
 
 
-def test_training_exemplars_are_never_problems(jsonl, tmp_path):
+def test_training_rows_are_never_problems(jsonl, tmp_path):
     extra = {"question": "How much is 50 + 50?", "answer": "50 + 50 is <<50+50=100>>100.\n#### 100"}
     copies = [{**row, "answer": f"Twice that.\n{row['answer']}"} for row in ROWS]
     file = tmp_path / "train.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in [*copies, extra]), encoding="utf-8")
     train = {"row": "soft_reasoning.data.benchmarks.gsm8k_exemplar", "path": str(file)}
-    options = {"name": "gsm8k", "row": ADAPTER, "path": jsonl, "exemplar_source": "train", "train": train}
-    for seed in range(5):
-        (only,) = Dataset(**options, shots=1, seed=seed).exemplars()
-        assert (only.thought, only.answer) == ("50 + 50 is 100.", "100")
-    with pytest.raises(UserError, match="shots=2: expected as many exemplars, got 1"):
-        Dataset(**options, shots=2).exemplars()
+    dataset = Dataset(name="gsm8k", row=ADAPTER, path=jsonl, train=train)
+    assert dataset.training() == [Exemplar("How much is 50 + 50?", "50 + 50 is 100.", "100")]
 
 
 def test_bad_rows_are_named(tmp_path):
