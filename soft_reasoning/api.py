@@ -15,22 +15,11 @@ from typing import Any, TypeAlias, Unpack, cast, overload
 
 from omegaconf import DictConfig
 
-from soft_reasoning.answers import ANSWER_TYPES
-from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import build_engine
-from soft_reasoning.configuration.compose import (
-    PromptLike,
-    is_bundled,
-    is_file_name,
-    model_overrides,
-    override,
-    prompt_for,
-    prompt_settings,
-)
+from soft_reasoning.configuration.compose import PromptLike
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
-    check_overrides,
     checked,
     loading_settings,
 )
@@ -151,22 +140,8 @@ class SoftReasoner:
         load: Callable[[DictConfig], Engine],
     ) -> None:
         """Build the parts of the reasoner's own options, load the model and make the worker."""
-        check_overrides(overrides)
-        if answer_type is not None:
-            choice("answer_type", answer_type, ANSWER_TYPES)
-        default = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
-        shipped = prompt is None or (isinstance(prompt, str) and not is_file_name(prompt))
-        base = [
-            *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
-            f"prompt={(prompt if shipped else None) or default}",
-            override("seed", options.pop("seed", 0)),
-        ]
         self._name = model
-        own_prompt = None if shipped else prompt_settings(cast(PromptLike, prompt))
-        self._parts = PartsMaker(
-            base, list(overrides), options, prompt=own_prompt, answer_type=answer_type, settings=settings,
-            load=load,
-        )  # fmt: skip
+        self._parts = PartsMaker(model, prompt, answer_type, overrides, options, settings, load)
         self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
         weakref.finalize(self, self._worker.close)  # where nobody closes it
         try:

@@ -15,7 +15,6 @@ def command(tmp_path, monkeypatch, capsys):
     def call(*words):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["soft-reasoning", *words])
-        monkeypatch.delenv("SOFT_REASONING_SWEEP", raising=False)
         capsys.readouterr()
         try:
             entry.main()

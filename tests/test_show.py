@@ -13,10 +13,8 @@ def folders(tmp_path_factory):
     """The folders of a run and of a comparison."""
     folder = tmp_path_factory.mktemp("show")
     common = ["engine=fake", "progress=false", "max_new_tokens=20", "limit=3"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SOFT_REASONING_SWEEP", raising=False)
-        for name, options in {"one": [], "both": ["methods=[cot,self_consistency]"]}.items():
-            run.main([*common, *options, f"hydra.run.dir={folder / name}"])
+    for name, options in {"one": [], "both": ["methods=[cot,self_consistency]"]}.items():
+        run.main([*common, *options, f"hydra.run.dir={folder / name}"])
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from importlib import import_module
@@ -22,8 +21,7 @@ soft-reasoning COMMAND [options]
   report FOLDER --tables               write every table of a run as CSV and LaTeX (--export: for other tools)
   eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
 
-soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more, and
-eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
+soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more."""
 
 HERE = "soft_reasoning.commands"
 COMMANDS = {
@@ -39,8 +37,6 @@ COMMANDS = {
 }
 """The function of each command, which takes the words after it."""
 
-COMPLETION = ("-sc", "--shell-completion")
-
 
 def main() -> None:
     """Run a command.
@@ -54,8 +50,6 @@ def main() -> None:
         print(USAGE)
     elif command == "--version":
         print(f"soft-reasoning {soft_reasoning.__version__}")
-    elif command in COMPLETION:
-        _complete(sys.argv[1:])
     elif command in COMMANDS:
         module, _, function = COMMANDS[command].partition(":")
         getattr(import_module(module), function)(words)
@@ -63,20 +57,3 @@ def main() -> None:
         print(f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
               file=sys.stderr)  # fmt: skip
         sys.exit(2)
-
-
-def _complete(words: list[str]) -> None:
-    """Complete a command's name, or leave its options to Hydra."""
-    line = os.environ.get("COMP_LINE", "")
-    program, _, rest = line.lstrip().partition(" ")
-    command, space, options = rest.lstrip().partition(" ")
-    if "query" in words[-1] and not space:
-        print(" ".join(name for name in COMMANDS if name.startswith(command)))
-        return
-    import hydra
-
-    from soft_reasoning.configuration.folder import conf_dir, register_resolvers
-
-    register_resolvers()
-    os.environ["COMP_LINE"] = f"{program} {options}"
-    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(lambda config: None)()

@@ -17,9 +17,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import check, completed
+from soft_reasoning.configuration.compose import check, completed, override
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.folder import SWEEP_VARIABLE, conf_dir, known_keys, register_resolvers
+from soft_reasoning.configuration.folder import conf_dir, known_keys, register_resolvers, run_name
 from soft_reasoning.configuration.options import spelled
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
@@ -53,9 +53,10 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             key, _, value = word.removeprefix("--").partition("=")
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
-        overrides = completed(spelled([word for word in words if word not in SWEEP]))
-        sys.argv[1:] = [*(["--multirun"] if {*SWEEP} & {*words} else []), *overrides]  # the flag comes first
-        os.environ.setdefault(SWEEP_VARIABLE, sweep_name(overrides))
+        sys.argv[1:] = overrides = completed(spelled([word for word in words if word not in SWEEP]))
+        if {*SWEEP} & {*words}:  # its folder is the same for all jobs
+            folder = f"runs/{run_name('sweep', sweep_name(overrides))}"
+            sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", folder)]
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
 
 

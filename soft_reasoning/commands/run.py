@@ -16,7 +16,6 @@ from soft_reasoning.configuration.build import (
     build_dataset,
     build_method,
     built,
-    engine_settings,
     plain,
 )
 from soft_reasoning.configuration.compose import compose_config, methods_of
@@ -82,7 +81,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
     for method in configs.values():  # a bad value of the last method before any work
         build_method(method)
-    engines = {label: engine_settings(method) for label, method in configs.items()}
+    engines = {label: plain(method.engine) for label, method in configs.items()}
     ours = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
     settings = [engines[first], *engines.values()]

@@ -18,14 +18,13 @@ from typing import Any, cast
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.checks import OptionError
 from soft_reasoning.configuration.compose import compose_config, is_bundled, override
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.paths import resolve, weights_mark
-from soft_reasoning.prompts import DATE, Prompts
+from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier
 from soft_reasoning.scheduling.context import Context, Limits
@@ -123,11 +122,6 @@ def plain(config: DictConfig) -> dict[str, Any]:
     return cast(dict[str, Any], OmegaConf.to_container(config, resolve=True))
 
 
-def engine_settings(config: DictConfig) -> dict[str, Any]:
-    """Return plain data that is equal for configurations that can share an engine."""
-    return plain(config.engine)
-
-
 def build_dataset(config: DictConfig) -> Dataset:
     """Build the data set that ``config.dataset`` names."""
     return built(config, "dataset")
@@ -169,19 +163,9 @@ def _second_model(name: str, device: str | None) -> tuple[DictConfig, Engine]:
 
 def build_prompts(config: DictConfig, tokenizer: Any, exemplars: Sequence[Exemplar]) -> Prompts:
     """Build the prompts of a run, with ``exemplars`` shown in them."""
-    prompt, wording = config.prompt, built(config, "prompt.wording")
-    try:
-        return Prompts(
-            tokenizer,
-            wording,
-            exemplars=exemplars,
-            layout=prompt.layout,
-            system=prompt.system,
-            date=prompt.get("date", DATE),
-            chat_options=plain(prompt)["chat_options"],
-        )
-    except OptionError as error:
-        raise UserError(f"prompt.{error}") from error
+    settings = plain(config.prompt)
+    options = {key: settings[key] for key in ("layout", "system", "date", "chat_options")}
+    return Prompts(tokenizer, built(config, "prompt.wording"), exemplars=exemplars, **options)
 
 
 def build_method(config: DictConfig) -> Method:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from omegaconf import OmegaConf
 
-SWEEP_VARIABLE = "SOFT_REASONING_SWEEP"
-"""Environment variable with the name of a sweep's folder, shared by all jobs of a launcher."""
-
+from soft_reasoning.types import UserError
 
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
 """Between two overrides."""
@@ -28,8 +25,6 @@ def conf_dir() -> str:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return str(folder)
-    from soft_reasoning.types import UserError  # imports torch, which shell completion does without
-
     raise UserError(
         f"expected the configuration in {package / 'conf'}, found none; install the package again"
     )
@@ -78,4 +73,3 @@ def register_resolvers() -> None:
     OmegaConf.register_new_resolver("sqrt", math.sqrt, replace=True)
     OmegaConf.register_new_resolver("when", lambda holds, value: value if holds else None, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
-    OmegaConf.register_new_resolver("sweep_name", lambda: os.environ.get(SWEEP_VARIABLE, ""), replace=True)

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from soft_reasoning.answers import ANSWER_TYPES
+from soft_reasoning.checks import choice
 from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
@@ -17,8 +19,17 @@ from soft_reasoning.configuration.build import (
     check_fits,
     check_problems,
 )
-from soft_reasoning.configuration.compose import check_prompt
-from soft_reasoning.configuration.options import PARTS, Options, checked, configured, lacking
+from soft_reasoning.configuration.compose import (
+    PromptLike,
+    check_prompt,
+    is_bundled,
+    is_file_name,
+    model_overrides,
+    override,
+    prompt_for,
+    prompt_settings,
+)
+from soft_reasoning.configuration.options import PARTS, Options, check_overrides, checked, configured, lacking
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.functions import part_of
@@ -62,27 +73,37 @@ class PartsMaker:
     """Makes the parts of calls, and keeps them.
 
     Args:
-        base: Overrides of the model, the prompt and the seed.
+        model: The model's name or folder.
+        prompt: A shipped prompt's name or one of the user's own; None follows from the model and the type.
+        answer_type: The type of answers; None is the prompt's.
         overrides: The user's.
         options: The options that a call's replace.
-        prompt: A prompt of the user's own; None is the one that ``base`` names.
-        answer_type: The type of answers; None is the prompt's.
         settings: Values of the configuration that no override can hold.
         load: Loads the engine of a configuration.
     """
 
     def __init__(
         self,
-        base: Sequence[str],
+        model: str,
+        prompt: PromptLike | None,
+        answer_type: str | None,
         overrides: Sequence[str],
         options: Options,
-        *,
-        prompt: Mapping[str, Any] | None,
-        answer_type: str | None,
         settings: Mapping[str, Any],
         load: Callable[[DictConfig], Engine],
     ) -> None:
-        self._base, self._overrides, self._prompt = base, overrides, prompt
+        check_overrides(overrides)
+        if answer_type is not None:
+            choice("answer_type", answer_type, ANSWER_TYPES)
+        self._prompt: Mapping[str, Any] | None = None
+        if prompt is None:
+            prompt = "demo" if is_bundled(model) else prompt_for(answer_type or "open")
+        elif not isinstance(prompt, str) or is_file_name(prompt):
+            prompt, self._prompt = "any", prompt_settings(prompt)
+        self._overrides = [
+            *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
+            f"prompt={prompt}", override("seed", options.get("seed", 0)), *overrides,
+        ]  # fmt: skip
         self.options, self.answer_type = options, answer_type or ""
         config = self._config(options)
         for key, value in settings.items():
@@ -131,7 +152,7 @@ class PartsMaker:
         if options.get("method") not in (None, self.options.get("method")):
             groups = [re.split(r"[=./]", word.lstrip("+~"))[0] for word in overrides]
             overrides = [w for w, group in zip(overrides, groups, strict=True) if group not in OF_METHODS]
-        config = configured(options, [*self._base, *overrides])
+        config = configured(options, overrides)
         if self._prompt is not None:
             config.prompt = self._prompt
         if not self.answer_type:

@@ -61,7 +61,7 @@ class Prompts:
         date: str = DATE,
         chat_options: Mapping[str, Any] | None = None,
     ):
-        choice("layout", layout, LAYOUTS)
+        choice("prompt.layout", layout, LAYOUTS)
         template = getattr(tokenizer, "chat_template", None)
         if layout == "auto":
             layout = "chat" if template else "completion"

@@ -14,7 +14,7 @@ from soft_reasoning.configuration.build import (
     build_method,
     check_fits,
     check_problems,
-    engine_settings,
+    plain,
 )
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.manifest import describe_engine
@@ -53,7 +53,7 @@ class LocalLauncher:
 
     def start(self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()) -> Local:
         """As ``Launcher.start``."""
-        method, settings = build_method(config), engine_settings(config)
+        method, settings = build_method(config), plain(config.engine)
         if self._engine is None or self._settings != settings:
             self.close()
             self._engine, self._settings = build_engine(config), settings
