@@ -20,10 +20,12 @@ from soft_reasoning.configuration.compose import PromptLike
 from soft_reasoning.configuration.options import (
     LoadOptions,
     Options,
+    Parts,
+    PartsMaker,
+    check_solvable,
     checked,
     loading_settings,
 )
-from soft_reasoning.configuration.parts import Parts, PartsMaker, check_solvable
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.progress import Progress

@@ -25,15 +25,19 @@ from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+SIGNALS = tuple(name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 OUT_OF_MEMORY = (
     "expected more memory, and it ran out; the same command continues with what is stored: take fewer "
     "problems at a time (max_live), candidates (search.candidates) or tokens (max_new_tokens)"
 )
 
 
-def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) -> None:
-    """Call ``command`` with the configuration of ``words`` and its folder, once per job of a sweep."""
+def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) -> Path | None:
+    """Call ``command`` with the configuration of ``words`` and its folder, once per job of a sweep.
+
+    Return the folder of a sweep.
+    """
+    sweep = None
 
     def task(config: DictConfig) -> None:
         with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
@@ -54,10 +58,12 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
         sys.argv[1:] = overrides = completed(spelled([word for word in words if word not in SWEEP]))
-        if {*SWEEP} & {*words}:  # its folder is the same for all jobs
-            folder = f"runs/{run_name('sweep', sweep_name(overrides))}"
-            sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", folder)]
+        if {*SWEEP} & {*words}:
+            given = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
+            sweep = given[-1].strip("'\"") if given else f"runs/{run_name('sweep', sweep_name(overrides))}"
+            sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", sweep)]
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
+    return None if sweep is None else Path(sweep)
 
 
 def sweep_name(overrides: Sequence[str]) -> str:
@@ -78,41 +84,26 @@ class Ended(KeyboardInterrupt):
         self.code: int = 128 + number
 
 
-@contextmanager
-def _ending() -> Iterator[None]:
-    """Raise :class:`Ended` inside for the first of ``SIGNALS``; another one ends the process at once.
-
-    Signals that are ignored, as under nohup, stay so.
-    """
-    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []  # no other thread may
-    before = {number: signal.getsignal(number) for number in numbers}
-    caught = [number for number in numbers if before[number] is not signal.SIG_IGN]
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        for other in caught:
-            signal.signal(other, signal.SIG_DFL)
-        raise Ended(number)
-
-    for number in caught:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in caught:
-            signal.signal(number, before[number] or signal.SIG_DFL)
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise :class:`Ended`; another signal ends the process at once."""
+    for name in SIGNALS:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    raise Ended(number)
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn bad input into one line and exit code 2.
 
-    Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal.
+    Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,
+    as under nohup.
     """
+    if threading.current_thread() is threading.main_thread():  # no other thread may
+        for number in (getattr(signal, name) for name in SIGNALS):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _end)
     try:
-        with _ending():
-            yield
+        yield
     except KeyboardInterrupt as error:
         with suppress(OSError):  # the terminal has gone
             print(

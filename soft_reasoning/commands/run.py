@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from soft_reasoning.commands.launch import launch, one_line_errors, refuse
-from soft_reasoning.commands.sweep import combine_ended
+from soft_reasoning.commands.sweep import combine
 from soft_reasoning.configuration.build import (
     build_dataset,
     build_method,
@@ -115,9 +115,10 @@ def run_command(config: DictConfig, folder: Path) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Run the command line."""
-    launch(run_command, words)
-    with one_line_errors():
-        combine_ended()
+    sweep = launch(run_command, words)
+    if sweep is not None and sweep.is_dir():  # some of Hydra's flags run nothing
+        with one_line_errors():
+            combine(sweep)
 
 
 def sweep_main(words: Sequence[str]) -> None:

@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
-
 from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import run_name
@@ -42,25 +39,6 @@ from soft_reasoning.types import UserError
 TABLE, PLOT = "sweep", "sweep.png"
 COMPARISONS = "comparisons"
 """Inside a sweep's folder: paired differences by model, data set and number of shots."""
-
-
-class NoteSweep(Callback):
-    """Records the folders of ended sweeps.
-
-    Hydra turns exceptions of callbacks into warnings, so :func:`combine` runs after Hydra, where errors are
-    errors.
-    """
-
-    ended: list[Path] = []
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        self.ended.append(Path(config.hydra.sweep.dir))
-
-
-def combine_ended() -> None:
-    """Combine every sweep that has ended since the last call."""
-    while NoteSweep.ended:
-        combine(NoteSweep.ended.pop())
 
 
 def combine(folder: Path) -> None:
