@@ -41,12 +41,3 @@ def test_any_value_is_taken_or_refused_in_one_line(method):
             assert len(one_line(error).splitlines()) == 1 and len(one_line(error)) < 600
 
     put()
-
-
-@pytest.mark.parametrize("value", ["9" * 5000, "-" * 50, "[" * 200, "{a:" * 50, "\\", "'", "$" + "{" * 30])
-def test_any_word_of_a_command_is_one_line(value):
-    for word in (f"search.candidates={value}", f"label={value}"):
-        try:
-            compose_config([word])
-        except Exception as error:
-            assert one_line(error) is not None and len(str(error).splitlines()) == 1

@@ -1,18 +1,13 @@
 """Everything at once for as long as SOAK_SECONDS says (25 by default), with figures at the end.
 
-One process serves clients and callers in Python together, while runs in processes of their own are killed and
-continued. Nothing may be lost, nothing mixed up, and memory must stay flat. SOAK_SHARE=0.15 keeps the load at
-that share of a core by pauses.
+One process serves clients and callers in Python together. Nothing may be lost, nothing mixed up, and memory
+must stay flat. SOAK_SHARE=0.15 keeps the load at that share of a core by pauses.
 """
 
 import asyncio
-import itertools
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -36,14 +31,8 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
 SHARE = float(os.environ.get("SOAK_SHARE", "inf"))
 CLIENTS, CALLERS = 12, 3
 METHODS = {"cot": {}, "self_consistency": {"k": 3}, "soft_reasoning": {"k": 2, "rounds": 1}}
-RUN_PROBLEMS = 200
 MOST_GROWTH = 60e6
 """Bytes that the process may grow after its first third."""
-
-
-def written(folder: Path) -> int:
-    file = folder / "samples.jsonl"
-    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def used() -> float:
@@ -154,43 +143,6 @@ class Soak:
             else:
                 self.check("python, tasks", method, [number], [one.text])
 
-    def runs(self, folder: Path) -> None:
-        """Runs that are killed again and again and continued, each compared with one that was not."""
-        whole = self.run(folder / "whole", None)
-        draw = random.Random(0)
-        for number in itertools.count():
-            if self.failures or (self.over and self.counts["runs continued to the end"]):
-                return
-            kills = self.counts["runs killed"]
-            while (found := self.run(folder / str(number), draw)) is None:
-                time.sleep(self.pause())
-            self.counts["runs continued to the end"] += self.counts["runs killed"] > kills
-            if found != whole:
-                self.failures.append(f"run {number} was continued to other records")
-
-    def run(self, folder: Path, draw: random.Random | None) -> list | None:
-        """The records of a run that was left alone, or None where it was killed."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "soft_reasoning.run", "engine=fake", f"limit={RUN_PROBLEMS}", "method=cot",
-             "max_live=4", "progress=false", f"hydra.run.dir={folder}"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder.parent,
-        )  # fmt: skip
-        lives = draw.randint(1, RUN_PROBLEMS - 1) if draw else RUN_PROBLEMS  # records that it may still write
-        before = written(folder)
-        while process.poll() is None and written(folder) < before + lives:
-            time.sleep(0.02)
-        if process.poll() is None and draw:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            self.counts["runs killed"] += 1
-            return None
-        _, errors = process.communicate()
-        if process.returncode:
-            self.failures.append(f"a run ended with {errors.decode()[-2000:]}")
-        records = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-        kept = ("doc_id", "answer", "exact_match", "resps", "candidates")
-        return sorted(([record[key] for key in kept] for record in records), key=lambda one: one[0])
-
     def watch(self) -> None:
         while not self.over:
             self.memory.append(resident())
@@ -204,17 +156,16 @@ async def _counted(stream):
         count += 1
 
 
-def test_soak(tmp_path):
+def test_soak():
     with SoftReasoner.from_pretrained("demo", overrides=["max_new_tokens=60"]) as reasoner:
         soak = Soak(reasoner)
-        with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 3) as pool:
+        with served(reasoner) as running, ThreadPoolExecutor(CALLERS + 2) as pool:
 
             async def clients():
                 await asyncio.gather(*(soak.client(running, seed) for seed in range(CLIENTS)))
 
             parts = [
                 pool.submit(asyncio.run, clients()),
-                pool.submit(soak.runs, tmp_path),
                 pool.submit(soak.watch),
             ]
             parts += [pool.submit(soak.caller, seed) for seed in range(CALLERS)]
@@ -229,6 +180,4 @@ def test_soak(tmp_path):
     print(f"\n{seconds}: {json.dumps(figures)}, threads {len(alive)}")
     assert not soak.failures, soak.failures[:3]
     assert last - first < MOST_GROWTH
-    assert (
-        min(soak.counts[one] for one in ("server, plain", "python, lists", "runs continued to the end")) > 0
-    )
+    assert min(soak.counts[one] for one in ("server, plain", "python, lists")) > 0

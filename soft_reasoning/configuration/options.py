@@ -310,7 +310,8 @@ class PartsMaker:
             *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
             f"prompt={prompt}", override("seed", options.get("seed", 0)), *overrides,
         ]  # fmt: skip
-        self.options, self.answer_type = options, answer_type or ""
+        self.options = options
+        self.answer_type: str = answer_type or ""
         config = self._config(options)
         for key, value in settings.items():
             OmegaConf.update(config, key, value)
@@ -362,8 +363,9 @@ class PartsMaker:
         if self._prompt is not None:
             config.prompt = self._prompt
         if not self.answer_type:
-            prompt = config.prompt
-            self.answer_type = prompt.answer_type or prompt.get("default_answer_type") or "number"
+            keys = ("prompt.answer_type", "prompt.default_answer_type")
+            types = [str(OmegaConf.select(config, key) or "") for key in keys]
+            self.answer_type = types[0] or types[1] or "number"
         check_prompt(config, "answer_type", self.answer_type)
         if config.methods is not None:
             raise UserError("overrides: expected one method, got a comparison; give method=NAME, or compare "

@@ -31,9 +31,10 @@ def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exempl
     Raises:
         UserError: If an entry is incomplete; it names the entry.
     """
-    where, entries = "dataset.exemplars", source or ()
     if isinstance(source, str):
         where, entries = source, _from_yaml(Path(source).expanduser())
+    else:
+        where, entries = "dataset.exemplars", source or ()
     exemplars: list[Exemplar] = []
     for position, entry in enumerate(entries, start=1):
         try:
