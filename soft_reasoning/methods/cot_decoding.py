@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum
-from typing import Any
 
 from soft_reasoning.checks import choice, counts
 from soft_reasoning.engines.text import decode
@@ -21,7 +20,6 @@ from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
     GREEDY,
-    Candidate,
     Completion,
     Generate,
     Problem,
@@ -31,7 +29,7 @@ from soft_reasoning.types import (
 )
 
 CONTINUATIONS = ("sample", "greedy")
-AGGREGATES = ("majority", "delta_sum", "delta_max")
+AGGREGATES = ("majority", "delta_sum")
 MARGIN = 2
 """Likeliest tokens whose probabilities a margin needs."""
 
@@ -46,8 +44,8 @@ class CotDecoding:
     Args:
         paths: Number of first tokens.
         continuation: ``sample`` (at ``temperature``, ``top_k``, ``top_p``) or ``greedy``.
-        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
-            ``delta_max`` takes the most confident path. The likelier first token wins a tie.
+        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree. The likelier
+            first token wins a tie.
         temperature: Sampling temperature.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
@@ -82,15 +80,11 @@ class CotDecoding:
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
         nothing = Completion((), (), "", "length", len(request.prompt_ids))
-        starts = [
-            joined(
-                nothing,
-                replace(nothing, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,)),
-                request.stop,
-                context.engine,
-            )
+        begun = [
+            replace(nothing, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
+        starts = [joined(nothing, path, request.stop, context.engine) for path in begun]
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
         asked = replace(
             request,
@@ -101,23 +95,11 @@ class CotDecoding:
         paths = yield from continued([replace(asked, seed=seed) for seed in seeds], starts, context.engine)
         candidates = tuple(read_candidate(path, problem, context) for path in paths)
         deltas = None if self.aggregate == "majority" else _deltas(problem, paths, context)
-        trace: dict[str, Any] = {
-            "round": 0,
-            "first_tokens": [context.engine.tokenizer.decode([p.token_ids[0]]) for p in paths],
-            "deltas": deltas,
-        }
-        return Result(self._answer(candidates, deltas, problem, context), candidates, (trace,))
-
-    def _answer(
-        self, candidates: Sequence[Candidate], deltas: Sequence[float | None] | None, problem, context
-    ) -> str | None:
-        answers = [c.answer for c in candidates]
+        first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
+        trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        if weights is None or self.aggregate != "delta_max":
-            return context.grader.vote(answers, problem.answer_type, weights)
-        parsed = [i for i, answer in enumerate(answers) if answer is not None]
-        best = max(parsed, key=weights.__getitem__, default=None)
-        return None if best is None else answers[best]
+        answer = context.grader.vote([c.answer for c in candidates], problem.answer_type, weights)
+        return Result(answer, candidates, (trace,))
 
 
 def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]:

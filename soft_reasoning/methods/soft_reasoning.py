@@ -63,7 +63,7 @@ class BlackBox:
         prompt: Its prompt.
         position: Index in the prompt's ids before which soft tokens are inserted.
         subspace: The subspace around its anchor.
-        likely: For each soft token the texts of the tokens that have weights.
+        likely: The texts of the tokens that have weights.
         anchor: The text of the greedy tokens that the soft tokens replace.
         sigma: The scale that ``embedding.sigma=auto`` came to; None if it was given.
         pool: The points that the search chooses from; None if it draws points anew each round.
@@ -73,7 +73,7 @@ class BlackBox:
     prompt: Prompt
     position: int
     subspace: Subspace
-    likely: list[list[str]]
+    likely: list[str]
     anchor: str
     sigma: float | None = None
     pool: Pool | None = None
@@ -160,9 +160,43 @@ class SoftReasoning:
 
     def open(self, problem: Problem, context: Context) -> Steps[BlackBox]:
         """Return the question's prompt, anchor and subspace."""
-        prompt = context.prompts.solve(problem)
+        prompt, engine, count = context.prompts.solve(problem), context.engine, self.embedding.likely_tokens
         position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
-        return BlackBox(problem, prompt, position, *(yield from self._subspace(prompt, context)))
+        special = set(engine.tokenizer.all_special_ids)  # they may be among the likeliest and do not count
+        top = count + len(special) if count else 1
+        [read] = yield Generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=top, role="anchor")])
+        if not read.top_logprobs:
+            raise BudgetSpent
+        greedy = read.top_logprobs[0].ids[:1]
+        if self.scope > 1:
+            greedy = yield from self._greedy(prompt)
+        likely = [token for token in read.top_logprobs[0].ids if token not in special][:count]
+        if len(likely) < count:
+            raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
+        embedding, sigma = self.embedding, None
+        if isinstance(embedding, GaussianEmbedding) and embedding.sigma is None:
+            sigma = yield ChooseSigma(embedding, context, self.placement)
+            embedding = embedding.at(sigma)
+        subspace: Subspace = embedding.bind(
+            anchor=engine.embed(greedy),
+            rms=engine.embedding_rms,
+            seed=context.seed,
+            tokens=engine.embed(likely) if likely else None,
+        )
+        texts = [engine.tokenizer.decode([token]) for token in likely]
+        anchor = engine.tokenizer.decode(list(greedy))
+        return BlackBox(problem, prompt, position, subspace, texts, anchor, sigma)
+
+    def _greedy(self, prompt: Prompt) -> Steps[tuple[int, ...]]:
+        """The first ``scope`` greedy tokens."""
+        request = Request(prompt.ids, max_new_tokens=self.scope, min_new_tokens=self.scope, role="anchor")
+        [completion] = yield Generate([request])
+        if completion.generated_tokens < self.scope:
+            raise UserError(
+                f"method.scope: expected max_tokens and max_seconds to allow {self.scope} tokens before "
+                f"the search, got {completion.generated_tokens}; raise them"
+            )
+        return completion.token_ids
 
     def look(self, box: BlackBox, points: Tensor, context: Context) -> Steps[Pool]:
         """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them."""
@@ -189,15 +223,17 @@ class SoftReasoning:
         self, box: BlackBox, seen: Sequence[Candidate], number: int, context: Context
     ) -> Steps[tuple[Tensor, Proposal]]:
         """Return the next points (k, d), and what the optimiser says of them."""
-        seed, pool = context.seed, box.pool
+        U = _points(seen, box.subspace.dim)
+        y = torch.tensor(rewards_of(seen), dtype=torch.float64)
+        pool = box.pool
         if pool is None:
-            proposal = yield Propose(self.optimiser, *_observed(box, seen), self.candidates, number, seed)
+            proposal = yield Propose(self.optimiser, U, y, self.candidates, number, context.seed)
             return proposal.points, proposal
-        points = _points(seen, box.subspace.dim)
-        k = min(self.candidates, pool.unseen(points))
+        k = min(self.candidates, pool.unseen(U))
         proposal = yield Propose(
-            self.optimiser, *_observed(box, seen), k, number, seed, pool.features, pool.choices(points)
-        )
+            self.optimiser, pool.features[pool.find(U)], y, k, number, context.seed, pool.features,
+            pool.choices(U),
+        )  # fmt: skip
         return pool.points[list(proposal.chosen)], proposal
 
     def evaluate(
@@ -229,45 +265,6 @@ class SoftReasoning:
             for u, completion in zip(points, completions, strict=True)
         ]
 
-    def _subspace(
-        self, prompt: Prompt, context: Context
-    ) -> Steps[tuple[Subspace, list[list[str]], str, float | None]]:
-        """The subspace around the greedy tokens, the texts of weighted tokens, the greedy text, the scale."""
-        engine = context.engine
-        top = 1
-        if self.embedding.likely_tokens:  # special tokens, which may be among them, are left out below
-            top = self.embedding.likely_tokens + len(engine.tokenizer.all_special_ids)
-        [read] = yield Generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=top, role="anchor")])
-        if not read.top_logprobs:
-            raise BudgetSpent
-        greedy = [read.top_logprobs[0].ids[0]]
-        if self.scope > 1:
-            request = Request(
-                prompt.ids,
-                max_new_tokens=self.scope,
-                min_new_tokens=self.scope,
-                role="anchor",
-            )
-            [completion] = yield Generate([request])
-            greedy = list(completion.token_ids)
-            if len(greedy) < self.scope:
-                raise UserError(
-                    f"method.scope: expected max_tokens and max_seconds to allow {self.scope} tokens before "
-                    f"the search, got {len(greedy)}; raise them"
-                )
-        tokens, texts = None, list[str]()
-        if self.embedding.likely_tokens:
-            ids = _likeliest(read.top_logprobs[0].ids, self.embedding.likely_tokens, engine.tokenizer)
-            tokens, texts = engine.embed(ids), [engine.tokenizer.decode([i]) for i in ids]
-        embedding, sigma = self.embedding, None
-        if isinstance(embedding, GaussianEmbedding) and embedding.sigma is None:
-            sigma = yield ChooseSigma(embedding, context, self.placement)
-            embedding = embedding.at(sigma)
-        subspace: Subspace = embedding.bind(
-            anchor=engine.embed(greedy), rms=engine.embedding_rms, seed=context.seed, tokens=tokens
-        )
-        return subspace, [texts] * len(greedy), engine.tokenizer.decode(greedy), sigma
-
     def _request(self, box: BlackBox, soft: Tensor, index: int, context: Context) -> Request:
         return solution_request(
             box.problem, context, self.max_new_tokens, index=index, soft=soft, position=box.position,
@@ -280,42 +277,22 @@ def _points(seen: Sequence[Candidate], dim: int) -> Tensor:
     return torch.tensor([c.u for c in seen], dtype=torch.float64).reshape(-1, dim)
 
 
-def _observed(box: BlackBox, seen: Sequence[Candidate]) -> tuple[Tensor, Tensor]:
-    """The points (n, d), or the features (n, F) of points of a pool, and rewards (n,) of candidates."""
-    U, y = _points(seen, box.subspace.dim), torch.tensor(rewards_of(seen), dtype=torch.float64)
-    return (U if box.pool is None else box.pool.features[box.pool.find(U)]), y
-
-
-def _likeliest(ids: Sequence[int], count: int, tokenizer: Any) -> list[int]:
-    """The first ``count`` of ``ids`` without special tokens."""
-    special = set(tokenizer.all_special_ids)
-    likeliest = [token for token in ids if token not in special][:count]
-    if len(likeliest) < count:
-        raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
-    return likeliest
-
-
 def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:
     """For each candidate and soft token: its nearest tokens by cosine, and its largest weights.
 
     Weights are given if a soft token is a mixture of likely tokens.
     """
-    soft, weights, likely = box.subspace(points), box.subspace.weights(points), box.likely
-    nearest = engine.nearest_tokens(soft.flatten(0, 1), NEAREST)
-    out = []
-    for i in range(len(soft)):
-        rows = []
-        for j in range(soft.shape[1]):
-            near = nearest[i * soft.shape[1] + j]
-            row: dict[str, Any] = {"nearest": [[engine.tokenizer.decode([t]), round(c, 4)] for t, c in near]}
-            if weights is not None:
-                heaviest = torch.topk(weights[i, j].abs(), min(NEAREST, weights.shape[-1])).indices
-                row["weights"] = [
-                    [likely[j][t], round(float(weights[i, j, t]), 4)] for t in heaviest.tolist()
-                ]
-            rows.append(row)
-        out.append(rows)
-    return out
+    soft, weights, decode = box.subspace(points), box.subspace.weights(points), engine.tokenizer.decode
+    nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), NEAREST))
+
+    def row(i: int, j: int) -> dict[str, Any]:
+        near = {"nearest": [[decode([token]), round(cosine, 4)] for token, cosine in next(nearest)]}
+        if weights is None:
+            return near
+        heaviest = torch.topk(weights[i, j].abs(), min(NEAREST, weights.shape[-1])).indices.tolist()
+        return {**near, "weights": [[box.likely[t], round(float(weights[i, j, t]), 4)] for t in heaviest]}
+
+    return [[row(i, j) for j in range(soft.shape[1])] for i in range(len(soft))]
 
 
 def _expected(proposal: Proposal | None) -> dict[str, Any] | None:
@@ -326,11 +303,5 @@ def _expected(proposal: Proposal | None) -> dict[str, Any] | None:
     if proposal is None:
         return None
     columns = {"mean": proposal.mean, "sd": proposal.sd, "acquisition": proposal.acquisition}
-    return {
-        **{name: [_six(value) for value in column.tolist()] for name, column in columns.items()},
-        "decided": proposal.decided,
-    }
-
-
-def _six(value: float) -> float:
-    return float(f"{value:.6g}")
+    rounded = {name: [float(f"{value:.6g}") for value in column.tolist()] for name, column in columns.items()}
+    return {**rounded, "decided": proposal.decided}

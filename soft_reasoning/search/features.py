@@ -8,9 +8,9 @@ batch. Its features are scaled to the distances of points of N(0, I), so that a 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from torch import Tensor
 from soft_reasoning.checks import whole
 from soft_reasoning.types import GREEDY, Completion, Request
 
-T = TypeVar("T")
 ROLE = "look"
 """What the tokens of looks are counted as."""
 
@@ -88,18 +87,11 @@ class NextTokenFeatures:
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
         if self.top is None:
-            logits = torch.stack([_there(look.next_logits) for look in looks]).double()
+            logits = torch.stack([cast(Tensor, look.next_logits) for look in looks]).double()
             return torch.softmax(logits, dim=-1).sqrt()
-        columns: dict[int, int] = {}
-        pairs = [_there(look.top_logprobs)[0] for look in looks]
-        for ids, _ in pairs:
-            for token in ids:
-                columns.setdefault(int(token), 1 + len(columns))
-        rows = torch.zeros(len(looks), 1 + len(columns), dtype=torch.float64)
-        for row, (ids, logprobs) in zip(rows, pairs, strict=True):
-            row[[columns[int(token)] for token in ids]] = torch.as_tensor(logprobs, dtype=torch.float64).exp()
-            row[0] = (1.0 - row.sum()).clamp_min(0.0)
-        return rows.sqrt()
+        likeliest = [look.top_logprobs[0] for look in looks]
+        rows = [dict(zip(ids, map(math.exp, logprobs), strict=True)) for ids, logprobs in likeliest]
+        return table([{None: max(0.0, 1.0 - sum(row.values())), **row} for row in rows]).sqrt()
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class HiddenStateFeatures:
         return replace(_reading(request), hidden_state=True)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
-        return torch.stack([_there(look.hidden_state) for look in looks]).double()
+        return torch.stack([cast(Tensor, look.hidden_state) for look in looks]).double()
 
 
 @dataclass(frozen=True)
@@ -131,14 +123,13 @@ class LookaheadFeatures:
         return replace(request, max_new_tokens=most, sampling=GREEDY, role=ROLE)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
-        columns: dict[tuple[int, int], int] = {}
-        bags = [
-            [columns.setdefault(pair, len(columns)) for pair in enumerate(look.token_ids)] for look in looks
-        ]
-        rows = torch.zeros(len(looks), max(1, len(columns)), dtype=torch.float64)
-        for row, bag in zip(rows, bags, strict=True):
-            row[bag] = 1.0
-        return rows
+        return table([dict.fromkeys(enumerate(look.token_ids), 1.0) for look in looks])
+
+
+def table(rows: Sequence[Mapping[Any, float]]) -> Tensor:
+    """(n, F) float64: a column for each key, 0 where a row lacks it."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return torch.tensor([[row.get(key, 0.0) for key in keys] for row in rows], dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +201,3 @@ def scaled(rows: Tensor) -> Tensor:
 def _reading(request: Request) -> Request:
     """``request`` without anything to generate."""
     return replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)
-
-
-def _there(value: T | None) -> T:
-    if value is None:
-        raise ValueError("expected the engine to answer what a look asks for, got nothing")
-    return value
