@@ -9,9 +9,7 @@ from soft_reasoning.search.features import (
     HiddenStateFeatures,
     LookaheadFeatures,
     NextTokenFeatures,
-    PointFeatures,
     Pool,
-    SoftTokenFeatures,
     scaled,
 )
 from soft_reasoning.types import GREEDY, Completion, Request, Sampling, generator_for
@@ -55,13 +53,6 @@ def test_a_lookahead_counts_places_where_tokens_differ():
         torch.empty(3, 2), torch.empty(3, 1, 3), [looked([5, 6, 7]), looked([5, 7, 6]), looked([5])]
     )
     assert distances(rows).square().round().tolist() == [[0, 4, 2], [4, 0, 2], [2, 2, 0]]
-
-
-def test_points_and_soft_tokens_need_no_look():
-    points, soft = torch.randn(4, 2), torch.randn(4, 2, 3)
-    for features, distance in ((PointFeatures(), points), (SoftTokenFeatures(), soft.flatten(1))):
-        assert features.look(REQUEST) is None
-        assert torch.allclose(distances(features.rows(points, soft, ())), distances(distance.double()))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import torch
 from botorch.acquisition import (
     AnalyticAcquisitionFunction,
     ExpectedImprovement,
-    LogExpectedImprovement,
     NoisyExpectedImprovement,
     UpperConfidenceBound,
 )
@@ -94,25 +93,6 @@ def test_pure_function_of_data_and_seed(name):
         assert not any(torch.equal(a.points, b.points) for a, b in zip(first, other, strict=True))
 
 
-def test_problems_that_saw_the_same_draw_from_streams_of_their_own():
-    U, y = (part.expand(2, *part.shape[1:]) for part in data(problems=1, n=15, d=50))
-    one, other = RandomOptimiser().propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
-    assert not torch.equal(one.points, other.points)
-
-
-def test_points_are_the_best_of_the_candidates_drawn():
-    U, y = data(problems=2, n=15, d=50)
-    optimiser = BayesianOptimiser(
-        acquisition=ExpectedImprovement, candidate_points=NormalCandidates(), batch=TopK()
-    )
-    proposal = optimiser.propose(U, y, 5, seed=3, round=2, keys=KEYS[:2])[1]
-    X = torch.randn(5000, 50, dtype=torch.float64, generator=generator_for(3, "candidates", 2))
-    model = Surrogate().fit(U[1], y[1])
-    values = ExpectedImprovement(model, model.marginals(U[1])[0].max())(X.unsqueeze(1))
-    assert torch.equal(proposal.points, X[values.topk(5).indices])
-    torch.testing.assert_close(proposal.acquisition, values.topk(5).values, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("d", [1, 50])
 @pytest.mark.parametrize("y", [[0.0] * 4, [1e15, -1e15, 0.0, 1e-300]])
 def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, y):
@@ -172,17 +152,6 @@ def test_ties_go_to_the_lowest_index_and_are_not_decided():
     X = torch.randn(5000, 200, dtype=torch.float64, generator=generator_for(0, "candidates", 1))
     [proposal] = flat.propose(U, y, 5, seed=0, round=1, keys=KEYS[:1])
     assert torch.equal(proposal.points, X[:5]) and proposal.decided == 0.0
-
-
-def test_the_acquisition_function_decides():
-    """Another choice gives other points than the default's."""
-    default = propose(BayesianOptimiser())
-    for acquisition in (
-        ExpectedImprovement, LogExpectedImprovement, partial(UpperConfidenceBound, beta=5.0),
-        partial(module.NoiseAdaptiveExpectedImprovement, delta=0.99),
-    ):  # fmt: skip
-        other = propose(BayesianOptimiser(acquisition=acquisition))
-        assert sum(torch.equal(a.points, b.points) for a, b in zip(default, other, strict=True)) <= 3
 
 
 def test_kriging_believer_spreads_a_batch():
