@@ -103,7 +103,6 @@ class Rounds:
 
     def __init__(self, method: Verified, problem: Problem, context: Context) -> None:
         self._parts, self._problem, self._context = method, problem, context
-        self._rewards: list[list[float]] = []
         self.seen: list[Candidate] = []
         self.verdicts: list[Verdict] = []
         self.trace: list[dict[str, Any]] = []
@@ -126,14 +125,14 @@ class Rounds:
         ``more`` goes into the round's entry of the trace.
         """
         reward, parts = self._parts.reward, ("answers", "weights", "texts", "prompts")
-        self.seen += [
+        rewarded = [
             replace(c, verified=score, agreement=agreed, reward=reward(score, c.coherence or 0.0))
             for c, score, agreed in zip(candidates, verdict.scores, verdict.agreement, strict=True)
         ]
+        self.seen += rewarded
         self.verdicts.append(verdict)
-        self._rewards.append(rewards_of(self.seen[len(self.seen) - len(candidates) :]))
         said = {name: list(getattr(verdict, name)) for name in parts}
-        entry = {"round": len(self._rewards) - 1, "rewards": self._rewards[-1], "verifier": said}
+        entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": said}
         self.trace.append({**entry, **more})
 
     def end(self, otherwise: str | None = None) -> Steps[bool]:
@@ -142,16 +141,17 @@ class Rounds:
         The trace holds the reason. ``otherwise`` is a reason of the method.
         """
         judged, verdict, kind = self.judged, self.verdicts[-1], self._problem.answer_type
-        last = [c for c in self.seen if c.round == len(self._rewards) - 1]
+        number = len(self.trace) - 1
+        last = [c for c in self.seen if c.round == number]
         groups = same_answers([c.answer for c in last], judged.grader, kind)
         reason = self._parts.stopping.reason(
-            self._rewards,
+            [entry["rewards"] for entry in self.trace],
             agreement=verdict.agreement,
             scores=verdict.scores,
             votes=None if kind in FREE else judged.approval(),
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
-        spent = yield Round(self._problem, len(self._rewards) - 1, last, self.trace[-1])
+        spent = yield Round(self._problem, number, last, self.trace[-1])
         reason = reason or otherwise or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason

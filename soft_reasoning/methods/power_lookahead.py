@@ -8,14 +8,13 @@ dividing by an estimated sum (Equations 5 and 6). ``power_sampling`` does the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import counts, real
-from soft_reasoning.engines.text import finish
-from soft_reasoning.methods.base import read_candidate
+from soft_reasoning.methods.base import joined, voted
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
@@ -47,41 +46,37 @@ class PowerLookahead:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine
         draw = generator_for(context.seed, problem.id, "power")
-        ids: tuple[int, ...] = ()
-        logprobs: tuple[float, ...] = ()
-        text, reason, requests = "", "length", 0
-        while reason == "length" and len(ids) < prompt.most(self.max_new_tokens):
-            look = Request(prompt.ids + ids, max_new_tokens=0, top_logprobs=self.candidates)
+        so_far, requests = Completion((), (), "", "length", len(prompt.ids)), 0
+        while so_far.finish_reason == "length" and so_far.generated_tokens < prompt.most(self.max_new_tokens):
+            look = Request(prompt.ids + so_far.token_ids, max_new_tokens=0, top_logprobs=self.candidates)
             [seen] = yield Generate([look])
             if not seen.top_logprobs:  # the budget is spent
                 break
             likeliest = seen.top_logprobs[0]
-            ended = [
-                finish(engine.tokenizer, (*ids, token), stop=prompt.stop, eos=engine.eos_ids)[2] != "length"
-                for token in likeliest.ids
+            longer = [
+                joined(so_far, replace(so_far, token_ids=(token,), logprobs=(logprob,)), prompt.stop, engine)
+                for token, logprob in zip(*likeliest, strict=True)
             ]
             rollouts = [
                 Request(
-                    (*prompt.ids, *ids, token),
+                    prompt.ids + solution.token_ids,
                     sampling=Sampling(1.0),
                     max_new_tokens=self.lookahead,
                     stop=prompt.stop,
                     seed=context.stream(problem.id, "power", requests + i * self.rollouts + r),
                 )
-                for i, token in enumerate(likeliest.ids)
-                for r in range(0 if ended[i] else self.rollouts)
+                for i, solution in enumerate(longer)
+                for r in range(self.rollouts if solution.finish_reason == "length" else 0)
             ]
             rests = iter((yield Generate(rollouts)) if rollouts else ())
             requests += self.candidates * self.rollouts
             log_rests = [
-                [0.0 if over else sum(next(rests).logprobs) for _ in range(self.rollouts)] for over in ended
+                [sum(next(rests).logprobs) if unfinished else 0.0 for _ in range(self.rollouts)]
+                for unfinished in (solution.finish_reason == "length" for solution in longer)
             ]
             first, rest = (torch.tensor(x, dtype=torch.float64) for x in (likeliest.logprobs, log_rests))
-            place = int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))
-            ids, logprobs = (*ids, likeliest.ids[place]), (*logprobs, likeliest.logprobs[place])
-            _, text, reason = finish(engine.tokenizer, ids, stop=prompt.stop, eos=engine.eos_ids)
-        candidate = read_candidate(Completion(ids, logprobs, text, reason, len(prompt.ids)), problem, context)
-        return Result(candidate.answer, (candidate,), ({"round": 0, "rollouts": requests},))
+            so_far = longer[int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))]
+        return voted([so_far], problem, context, {"round": 0, "rollouts": requests})
 
 
 def conditional(first: Tensor, rest: Tensor, alpha: float) -> Tensor:

@@ -33,11 +33,7 @@ class Stopping:
     """
 
     def __init__(
-        self,
-        rounds: int = 4,
-        threshold: float = 0.01,
-        rule: str = "settled",
-        confidence: float = 0.85,
+        self, rounds: int = 4, threshold: float = 0.01, rule: str = "settled", confidence: float = 0.85
     ):
         self.rounds: int = whole("rounds", rounds, least=0)
         self.threshold: float = real("threshold", threshold, least=0.0)
@@ -68,22 +64,18 @@ class Stopping:
             converged = settled(votes) >= self.confidence
         elif self.rule == "unanimous":
             converged = unanimous
+        elif self.rule in ("agreement", "sure", "settled"):
+            judged = agreement if self.rule == "agreement" else scores
+            converged = 2 * sum(share is not None and share >= 0.5 for share in judged) > len(judged)
+        elif self.rule == "none" or len(best) < 2:
+            converged = False
+        elif self.rule == "improvement":
+            converged = best[-1] - max(best[:-1]) < self.threshold
         else:
-            converged = self._converged(best, agreement if self.rule == "agreement" else scores)
+            converged = abs(best[-1] - best[-2]) < self.threshold
         if converged:
             return "converged"
-        if len(rewards_by_round) > self.rounds:
-            return "rounds"
-        return None
-
-    def _converged(self, best: list[float], judged: Sequence[float | None]) -> bool:
-        if self.rule in ("agreement", "sure", "settled"):
-            return 2 * sum(share is not None and share >= 0.5 for share in judged) > len(judged)
-        if self.rule == "none" or len(best) < 2:
-            return False
-        if self.rule == "improvement":
-            return best[-1] - max(best[:-1]) < self.threshold
-        return abs(best[-1] - best[-2]) < self.threshold
+        return "rounds" if len(best) > self.rounds else None
 
 
 def settled(votes: Sequence[float]) -> float:
