@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 from soft_reasoning.answers import FREE
 from soft_reasoning.checks import OptionError, real, whole
@@ -85,17 +85,21 @@ def continued(
     ]
 
 
-class Verified(Protocol):
-    """The parts of a method whose rounds are verified."""
+@dataclass(frozen=True)
+class Verified:
+    """The parts of a method whose rounds are verified.
 
-    @property
-    def verifier(self) -> Verifier: ...
-    @property
-    def reward(self) -> Reward: ...
-    @property
-    def stopping(self) -> Stopping: ...
-    @property
-    def final(self) -> FinalAnswer: ...
+    Args:
+        verifier: Scores the candidates of a round.
+        reward: Combines score and coherence.
+        stopping: Ends the rounds.
+        final: Rule for the final answer.
+    """
+
+    verifier: Verifier
+    reward: Reward
+    stopping: Stopping
+    final: FinalAnswer
 
 
 class Rounds:

@@ -17,6 +17,7 @@ from soft_reasoning.checks import choice, counts, whole
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import (
     Rounds,
+    Verified,
     check_sampling,
     continued,
     read_candidate,
@@ -24,9 +25,7 @@ from soft_reasoning.methods.base import (
 )
 from soft_reasoning.methods.scale import ChooseSigma
 from soft_reasoning.prompts import PLACEMENTS
-from soft_reasoning.rewards.combine import Reward, rewards_of
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
@@ -34,7 +33,6 @@ from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
 from soft_reasoning.search.optimiser import Optimiser
-from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -80,16 +78,14 @@ class BlackBox:
 
 
 @dataclass(frozen=True)
-class SoftReasoning:
+class SoftReasoning(Verified):
     """Searches soft tokens by Bayesian optimisation, with a verifier's rewards.
+
+    The first parts are those of :class:`Verified`.
 
     Args:
         embedding: The subspace that is searched.
         optimiser: Proposes points.
-        verifier: Scores the candidates of a round.
-        reward: Combines score and coherence.
-        stopping: Ends the search.
-        final: Rule for the final answer.
         features: What the surrogate sees of a point of the optimiser's pool.
         decoding: How tokens after the soft ones are chosen: greedily (the paper) or sampled, each candidate
             with its own random stream. A reward is then one draw at its point.
@@ -105,10 +101,6 @@ class SoftReasoning:
 
     embedding: Embedding
     optimiser: Optimiser
-    verifier: Verifier
-    reward: Reward
-    stopping: Stopping
-    final: FinalAnswer
     features: Features = PointFeatures()
     decoding: Sampling = GREEDY
     candidates: int = 5

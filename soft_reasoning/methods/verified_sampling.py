@@ -10,25 +10,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from soft_reasoning.checks import counts
-from soft_reasoning.methods.base import Rounds, check_sampling, read_candidate, solution_request
-from soft_reasoning.rewards.combine import Reward
-from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verifier
+from soft_reasoning.methods.base import Rounds, Verified, check_sampling, read_candidate, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 
 @dataclass(frozen=True)
-class VerifiedSampling:
+class VerifiedSampling(Verified):
     """Samples rounds of solutions, which are those of self-consistency, and verifies them.
 
+    The first parts are those of :class:`Verified`.
+
     Args:
-        verifier: Scores the candidates of a round.
-        reward: Combines score and coherence.
-        stopping: Ends the rounds.
-        final: Rule for the final answer.
         decoding: How solutions are sampled.
         samples: k, candidates per round.
         max_new_tokens: Tokens per candidate.
@@ -37,10 +31,6 @@ class VerifiedSampling:
         UserError: For a value out of its range.
     """
 
-    verifier: Verifier
-    reward: Reward
-    stopping: Stopping
-    final: FinalAnswer
     decoding: Sampling = Sampling(temperature=0.8, top_k=50)
     samples: int = 5
     max_new_tokens: int = 300

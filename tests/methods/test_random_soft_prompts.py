@@ -31,12 +31,6 @@ def test_each_candidate_has_gaussian_vectors_of_its_own(scale):
     assert len(soft.flatten(1).unique(dim=0)) == (40 if scale else 1)
 
 
-def test_a_soft_prompt_changes_what_is_drawn_though_the_seed_is_self_consistency_s():
-    plain, soft = requests_of(SelfConsistency(samples=3)), requests_of(RandomSoftPrompts(samples=3))
-    assert [r.seed for r in plain] == [r.seed for r in soft]
-    assert [r.prompt_ids for r in plain] == [r.prompt_ids for r in soft]
-
-
 def test_samples_take_the_temperatures_in_turn():
     method = SelfConsistency(samples=5, temperatures=(0.4, 1.2))
     assert [r.sampling.temperature for r in requests_of(method)] == [0.4, 1.2, 0.4, 1.2, 0.4]

@@ -6,9 +6,8 @@ import torch
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.methods.soft_thinking import SoftThinking, _Mixture
-from soft_reasoning.types import Request
 from tests.engines.models import tiny
-from tests.methods.scripted import PROBLEM, PROMPT, ScriptedEngine, context_of
+from tests.methods.scripted import ScriptedEngine, context_of
 from tests.methods.test_gradients import PROBLEMS, greedy, results, texts
 
 
@@ -58,10 +57,3 @@ def test_after_the_thoughts_it_is_greedy():
     assert int(mixture.log_weights((3,), logits).isfinite().sum()) == 4
     after = mixture.log_weights((3, 9), logits)
     assert after.isfinite().nonzero().tolist() == [[int(logits.argmax())]]
-
-
-def test_the_likeliest_token_of_the_mixture_is_the_text(engine):
-    request = next(SoftThinking(mixed=3).solve(PROBLEM, context_of(engine))).requests[0]
-    [done] = engine.generate([request])
-    [look] = engine.generate([Request(PROMPT, max_new_tokens=0, top_logprobs=1)])
-    assert done.token_ids[0] == look.top_logprobs[0].ids[0]

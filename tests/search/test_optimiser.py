@@ -154,19 +154,6 @@ def test_ties_go_to_the_lowest_index_and_are_not_decided():
     assert torch.equal(proposal.points, X[:5]) and proposal.decided == 0.0
 
 
-def test_kriging_believer_spreads_a_batch():
-    def chosen(batch, candidates):
-        return propose(
-            BayesianOptimiser(acquisition=ExpectedImprovement, candidate_points=candidates, batch=batch)
-        )
-
-    for candidates in (NormalCandidates(1000), LocalCandidates()):
-        top, spread = chosen(TopK(), candidates), chosen(KrigingBeliever(), candidates)
-        assert torch.equal(top[0].points[0], spread[0].points[0])
-        distance = [sum(torch.pdist(p.points).mean().item() for p in some) for some in (top, spread)]
-        assert distance[1] > distance[0]
-
-
 def placed(candidates, problems=2, k=5, d=50):
     U, y = data(problems=problems, n=15, d=d)
     gp, best = Surrogate().fit(U, y), torch.tensor([3, 7])

@@ -10,7 +10,6 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.means import LinearMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import GammaPrior
 from hydra.utils import instantiate
 
 from soft_reasoning.configuration.compose import compose_config
@@ -78,14 +77,6 @@ def test_the_lengthscale_is_that_of_every_part_of_the_kernel():
     ).covar_module.lengthscale.item() == pytest.approx(0.7)
 
 
-def test_far_from_all_data_the_prior_is_left():
-    U, y = data()
-    for centred, expected in ((False, 0 * y[:, 0]), (True, y.mean(-1))):
-        mean, variance = Surrogate(centred=centred, variance=1.5).fit(U, y).marginals(1e3 * points(1))
-        torch.testing.assert_close(mean[:, 0], expected)
-        assert variance.min().item() == pytest.approx(1.5)
-
-
 def test_map_is_a_maximum_of_the_marginal_likelihood_and_the_prior():
     U, y = data(problems=1)
     model = Surrogate(fit="map").fit(U, y)
@@ -99,12 +90,6 @@ def test_map_is_a_maximum_of_the_marginal_likelihood_and_the_prior():
         top = value if top is None else top
         assert value <= top + 1e-6
     assert model.covar_module.outputscale.item() == pytest.approx(0.25), "the variance is given"
-
-
-def test_map_uses_a_prior_of_the_kernel_s_own():
-    U, y = data(problems=1)
-    short = Surrogate(RBFKernel(lengthscale_prior=GammaPrior(1e4, 1e4)), fit="map").fit(U, y)
-    assert short.covar_module.base_kernel.lengthscale.item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_new_fit_is_not_hidden_by_what_was_computed_before():
