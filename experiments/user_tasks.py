@@ -24,7 +24,6 @@ TASKS = {
     "own CSV": f"{RUN} dataset=custom dataset.path=own.csv",
     "a model in a folder": f"{RUN} limit=2 model={ROOT}/soft_reasoning/demo/model",
     "one problem explained": "soft-reasoning show runs/demo-soft_reasoning-limit=20 demo-test-0",
-    "exports": "soft-reasoning report runs/demo-soft_reasoning-limit=20 --export",
     "a mistyped option": f"{RUN} limt=3; test $? = 2",
     **{
         name: f"{TEST}/{tests}"

@@ -27,13 +27,6 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
-def test_the_tables_are_written_on_demand(folders, capsys):
-    finished.show_main([str(folders / "one"), "--tables"])
-    tables = {path.name for path in (folders / "one" / "tables").iterdir()}
-    assert {"headline.csv", "headline.tex", "tokens.csv", "rounds.csv"} <= tables
-    assert f"tables in {folders / 'one' / 'tables'}" in capsys.readouterr().out
-
-
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
     finished.show_main([str(folders / "one"), record["doc_id"]])

@@ -19,8 +19,7 @@ from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import choices, conf_dir
 from soft_reasoning.reports.compare import COMPARISON
-from soft_reasoning.reports.exports import write_exports
-from soft_reasoning.reports.report import TABLES, summary, write_report, write_tables
+from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_manifest, read_records
 from soft_reasoning.runs.records import candidates_of, problem_of
@@ -135,23 +134,12 @@ def show_main(words: Sequence[str]) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
-    parser.add_argument("--tables", action="store_true", help="write every table as CSV and LaTeX to tables/")
-    parser.add_argument("--export", action="store_true", help="write Every Eval Ever's JSON and the hub's "
-                        ".eval_results to exports/")  # fmt: skip
-    parser.add_argument("--organization", default="unknown", help="who made the run, for --export")
     arguments = parser.parse_args(words)
     with one_line_errors():
         if not arguments.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {arguments.folder}; check the path")
         if arguments.problem is not None:
             print(story_of(arguments.folder, arguments.problem).explain())
-            return
-        if arguments.tables:
-            files = write_tables(arguments.folder)
-            print(f"{len(files)} tables in {arguments.folder / TABLES}")
-            return
-        if arguments.export:
-            print("\n".join(map(str, write_exports(arguments.folder, arguments.organization))))
             return
         comparison = arguments.folder / COMPARISON
         compared = comparison.is_file()

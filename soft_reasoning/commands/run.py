@@ -23,7 +23,6 @@ from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.configuration.options import spelled
 from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
-from soft_reasoning.reports.viewer.run import GREEDY
 from soft_reasoning.runs.files import PROBES, REPORT
 from soft_reasoning.runs.manifest import grows
 from soft_reasoning.runs.metrics import equal_samples
@@ -60,10 +59,9 @@ def _command(overrides: Sequence[str]) -> str:
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
     """Run several methods on the same problems, each into its own folder.
 
-    The greedy method runs first, because the pages of the others show where they leave its completions. The
-    reference comes next. Methods that can share an engine run one after the other. Under ``budget=equal`` a
-    method with ``samples`` first runs with its own number into ``PROBES``, and then with the number that
-    ``equal_samples`` computes from that.
+    The reference comes first, and methods that can share an engine run one after the other. Under
+    ``budget=equal`` a method with ``samples`` first runs with its own number into ``PROBES``, and then with
+    the number that ``equal_samples`` computes from that.
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
@@ -87,10 +85,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     settings = [engines[first], *engines.values()]
     done: dict[str, Summary] = {}
 
-    def order(label: str) -> tuple[int, bool, bool]:
-        return settings.index(engines[label]), configs[label].method.name != GREEDY, label != first
-
-    for label in sorted(configs, key=order):
+    for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
         method, name = configs[label], label.replace(" ", ",")
         if equal and label != first and grows(plain(method)["method"]):
             probe = f"{name},method.samples={method.method.samples}"

@@ -11,19 +11,10 @@ from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import Cell, by_problems, read_cells, spreads
+from soft_reasoning.reports.cells import Cell, by_problems, read_cells
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.sweep_plots import distribution_note, draw_sweep
-from soft_reasoning.reports.sweeps import (
-    ACCURACY,
-    cost_tables,
-    grid_table,
-    notes_of,
-    rounds_table,
-    settings_table,
-)
+from soft_reasoning.reports.sweeps import accuracies, draw_sweep, notes_of, tables_of
 from soft_reasoning.reports.tables import save
-from soft_reasoning.reports.viewer.files import shown
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import (
     PROBES,
@@ -56,9 +47,9 @@ def combine(folder: Path) -> None:
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
     cells = read_cells(runs)
-    table = grid_table(cells) if spreads(cells) else settings_table(cells)
-    print(f"\n{table.text()}\n")
-    parts = ["# Sweep", table.markdown(), *notes_of(cells), *_distribution(cells)]
+    tables = tables_of(cells)
+    print(f"\n{tables[TABLE].text()}\n")
+    parts = ["# Sweep", tables[TABLE].markdown(), *notes_of(cells), *_distribution(cells)]
     with writing(folder):
         if plots.available():
             draw_sweep(cells, folder / PLOT)
@@ -66,45 +57,27 @@ def combine(folder: Path) -> None:
         else:
             print(plots.MISSING)
             parts.append(plots.MISSING)
-    save(table, folder, TABLE)
-    parts += _more_tables(cells, folder)
+    for name, table in tables.items():
+        save(table, folder, name)
+        parts += [] if name == TABLE else [f"## {table.title}", table.note, table.markdown()]
     write_json(folder / f"{TABLE}.json", [row for cell in cells for row in _unrounded(cell)])
     write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
     print(folder / f"{TABLE}.md")
-    _compare_all(cells, folder)
-    groups = {
-        f"{model}, {dataset}, {shots} shots": group
-        for (model, dataset, shots), group in by_problems(cells).items()
-    }
-    write_overview(folder, "Sweep", [shown(table, note=" ".join(notes_of(cells)))], groups)
-
-
-def _more_tables(cells: Sequence[Cell], folder: Path) -> list[str]:
-    """Rounds to termination and costs, as Markdown; also saved."""
-    parts: list[str] = []
-    rounds = rounds_table(cells)
-    if rounds is not None:
-        save(rounds, folder, "rounds")
-        parts += ["## Rounds to termination", "Share of problems, in percent.", rounds.markdown()]
-    costs = cost_tables(cells, cells[0].configs[0].get("reference"))
-    if costs is not None:
-        plain, relative, base = costs
-        save(plain, folder, "cost")
-        parts += ["## Cost", "Totals of a run over its problems, mean over draws.", plain.markdown()]
-        if relative.rows:
-            save(relative, folder, "cost_relative")
-            parts += [f"## Cost relative to {base}", "In percent.", relative.markdown()]
-    return parts
+    groups = {(model, dataset, f"{shots} shots"): group
+              for (model, dataset, shots), group in by_problems(cells).items()}  # fmt: skip
+    _compare_all(groups, folder)
+    columns = {", ".join(place): group for place, group in groups.items()}
+    write_overview(folder, "Sweep", list(tables.values()), columns, {})
 
 
 def _distribution(cells: Sequence[Cell]) -> list[str]:
     """Mean, deviation and range of the accuracies of a sweep over draws alone."""
-    if len(cells) > 1 or len(values := cells[0].each(*ACCURACY.path)) < 2:
+    if len(cells) > 1 or len(values := accuracies(cells[0])) < 2:
         return []
     seeds = [(config.get("embedding") or {}).get("seed") for config in cells[0].configs]
     drawn = "projections" if len(set(seeds)) > 1 else "seeds"
-    text = f"Accuracy over {len(values)} {drawn}: {distribution_note([100 * v for v in values])}"
-    return [f"{text}, median {100 * statistics.median(values):.1f} %."]
+    text = f"Accuracy over {len(values)} {drawn}: {plots.distribution_note(values)}"
+    return [f"{text}, median {statistics.median(values):.1f} %."]
 
 
 def _unrounded(cell: Cell) -> list[dict[str, Any]]:
@@ -116,25 +89,24 @@ def _unrounded(cell: Cell) -> list[dict[str, Any]]:
     ]
 
 
-def _compare_all(cells: Sequence[Cell], folder: Path) -> None:
+def _compare_all(groups: Mapping[tuple[str, str, str], Sequence[Cell]], folder: Path) -> None:
     """Paired differences on the same problems, to ``reference`` or the setting nearest to the defaults."""
-    groups = {key: group for key, group in by_problems(cells).items() if len(group) > 1}
-    if not groups:
+    if max(map(len, groups.values())) < 2:
         return
     defaults = result_keys(plain(compose_config()))
-    alone = not spreads(cells)
-    for (model, dataset, shots), group in groups.items():
-        if any(result.get("exact_match") is None for cell in group for result in cell.results):
+    alone = len(groups) == 1
+    for place, group in groups.items():
+        if len(group) < 2 or any(len(cell.each("exact_match")) < len(cell.results) for cell in group):
             continue
         changes = [min(_changes(result_keys(c), defaults) for c in cell.configs) for cell in group]
         nearest = group[changes.index(min(changes))]
         asked = _problems(nearest)
         others = [cell for cell in group if cell is not nearest and asked & _problems(cell)]
         if not others:
-            print(f"no differences: the settings share no problem ({model}, {dataset}, {shots} shots)")
+            print(f"no differences: the settings share no problem ({', '.join(place)})")
             continue
         runs = [run for cell in (nearest, *others) for run in cell.folders]
-        where = folder if alone else folder / COMPARISONS / run_name(model, dataset, f"{shots} shots")
+        where = folder if alone else folder / COMPARISONS / run_name(*place)
         compare(runs, where, reference=nearest.configs[0].get("reference"), show=alone)
 
 

@@ -1,7 +1,10 @@
-"""The runs of a sweep or a comparison, grouped by what tells them apart."""
+"""The runs of a sweep or a comparison, grouped by what their commands changed."""
 
 from __future__ import annotations
 
+import json
+import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,21 +12,22 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from soft_reasoning.runs.files import read_manifest, read_results
-from soft_reasoning.runs.manifest import CLASS, DRAWS, flatten, setting_keys
+from soft_reasoning.runs.manifest import DRAWS, IGNORED, LIMIT, flatten, result_keys, setting_keys
 
+METHOD, LABEL = "method", "label"
 SHOTS = "dataset.shots"
-NAMES = ("model.path", "dataset.name")
-"""Keys from which others follow: a data set determines prompts and exemplars."""
+APART = {METHOD, "model", "model.path", "dataset", "dataset.name", SHOTS, *DRAWS}
+"""Options that the name of a setting leaves out: they are told apart by columns, or averaged over."""
+UNSEEN = [name for name in IGNORED if name not in ("limit", LIMIT)]
+"""Options that change no result."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One setting on one data set by one model: its runs, one per seed.
 
-    ``setting`` holds the values that distinguish it from the other settings, without model, data set, shots
+    ``setting`` holds the options that distinguish it from the other settings, without model, data set, shots
     and seeds. ``position`` is the index of its label in ``methods=[...]``.
     """
 
@@ -40,8 +44,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Label of the table's row."""
-        return row_label(self.setting) or self.method
+        """Describe the setting: a label or a method's name as it is, other values as key=value."""
+        values = [
+            str(value) if key in (LABEL, METHOD) else f"{key}={value}"
+            for key, value in self.setting.items()
+            if value is not None
+        ]
+        return " ".join(values) or self.method
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -70,63 +79,90 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
     Raises:
         UserError: If a folder holds no finished run.
     """
-    return sorted(cells_of(folders), key=_order)
+
+    def order(cell: Cell) -> tuple[Any, ...]:
+        values = [  # nothing, then numbers by value, then texts
+            (value is not None, value if isinstance(value, int | float) else math.inf, str(value))
+            for value in cell.setting.values()
+        ]
+        return cell.model, cell.shots, cell.dataset, cell.position, values
+
+    return sorted(cells_of(folders), key=order)
 
 
 def cells_of(folders: Sequence[Path]) -> list[Cell]:
-    """Return the cells of finished runs in the order of the folders."""
+    """Return the cells of finished runs in the order of the folders; runs of a cell differ in seeds alone."""
     manifests = [read_manifest(folder) for folder in folders]
     results = [read_results(folder) for folder in folders]
     configs = [manifest["config"] for manifest in manifests]
     flat = [flatten(config) for config in configs]
     models = _model_names([config.get("model.path") for config in flat])
-    settings = [
-        {
-            key: value
-            for key, value in setting.items()
-            if key not in (*NAMES, SHOTS, "dataset") and key.removeprefix("method.") not in DRAWS
-        }
-        for setting in differing(configs)
+    # The bundled data set lacks the shots.
+    places = [
+        (model, str(config.get("dataset.name")), int(config.get(SHOTS) or 0))
+        for model, config in zip(models, flat, strict=True)
     ]
+    settings = settings_of(configs, places)
     groups: dict[str, list[int]] = {}
-    for i, config in enumerate(flat):
-        key = repr((models[i], config.get("dataset.name"), config.get(SHOTS), settings[i]))
-        groups.setdefault(key, []).append(i)
+    for i, config in enumerate(configs):
+        same = {key: value for key, value in setting_keys(config).items() if key.split(".")[-1] != "seed"}
+        groups.setdefault(repr((places[i], settings[i], same)), []).append(i)
     return [
         Cell(
-            model=models[indices[0]],
-            dataset=str(flat[indices[0]].get("dataset.name")),
-            shots=int(flat[indices[0]].get(SHOTS) or 0),  # the bundled data set lacks the key
-            setting=settings[indices[0]],
-            method=str(flat[indices[0]].get("method.name")),
-            position=_position(configs[indices[0]]),
-            folders=tuple(Path(folders[i]) for i in indices),
-            configs=tuple(configs[i] for i in indices),
-            results=tuple(results[i] for i in indices),
-            engine=(manifests[indices[0]].get("model") or {}).get("engine"),
+            *places[first],
+            setting=settings[first],
+            method=str(flat[first].get("method.name")),
+            position=_position(configs[first]),
+            folders=tuple(Path(folders[i]) for i in (first, *others)),
+            configs=tuple(configs[i] for i in (first, *others)),
+            results=tuple(results[i] for i in (first, *others)),
+            engine=(manifests[first].get("model") or {}).get("engine"),
         )
-        for indices in groups.values()
+        for first, *others in groups.values()
     ]
 
 
-def row_label(setting: Mapping[str, Any]) -> str:
-    """Describe a setting: a label or a method's name as it is, other values as key=value."""
-    parts = [
-        str(value) if key in ("label", "method.name") else f"{key}={value}"
-        for key, value in setting.items()
-        if value is not None
+def settings_of(
+    configs: Sequence[Mapping[str, Any]], places: Sequence[tuple[Any, ...]]
+) -> list[dict[str, Any]]:
+    """Return, for each run, its label or method if there are several, and the options that tell it apart.
+
+    These are the options of its command that differ between runs of one place and label, as they were typed.
+    """
+    typed = [_typed(config.get("command") or "") for config in configs]
+    labels = [config.get(LABEL) for config in configs]
+    named, names = LABEL, labels
+    if not all(labels):
+        named, names = METHOD, [(config.get(METHOD) or {}).get("name") for config in configs]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for options, place, label in zip(typed, places, labels, strict=True):
+        groups.setdefault((*place, label if named == LABEL else None), []).append(options)
+    varied = {
+        key
+        for group in groups.values()
+        for key in {key for options in group for key in options}
+        if len({repr(options.get(key)) for options in group}) > 1
+    }
+    several = len(set(names)) > 1
+    return [
+        ({named: name} if several else {}) | {key: options.get(key) for key in sorted(varied)}
+        for name, options in zip(names, typed, strict=True)
     ]
-    return " ".join(parts)
 
 
-def datasets_of(cells: Sequence[Cell]) -> list[str]:
-    """Return the names of the data sets of ``cells``."""
-    return sorted({cell.dataset for cell in cells})
+def _typed(command: str) -> dict[str, Any]:
+    """The options of a command that results depend on, but for those that columns show."""
+    words = (word.lstrip("+").partition("=") for word in shlex.split(command) if "=" in word)
+    options = result_keys({key: value for key, _, value in words if key not in APART}, UNSEEN)
+    return {key: _value(text) for key, text in options.items()}
 
 
-def spreads(cells: Sequence[Cell]) -> bool:
-    """Whether the cells differ in model, data set or shots."""
-    return len({cell.place for cell in cells}) > 1
+def _value(text: str) -> Any:
+    """A number where it is one, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
@@ -145,77 +181,9 @@ def _model_names(paths: Sequence[Any]) -> list[str]:
 
 
 def _position(config: Mapping[str, Any]) -> int:
-    label = str(config.get("label"))
+    """The index of a run's label in ``methods``; under an equal budget it lacks the number of samples."""
+    label = str(config.get(LABEL))
     methods = [entry for entry in config.get("methods") or () if entry]
     entries = [entry if isinstance(entry, str) else " ".join(entry) for entry in methods]
-    if label in entries:
-        return entries.index(label)
-    # Under an equal budget the label lacks the number of samples.
-    return next((i for i, entry in enumerate(entries) if entry.startswith(label)), len(entries))
-
-
-def _order(cell: Cell) -> tuple[Any, ...]:
-    values = tuple(_value_order(value) for value in cell.setting.values())
-    return cell.model, cell.shots, cell.dataset, cell.position, values
-
-
-def _value_order(value: Any) -> tuple[int, float, str]:
-    """Sorts nothing, then numbers by value, then texts."""
-    if value is None:
-        return 0, 0.0, ""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 1, float(value), ""
-    return 2, 0.0, str(value)
-
-
-def differing(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each configuration, its values of the keys that differ between them.
-
-    Keys that repeat others are left out:
-
-    - Of several keys with the same values the shortest stays.
-    - The parts of something that only some configurations have follow from the key that chose it.
-      They are named only where nothing else distinguishes two runs.
-    - A class follows from a plain key (a name) that determines it.
-    - What follows from one of ``NAMES`` is left out.
-    - If every configuration has a ``label``, it replaces all that follows from it.
-    """
-    if not configs:
-        return []
-    flat = [setting_keys(config) for config in configs]
-    values: Any = pd.DataFrame([{key: repr(value) for key, value in config.items()} for config in flat])
-    common, values = values.columns[values.notna().all()], values.fillna("None")
-
-    def decides(key: str, other: str) -> bool:
-        """Whether equal values of ``key`` always come with equal values of ``other``."""
-        return bool((values.groupby(key)[other].nunique() == 1).all())
-
-    def kinds(keys: Sequence[str]) -> int:
-        return len(values[[*keys]].drop_duplicates()) if keys else 1
-
-    rest = sorted({*values} - {*common}, key=lambda name: (len(name), name))
-    keys = [key for key in common if values[key].nunique() > 1] or rest
-    for name in NAMES:
-        if name in keys:
-            keys = [key for key in keys if key in NAMES or not decides(name, key)]
-    keys.sort(key=lambda name: (name.count("."), len(name), name))
-    keys = list(values[keys].T.drop_duplicates().index)
-    plain = [key for key in keys if not key.endswith(CLASS)]
-    chosen = [key for key in keys if key in plain or not any(decides(name, key) for name in plain)]
-    for key in rest:  # parts that only some have, if they distinguish runs that are equal so far
-        if kinds([*chosen, key]) > kinds(chosen):
-            chosen.append(key)
-    labels = [config.get("label") for config in configs]
-    labelled = all(labels) and len({*labels}) > 1
-    if labelled:
-        values["label"] = labels
-        chosen = [key for key in chosen if not decides("label", key)]
-    return [
-        ({"label": label} if labelled else {})
-        | {key.removesuffix(CLASS): _readable(key, config.get(key)) for key in sorted(chosen)}
-        for config, label in zip(flat, labels, strict=True)
-    ]
-
-
-def _readable(key: str, value: Any) -> Any:
-    return str(value).rpartition(".")[2] if key.endswith(CLASS) else value
+    beginning = [entry for entry in entries if entry.startswith(label)]
+    return entries.index(label if label in entries else beginning[0]) if beginning else len(entries)

@@ -10,11 +10,10 @@ from typing import Any
 import pandas as pd
 
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import Cell, cells_of
+from soft_reasoning.reports.cells import LABEL, METHOD, Cell, cells_of
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.stopped import mean_curve, read_stopped
-from soft_reasoning.reports.tables import Table, best, count, duration, memory, over_seeds, percent, save
-from soft_reasoning.reports.viewer.files import shown
+from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
 from soft_reasoning.runs.manifest import grows
@@ -25,23 +24,18 @@ COMPARISON = "comparison.md"
 PREFERRED = "soft_reasoning"
 """The default reference, if a run of this method is compared."""
 
-SHARES = ("exact_match", "coverage", f"coverage@{FIRST}", f"pass@{FIRST}")
-"""Metrics of results.json with a column each."""
+SHARES = {"exact_match": "accuracy", "coverage": "coverage"}
+SHARES |= {name: name for name in (f"coverage@{FIRST}", f"pass@{FIRST}")}
+"""Columns of shares by their names in results.json."""
 QUALITY: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "method": lambda row: row["label"],
-    **{
-        f"{'accuracy' if name == 'exact_match' else name} %": lambda row, name=name: over_seeds(
-            row[name], row[f"{name}_stderr"]
-        )
-        for name in SHARES
-    },
+    **{f"{title} %": lambda row, name=name: over_seeds(row[name], row[f"{name}_stderr"])
+       for name, title in SHARES.items()},
     "difference": lambda row: f"{100 * row['difference']:+.1f}" if "p" in row else "reference",
     "95 % interval": lambda row: f"{percent(row['low'])} to {percent(row['high'])}" if "p" in row else "",
     "p": lambda row: "" if "p" not in row else "< 0.0001" if row["p"] < 1e-4 else f"{row['p']:.4f}",
     "n": lambda row: count(row["n"]) if "p" in row else "",
-}
+}  # fmt: skip
 COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "method": lambda row: row["label"],
     "prompt": lambda row: count(row["prompt"]),
     "cached": lambda row: count(row["cached"]),
     "generated": lambda row: count(row["tokens"]),
@@ -87,29 +81,28 @@ def compare(
     if not folders:
         raise UserError("compare: expected at least one run's folder, got none")
     cells = cells_of([Path(path) for path in folders])
-    for name in ("shots", "dataset", "model"):
-        if len({getattr(cell, name) for cell in cells}) > 1:
-            cells = [replace(cell, setting={name: getattr(cell, name), **cell.setting}) for cell in cells]
-    cells = [
-        cell
-        if {"label", "method.name"} & set(cell.setting)
-        else replace(cell, setting={"method.name": cell.method, **cell.setting})
-        for cell in cells
-    ]
-    grades = {id(cell): _grades(cell) for cell in cells}
+    places = ("model", "dataset", "shots")
+    several = [name for name in places if len({getattr(cell, name) for cell in cells}) > 1]
+    for i, cell in enumerate(cells):
+        named = {} if {LABEL, METHOD} & set(cell.setting) else {METHOD: cell.method}
+        place = {name: getattr(cell, name) for name in several}
+        cells[i] = replace(cell, setting=place | named | cell.setting)
     base = _reference(cells, reference)
-    rows = _statistics(cells, base, grades)
-    bold = [(i, 1) for i in best([row["accuracy"] for row in rows])]
-    quality = [[cell(row) for cell in QUALITY.values()] for row in rows]
-    cost = [[cell(row) for cell in COST.values()] for row in rows]
-    tables = Table(list(QUALITY), quality, bold=bold), Table(list(COST), cost)
+    rows = _statistics(cells, base)
+    notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
+    labelled = [(row["label"], row) for row in rows]
+    accuracies = [row["accuracy"] for row in rows]
+    bold = [(i, 1) for i, value in enumerate(accuracies) if value == max(accuracies) > min(accuracies)]
+    quality = replace(Table.of("method", labelled, QUALITY, note=" ".join(notes)), bold=bold)
+    tables = quality, Table.of("method", labelled, COST, "Cost")
     if folder is not None:
-        notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
         if show:
             print("\n\n".join([*(table.text() for table in tables), *notes]))
-        drawn = _write(Path(folder), tables, rows, notes)
-        parts = [shown(tables[0], note=" ".join(notes)), shown(tables[1], "Cost")]
-        write_overview(Path(folder), "Comparison", parts, {"": cells}, drawn)
+        drawn = _write(Path(folder), tables, rows)
+        picture = [f"![{title}]({file})" for title, file in drawn.items()] or [plots.MISSING]
+        parts = ["# Comparison", *(table.markdown() for table in tables), *notes, *picture]
+        write_text(Path(folder) / COMPARISON, "\n\n".join(parts) + "\n")
+        write_overview(Path(folder), "Comparison", tables, {"": cells}, drawn)
     return tables
 
 
@@ -133,10 +126,12 @@ def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
     raise UserError(f"compare: expected a reference among {', '.join(c.label for c in cells)}, got {label}")
 
 
-def _statistics(cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any]) -> list[dict[str, Any]]:
+def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
     """The content of comparison.json: one row per setting, unrounded."""
+    grades = [_grades(cell) for cell in cells]
+    reference = grades[cells.index(base)]
     rows, tested = [], []
-    for cell in cells:
+    for cell, graded in zip(cells, grades, strict=True):
         accuracies: Any = pd.Series(cell.each("exact_match"))
         several, first = len(cell.results) > 1, cell.results[0]
         peaks = {kind: cell.each("peak_bytes", kind) for kind in MEMORY}
@@ -156,7 +151,7 @@ def _statistics(cells: Sequence[Cell], base: Cell, grades: Mapping[int, Any]) ->
             "decided": cell.mean("decided"),
         }
         if cell is not base:
-            pair = _paired(grades[id(cell)], grades[id(base)])
+            pair = _paired(graded, reference)
             if not pair[0]:
                 raise UserError(
                     f"compare: {cell.label} and {base.label}: expected problems that both have, with "
@@ -186,39 +181,30 @@ def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
 
 def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
     """A note on which methods had the reference's tokens under ``budget=equal``."""
-    chosen: dict[str, list[str]] = {}
-    for cell in cells:
-        methods = [config["method"] for config in cell.configs if config.get("budget") == "equal"]
-        samples = {method["samples"] for method in methods if grows(method)}
-        if cell is not base:
-            chosen[cell.label] = list(map(str, sorted(samples)))
-    matched = [f"{label} ({', '.join(samples)})" for label, samples in chosen.items() if samples]
-    rest = [label for label, samples in chosen.items() if not samples]
-    note = (
+    equal = {cell.label: [config["method"] for config in cell.configs if config.get("budget") == "equal"]
+             for cell in cells}  # fmt: skip
+    if not any(equal.values()):
+        return []
+    samples = {label: sorted({method["samples"] for method in methods if grows(method)})
+               for label, methods in equal.items() if label != base.label}  # fmt: skip
+    matched = [f"{label} ({', '.join(map(str, chosen))})" for label, chosen in samples.items() if chosen]
+    return [
         f"Equal budget: samples were chosen to write as many tokens as {base.label} generates: "
-        f"{', '.join(matched) or 'of no method'}. With a budget of their own: {', '.join(rest) or 'none'}."
-    )
-    equal = any(config.get("budget") == "equal" for cell in cells for config in cell.configs)
-    return [note] if equal else []
+        f"{', '.join(matched) or 'of no method'}. With a budget of their own: "
+        f"{', '.join(label for label, chosen in samples.items() if not chosen) or 'none'}."
+    ]
 
 
-def _write(
-    folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]], notes: Sequence[str]
-) -> dict[str, str]:
-    """Write the files, and return those of the pictures by title."""
+def _write(folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Write tables, rows and the picture, and return its file by title."""
     drawn = {"Accuracy against tokens": "accuracy_against_tokens.png"} if plots.available() else {}
-    parts = ["# Comparison", *(table.markdown() for table in tables), *notes]
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    if plots.available():
-        with writing(folder):
-            plots.accuracy_against_tokens(rows, folder / "accuracy_against_tokens.png")
-        parts.append("![Accuracy against tokens](accuracy_against_tokens.png)")
-    else:
+        for file in drawn.values():
+            plots.accuracy_against_tokens(rows, folder / file)
+    if not drawn:
         print(plots.MISSING)
-        parts.append(plots.MISSING)
-    for name, table in zip(("comparison", "comparison_cost"), tables, strict=True):
-        save(table, folder, name)
+    save(tables[0], folder, "comparison")
+    save(tables[1], folder, "comparison_cost")
     write_json(folder / "comparison.json", list(rows))
-    write_text(folder / COMPARISON, "\n\n".join(parts) + "\n")
     return drawn

@@ -1,16 +1,16 @@
-"""Plots of computed metrics as PNG and PDF files.
-
-Every function draws one plot from the plain values of ``results.json``. Matplotlib is imported on first use
-and needs no display.
-"""
+"""Plots of computed metrics as PNG and PDF files. Matplotlib is imported on first use, needs no display."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+
+import pandas as pd
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREY = "#2f6db3", "#e0812c", "#9a9a9a"
@@ -54,20 +54,8 @@ def panels(
         drawn = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn.subplots(rows, columns, squeeze=False)
-        drawn.savefig(path)
-        drawn.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
-
-
-@contextmanager
-def figure(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Any]:
-    """Yield the only axes of a new figure; as :func:`panels`."""
-    with panels(path, width=width, height=height) as axes:
-        yield axes[0][0]
-
-
-def style_of(i: int) -> tuple[str, str]:
-    """Return (colour, marker) of the ``i``-th method."""
-    return f"C{i % 10}", MARKERS[i % len(MARKERS)]
+        drawn.savefig(path, bbox_inches="tight")
+        drawn.savefig(path.with_suffix(".pdf"), bbox_inches="tight", metadata={"CreationDate": None})
 
 
 def percent_axis(axes: Any, name: str) -> None:
@@ -82,34 +70,28 @@ def percent_axis(axes: Any, name: str) -> None:
     getattr(axes, f"set_{name}lim")(low, high)
 
 
-def after_each_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Plot, for each run, accuracy if stopped after a round and the best reward so far, over all problems.
+def log_axis(axes: Any, base: int) -> None:
+    """Make the x axis logarithmic, with plain numbers at the powers of ``base``."""
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    axes.xaxis.set_minor_formatter(lambda *_: "")
 
-    ``curves`` holds rows of ``stopped.if_stopped`` by label. Bars are 95 % intervals.
+
+def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Plot accuracy if stopped after a round, with its 95 % interval, and the best reward so far.
+
+    ``rows`` are those of ``stopped.if_stopped``.
     """
+    frame = pd.DataFrame(rows, dtype=float)
     with panels(path, 1, 2, width=9.0) as axes:
         left, right = axes[0]
-        for i, (label, rows) in enumerate(curves.items()):
-            color, marker = style_of(i)
-            known = [row for row in rows if row["accuracy"] is not None]
-            if known:
-                left.errorbar(
-                    [row["round"] for row in known], [100 * row["accuracy"] for row in known],
-                    [196 * (row["stderr"] or 0.0) for row in known], color=color, marker=marker, elinewidth=1,
-                )  # fmt: skip
-            known = [row for row in rows if row["best_reward"] is not None]
-            right.plot(
-                [row["round"] for row in known], [row["best_reward"] for row in known],
-                color=color, marker=marker, label=label,
-            )  # fmt: skip
-        most = max(len(rows) for rows in curves.values())
+        errors = 196 * frame["stderr"].fillna(0.0)
+        left.errorbar(frame["round"], 100 * frame["accuracy"], errors, color=BLUE, marker="o")
+        right.plot(frame["round"], frame["best_reward"], color=BLUE, marker="o")
         for axis, title in ((left, "Accuracy if stopped after a round (%)"), (right, "Best reward so far")):
-            axis.set_title(title)
-            axis.set_xticks(range(1, most + 1))
-            axis.set_xlabel("round (all problems)")
+            axis.set(title=title, xticks=frame["round"], xlabel="round (all problems)")
             axis.margins(0.08, 0.15)
         percent_axis(left, "y")
-        left.figure.legend(loc="outside lower center", ncols=2)
 
 
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -118,24 +100,77 @@ def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> No
     A line shows where a row with a ``curve`` would have been after each of its rounds.
     """
     columns = 2 if max(len(row["label"]) for row in rows) < 36 else 1
-    legend = 0.22 * math.ceil(len(rows) / columns)
-    with figure(path, 6.8, 3.7 + legend) as axes:
+    with panels(path, width=6.8, height=3.7 + 0.22 * math.ceil(len(rows) / columns)) as axes_of:
+        axes = axes_of[0][0]
         for i, row in enumerate(rows):
-            error = None if row["interval"] is None else 100 * row["interval"]
-            color, marker = style_of(i)
-            if curve := row.get("curve"):
-                axes.plot([x for x, _ in curve], [100 * y for _, y in curve], "-", color=color, alpha=0.4)
-            axes.errorbar(row["tokens"], 100 * row["accuracy"], error, elinewidth=1, color=color, alpha=0.6)
-            axes.plot(
-                row["tokens"], 100 * row["accuracy"], marker, markersize=8,
-                markeredgecolor="white", color=color, label=row["label"],
+            point, *_ = axes.errorbar(
+                row["tokens"], 100 * row["accuracy"], 100 * (row["interval"] or 0.0), linestyle="",
+                marker=MARKERS[i % len(MARKERS)], markersize=8, markeredgecolor="white", elinewidth=1,
+                label=row["label"],
             )  # fmt: skip
+            tokens, shares = zip(*row["curve"], strict=True) if row.get("curve") else ((), ())
+            axes.plot(tokens, [100 * share for share in shares], color=point.get_color(), alpha=0.4)
         if min(row["tokens"] for row in rows) > 0:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-        axes.set_xlabel("generated tokens per problem, verifier included")
-        axes.set_ylabel("accuracy (%)")
-        axes.set_title("Accuracy against tokens")
-        axes.margins(y=0.15)
+            log_axis(axes, 10)
+        axes.set(xlabel="generated tokens per problem, verifier included", ylabel="accuracy (%)",
+                 title="Accuracy against tokens", ymargin=0.15)  # fmt: skip
         percent_axis(axes, "y")
         axes.figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
+
+
+def sweep(frame: Any, path: Path, number: str | None) -> None:
+    """Plot the shares of a sweep, a panel for each model and data set.
+
+    Args:
+        frame: A row for each setting and metric, as ``sweeps.shares`` has them, with its place ``at`` on the
+            axis: a value of the option ``number``, or its method.
+        path: The PNG file.
+        number: The option over which lines are drawn; None draws bars by method.
+    """
+    models, datasets, methods = (list(dict.fromkeys(frame[key])) for key in ("model", "data set", "at"))
+    if frame["shots"].nunique() > 1:
+        frame["metric"] += ", " + frame["shots"].astype(str) + " shots"
+    kinds = frame["metric"].nunique()
+    width = 3.5 + 2.9 * len(datasets) + (0 if number else 0.085 * max(map(len, methods)))
+    height = len(models) * (2.6 if number else 0.9 + 0.2 * kinds * len(methods)) + 0.5 + 0.22 * kinds
+    with panels(path, len(models), len(datasets), width, height) as axes_of:
+        for (i, model), (j, dataset) in itertools.product(enumerate(models), enumerate(datasets)):
+            axes, here = axes_of[i][j], frame[(frame["model"] == model) & (frame["data set"] == dataset)]
+            means, errors = (100 * here.pivot(index="at", columns="metric", values=key).astype(float)
+                             for key in ("mean", "error"))  # fmt: skip
+            if number:
+                means.plot(ax=axes, yerr=errors.fillna(0.0), marker="o", capsize=3, legend=False)
+                axes.set(xlabel=number, ylabel="%")
+                if frame["at"].min() > 0 and frame["at"].max() / frame["at"].min() >= 20:
+                    log_axis(axes, 2)
+                percent_axis(axes, "y")
+            else:
+                means, errors = means.reindex(methods), errors.reindex(methods)
+                means.plot.barh(ax=axes, xerr=errors.fillna(0.0), capsize=2, width=0.7, legend=False)
+                axes.set(xlim=(0, 100), xlabel="%", ylabel="")
+                axes.invert_yaxis()
+            axes.set_title(f"{dataset}, {model}", fontsize=9)
+        handles, labels = axes_of[0][0].get_legend_handles_labels()
+        axes_of[0][0].figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+
+
+def distribution(values: Sequence[float], label: str, path: Path) -> None:
+    """Plot a histogram of accuracies (percent) over draws, with mean ± standard deviation and range."""
+    with panels(path) as axes_of:
+        axes = axes_of[0][0]
+        axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor="white")
+        mean = statistics.fmean(values)
+        axes.axvline(mean, color=ORANGE, label=f"mean {distribution_note(values)}")
+        if len(values) > 1:
+            std = statistics.stdev(values)
+            axes.axvspan(mean - std, mean + std, color=ORANGE, alpha=0.15, label="± standard deviation")
+        axes.figure.legend(loc="outside lower center", ncols=2)
+        percent_axis(axes, "x")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set(xlabel="accuracy (%)", ylabel="runs", title=f"Accuracy over {len(values)} draws of {label}")
+
+
+def distribution_note(values: Sequence[float]) -> str:
+    """Describe percentages by mean ± standard deviation and range."""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{spread} %, range {min(values):.1f} to {max(values):.1f}"

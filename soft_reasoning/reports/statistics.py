@@ -27,9 +27,9 @@ class Interval:
 
 
 def paired_bootstrap(
-    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 10_000
 ) -> Interval:
-    """Return the percentile interval of mean(a) - mean(b), paired (n,), over resampled problems.
+    """Return the 95 % percentile interval of mean(a) - mean(b), paired (n,), over resampled problems.
 
     A resample of n pairs depends only on how often each distinct difference occurs, so one multinomial draw
     gives it.
@@ -37,18 +37,15 @@ def paired_bootstrap(
     difference = _paired(a, b)
     values, counts = np.unique(difference, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(difference.size, counts / difference.size, size=resamples)
-    low, high = np.quantile(drawn @ values / difference.size, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(drawn @ values / difference.size, [0.025, 0.975])
     return Interval(float(difference.mean()), float(low), float(high))
 
 
-def paired_permutation(
-    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 100_000
-) -> float:
+def paired_permutation(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> float:
     """Return the two-sided p value that paired ``a`` and ``b`` (n,) have the same mean, by random sign flips.
 
-    It is exact (McNemar's test: a binomial one at one half) if all differences have one size, as for single
-    runs; 1 if there are none. Otherwise it uses
-    ``resamples`` seeded draws and counts the observed one, so that it is never zero.
+    It is exact (McNemar's test) if all differences have one size, as for single runs; 1 if there are none.
+    Otherwise it counts the observed one among 100,000 seeded draws, so that it is never zero.
     """
     difference = _paired(a, b)
     sizes, counts = np.unique(np.abs(difference[difference != 0]), return_counts=True)
@@ -56,10 +53,10 @@ def paired_permutation(
         return 1.0
     if sizes.size == 1:
         return float(binomtest(int((difference > 0).sum()), int(counts[0])).pvalue)
-    heads = np.random.default_rng(seed).binomial(counts, 0.5, size=(resamples, sizes.size))
+    heads = np.random.default_rng(seed).binomial(counts, 0.5, size=(100_000, sizes.size))
     drawn = np.abs((2 * heads - counts) @ sizes)
     observed = abs(float(difference.sum()))
-    return float((1 + np.count_nonzero(drawn >= observed - 1e-9)) / (resamples + 1))
+    return float((1 + np.count_nonzero(drawn >= observed - 1e-9)) / 100_001)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

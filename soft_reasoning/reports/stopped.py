@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import pandas as pd
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
@@ -29,18 +30,43 @@ def if_stopped(
     error ``stderr``; None where that rule is not known. ``best_reward`` is the best so far. ``tokens`` are
     generated until then; a verifier's count in equal parts for each round.
     """
-    stories = [_story(record, grader, final) for record in records]
-    rows = []
-    for number in range(max(map(len, stories), default=0)):
-        right, best, tokens = zip(*(story[min(number, len(story) - 1)] for story in stories), strict=True)
-        known = [float(is_right) for is_right in right if is_right is not None]
-        share = fmean(known) if known and len(known) == len(right) else None
-        rewards = [reward for reward in best if reward is not None]
-        error = None if share is None or len(known) < 2 else sqrt(share * (1 - share) / (len(known) - 1))
-        best_reward = fmean(rewards) if rewards else None
-        rows.append({"round": number + 1, "accuracy": share, "stderr": error, "best_reward": best_reward,
-                     "tokens": fmean(tokens)})  # fmt: skip
-    return rows
+    rows = [row for record in records for row in _rounds(record, grader, final)]
+    if not rows:
+        return []
+    columns = ["problem", "round", "right", "best", "tokens"]
+    frame: Any = pd.DataFrame(rows, columns=columns).pivot(index="round", columns="problem")
+    frame = frame.astype(float).ffill()
+    accuracy, problems = frame["right"].mean(axis=1, skipna=False), frame["right"].shape[1]
+    means = {
+        "accuracy": accuracy,
+        "stderr": (accuracy * (1 - accuracy) / (problems - 1)) ** 0.5,
+        "best_reward": frame["best"].mean(axis=1),
+        "tokens": frame["tokens"].mean(axis=1),
+    }
+    means = pd.DataFrame(means).reset_index().astype(object)
+    return means.where(means.notna(), None).to_dict("records")
+
+
+def _rounds(
+    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
+) -> Iterator[tuple[Any, ...]]:
+    """Yield a row of one problem after each of its rounds."""
+    problem, (final_answer, read) = problem_of(record), answers_of(record, grader)
+    stored, verdicts = record["candidates"], verdicts_of(record["trace"])
+    rounds = max((c["round"] for c in stored), default=0) + 1
+    generated = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
+    others = (sum(generated.values()) - generated.get("candidate", 0)) / rounds
+    for number in range(1, rounds + 1):
+        until = [(c, answer) for c, answer in zip(stored, read, strict=True) if c["round"] < number]
+        answer, known = final_answer, number == rounds
+        if not known and final is not None and final.rule in KNOWN:
+            candidates = [Candidate("", answer, c["round"], reward=c["reward"] or 0.0) for c, answer in until]
+            answer = final.choose(Judged(candidates, verdicts[:number], grader, problem.answer_type))
+            known = True
+        right = grader.correct(answer, problem) if known else None
+        best = max((c["reward"] for c, _ in until if c["reward"] is not None), default=None)
+        tokens = sum(c.get("generated_tokens") or 0 for c, _ in until)
+        yield problem.id, number, right, best, tokens + others * number
 
 
 def read_stopped(folder: Path) -> list[dict[str, Any]]:
@@ -48,39 +74,9 @@ def read_stopped(folder: Path) -> list[dict[str, Any]]:
     return read_json(folder / STOPPED) if (folder / STOPPED).is_file() else []
 
 
-def _story(
-    record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
-) -> list[tuple[bool | None, float | None, float]]:
-    """(right, best reward, tokens) of one problem after each of its rounds."""
-    problem, (final_answer, read) = problem_of(record), answers_of(record, grader)
-    stored = record["candidates"]
-    rounds = max((c["round"] for c in stored), default=0) + 1
-    pairs = zip(read, stored, strict=True)
-    kept = [Candidate("", answer, c["round"], reward=c["reward"] or 0.0) for answer, c in pairs]
-    usage = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
-    others = sum(count for role, count in usage.items() if role != "candidate") / rounds
-    verdicts = verdicts_of(record["trace"])
-    story: list[tuple[bool | None, float | None, float]] = []
-    for number in range(rounds):
-        so_far = [c for c in kept if c.round <= number]
-        until = [c for c in stored if c["round"] <= number]
-        best = max((c["reward"] for c in until if c["reward"] is not None), default=None)
-        spent = sum(c.get("generated_tokens") or 0 for c in until)
-        if number + 1 == rounds:
-            right = grader.correct(final_answer, problem)
-        elif final is None or final.rule not in KNOWN:
-            right = None
-        else:
-            judged = Judged(so_far, verdicts[: number + 1], grader, problem.answer_type)
-            right = grader.correct(final.choose(judged), problem)
-        story.append((right, best, spent + others * (number + 1)))
-    return story
-
-
 def mean_curve(curves: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[float, float]]:
     """(tokens, accuracy) after each round, mean over runs; none unless all accuracies are known."""
-    shared = min(map(len, curves), default=0)
-    points = [[curve[i] for curve in curves] for i in range(shared)]
-    if any(row["accuracy"] is None for rows in points for row in rows):
+    rounds = list(zip(*curves, strict=False))
+    if any(row["accuracy"] is None for rows in rounds for row in rows):
         return []
-    return [(fmean(r["tokens"] for r in rows), fmean(r["accuracy"] for r in rows)) for rows in points]
+    return [(fmean(r["tokens"] for r in rows), fmean(r["accuracy"] for r in rows)) for rows in rounds]

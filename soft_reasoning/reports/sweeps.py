@@ -1,42 +1,27 @@
-"""Tables of a sweep: one row per setting, or the paper's layout over models, shots and data sets."""
+"""Tables of a sweep: rows by setting, columns by data set or by metric, in the paper's layout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from soft_reasoning.reports.cells import Cell, datasets_of
-from soft_reasoning.reports.tables import (
-    MISSING,
-    Table,
-    best,
-    count,
-    duration,
-    memory,
-    number,
-    over_seeds,
-    percent,
-)
+from soft_reasoning.reports import plots
+from soft_reasoning.reports.cells import Cell
+from soft_reasoning.reports.tables import MISSING, Table, count, duration, memory, over_seeds, percent
 from soft_reasoning.types import UserError
 
-
-@dataclass(frozen=True)
-class Metric:
-    """A share in tables, and its path in results.json."""
-
-    name: str
-    path: tuple[str, ...]
-
-
-ACCURACY = Metric("accuracy", ("exact_match",))
-COVERAGE = Metric("coverage", ("coverage",))
-VERDICTS = Metric("verifier's accuracy, first round", ("verifier", "accuracy"))
-SHARES = (ACCURACY, COVERAGE)
+ACCURACY = "accuracy"
+VERDICTS = "verifier's accuracy, first round"
+METRICS = {ACCURACY: ("exact_match",), "coverage": ("coverage",), VERDICTS: ("verifier", "accuracy")}
+"""Shares of a table, by their path in results.json."""
+OURS = "soft_reasoning"
 GAIN = "gain of soft_reasoning over the best other method, points"
 ALL = "all"
 MOST_ROUNDS = 4
@@ -51,73 +36,72 @@ ENGINE_NOTES = {
     "VLLMEngine": "No memory is shown for vLLM, whose statistics tell none.",
 }
 
-
-def settings_table(cells: Sequence[Cell]) -> Table:
-    """One row per setting of a sweep on the same problems by the same model."""
-    keys = list(dict.fromkeys(key for cell in cells for key in cell.setting))
-    metrics = metrics_of(cells)
-    shares = [f"{metric.name} %" for metric in metrics]
-    columns = [*keys, "runs", *shares, "rounds", "decided %", "generated tokens", "time"]
-    rows = [
-        [
-            *(str(cell.setting.get(key)) for key in keys),
-            str(len(cell.results)),
-            *(_share(cell, metric) for metric in metrics),
-            number(cell.mean("rounds", "mean")),
-            percent(cell.mean("decided")),
-            count(cell.mean("tokens", "total", "generated")),
-            duration(cell.mean("seconds", "total")),
-        ]
-        for cell in cells
-    ]
-    if gains := _gains(cells, [cells[0].dataset]):
-        filled = dict.fromkeys(columns, MISSING) | {columns[0]: GAIN, "accuracy %": gains[0]}
-        rows.append([filled[name] for name in columns])
-    bold = [
-        (i, len(keys) + 1 + j)
-        for j, metric in enumerate(metrics)
-        for i in best([cell.mean(*metric.path) for cell in cells])
-    ]
-    return Table(columns, rows, labels=len(keys), bold=bold)
+PLACE = ["model", "shots", "data set"]
+SPENT = ["model", "shots", "method", "data set"]
 
 
-def grid_table(cells: Sequence[Cell]) -> Table:
-    """Return the paper's layout: blocks by model, metric and shots, rows by setting, columns by data set."""
-    datasets = datasets_of(cells)
-    head = _heads(cells, "metric", "method")
-    columns = [*head, *datasets]
-    rows: list[list[str]] = []
-    rules: list[int] = []
-    bold: list[tuple[int, int]] = []
-    for metric, block in _blocks(cells):
-        first = len(rows)
-        if first:
-            rules.append(first)
-        labels = list(dict.fromkeys(cell.label for cell in block))
-        for label in labels:
-            values = {"model": block[0].model, "metric": f"{metric.name} %", "shots": str(block[0].shots)}
-            rows.append([(values | {"method": label})[name] for name in head])
-        for place, dataset in enumerate(datasets, len(head)):
-            by_label = {cell.label: cell for cell in block if cell.dataset == dataset}
-            column = [by_label.get(label) for label in labels]
-            for i, cell in enumerate(column):
-                rows[first + i].append(MISSING if cell is None else _share(cell, metric))
-            means = [None if cell is None else cell.mean(*metric.path) for cell in column]
-            bold += [(first + i, place) for i in best(means)]
-        gains = _gains(block, datasets) if metric is ACCURACY else []
-        rows += [[*((values | {"method": GAIN})[name] for name in head), *gains]] if gains else []
-    return Table(columns, rows, labels=len(head), rules=rules, bold=bold)
+def notes_of(cells: Sequence[Cell]) -> list[str]:
+    """Return the notes under the tables."""
+    engines = {cell.engine for cell in cells}
+    return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
 
 
-def _gains(block: Sequence[Cell], datasets: Sequence[str]) -> list[str]:
-    """By data set, the accuracy of the first ``soft_reasoning`` less that of the best other method."""
-    gains = []
-    for dataset in datasets:
-        known = [(cell.method, cell.mean(*ACCURACY.path)) for cell in block if cell.dataset == dataset]
-        ours = [mean for method, mean in known if method == "soft_reasoning" and mean is not None]
-        others = [mean for method, mean in known if method != "soft_reasoning" and mean is not None]
-        gains.append(f"{100 * (ours[0] - max(others)):+.1f}" if ours and others else MISSING)
-    return [] if set(gains) == {MISSING} else gains
+def tables_of(cells: Sequence[Cell]) -> dict[str, Table]:
+    """Return the tables of a sweep by the name of their files: shares, rounds and costs.
+
+    Raises:
+        UserError: If ``reference`` is none of the settings.
+    """
+    tables = {"sweep": sweep_table(cells)}
+    if (rounds := rounds_table(cells)) is not None:
+        tables["rounds"] = rounds
+    return tables | cost_tables(cells, cells[0].configs[0].get("reference"))
+
+
+def shares(cells: Sequence[Cell]) -> Any:
+    """Return a row for each cell and metric: place, method, ``mean``, ``error`` and the ``cell`` in percent.
+
+    ``error`` is the standard deviation over seeds, or a single run's standard error.
+    """
+    rows = []
+    for metric, path in METRICS.items():
+        for cell in cells:
+            values = pd.Series(cell.each(*path))
+            if values.empty or (metric == VERDICTS and " verifier=" not in f" {cell.label}"):
+                continue
+            stderr = cell.results[0].get(f"{path[-1]}_stderr")
+            error = values.std() if len(values) > 1 else stderr
+            rows.append((cell.model, cell.shots, cell.dataset, cell.position, cell.label, cell.method, metric,
+                         values.mean(), error, over_seeds(values, stderr)))  # fmt: skip
+    columns = [*PLACE, "position", "method", "name", "metric", "mean", "error", "cell"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def sweep_table(cells: Sequence[Cell]) -> Table:
+    """Return accuracy and coverage, a row for each setting and a column for each data set.
+
+    Where there is only one data set, the columns are the metrics. Blocks of rows are by model, metric and
+    number of shots, as in the paper; the best of a block is bold, and a row says what Soft Reasoning gains.
+    """
+    frame = shares(cells)
+    means = frame.groupby([*PLACE, "metric"])["mean"]
+    frame["bold"] = (frame["mean"] == means.transform("max")) & (means.transform("nunique") > 1)
+    frame = pd.concat([frame, _gains(frame)])
+    frame["metric"] = pd.Categorical(frame["metric"], [*METRICS])
+    one = frame["data set"].nunique() == 1
+    head = ["model", "shots"] if one else ["model", "metric", "shots"]
+    frame = frame.sort_values([*head, "position"], kind="stable")
+    frame["metric"] = frame["metric"].astype(str) + " %"
+    return replace(_wide(frame, head, "metric" if one else "data set"), note=" ".join(notes_of(cells)))
+
+
+def _gains(frame: Any) -> Any:
+    """Rows of the accuracy of the first ``soft_reasoning`` less that of the best other method."""
+    known = frame[frame["metric"] == ACCURACY]
+    ours = known["name"] == OURS
+    gains = known[ours].groupby(PLACE)["mean"].first() - known[~ours].groupby(PLACE)["mean"].max()
+    rows = gains.dropna().map(lambda gain: f"{100 * gain:+.1f}").rename("cell").reset_index()
+    return rows.assign(method=GAIN, metric=ACCURACY, position=math.inf, bold=False)
 
 
 def rounds_table(cells: Sequence[Cell]) -> Table | None:
@@ -129,73 +113,33 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
     searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
     if not searched:
         return None
-    datasets = datasets_of(searched)
-    head = _heads(searched, "method", "ended after")
-    rows: list[list[str]] = []
-    rules: list[int] = []
-    groups: dict[tuple[str, int, str], dict[str, Cell]] = {}
+    ends = [int(n) for cell in searched for run in cell.results for n in run["rounds"]["share_ended_after"]]
+    rows = []
     for cell in searched:
-        groups.setdefault((cell.model, cell.shots, cell.label), {})[cell.dataset] = cell
-    for (model, shots, label), by_dataset in groups.items():
-        rules += [len(rows)] if rows else []
-        ended = {dataset: _ended(cell) for dataset, cell in by_dataset.items()}
-        most = max(MOST_ROUNDS, *(frame.columns.max() for frame in ended.values()))
-        for n in range(most + 1):
+        ended = [run["rounds"]["share_ended_after"] for run in cell.results]
+        for n in range(max(MOST_ROUNDS + 1, *ends)):
             name = "no proposal" if n == 0 else f"{n} round{'s' * (n > 1)} of proposals"
-            values = {"model": model, "shots": str(shots), "method": label, "ended after": name}
-            shares = [
-                over_seeds(list(ended[d].get(n, 0.0 * ended[d].iloc[:, 0]))) if d in ended else MISSING
-                for d in datasets
-            ]
-            rows.append([*(values[name] for name in head), *shares])
-    return Table([*head, *datasets], rows, labels=len(head), rules=rules)
+            share = over_seeds([run.get(str(n + 1), 0.0) for run in ended])
+            rows.append((cell.model, cell.shots, cell.dataset, cell.label, name, n, share))
+    frame = pd.DataFrame(rows, columns=[*PLACE, "method", "ended after", "round", "cell"])
+    order = frame["method"].map({cell.label: i for i, cell in enumerate(cells)})
+    frame = frame.assign(order=order, bold=False).sort_values(["model", "shots", "order", "round"])
+    table = _wide(frame, ["model", "shots", "method"], "data set", last="ended after")
+    return replace(table, title="Rounds to termination", note="Share of problems, in percent.")
 
 
-def _ended(cell: Cell) -> Any:
-    """The share of problems that ended after n rounds of proposals: a row per run, a column for each n."""
-    ended = pd.DataFrame([run["rounds"]["share_ended_after"] for run in cell.results]).fillna(0.0)
-    return ended.rename(columns=lambda rounds: int(rounds) - 1)
-
-
-def metrics_of(cells: Sequence[Cell]) -> tuple[Metric, ...]:
-    """Return accuracy and coverage, and the verifiers' accuracy where a method has several of them."""
-    verifiers: dict[tuple[Any, ...], set[str]] = {}
-    for cell in cells:
-        if cell.each(*VERDICTS.path):
-            own = (cell.configs[0].get("verifier") or {}).items()
-            known = verifiers.setdefault((cell.method, cell.place), set())
-            known.add(repr(sorted((key, str(value)) for key, value in own if key != "max_new_tokens")))
-    return (*SHARES, VERDICTS) if any(len(known) > 1 for known in verifiers.values()) else SHARES
-
-
-def notes_of(cells: Sequence[Cell]) -> list[str]:
-    """Return the notes under the tables."""
-    engines = {cell.engine for cell in cells}
-    return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
-
-
-def _heads(cells: Sequence[Cell], *names: str) -> list[str]:
-    """The first columns: model and shots if there are several, and ``names``."""
-    several = {
-        "model": len({cell.model for cell in cells}) > 1,
-        "shots": len({cell.shots for cell in cells}) > 1,
-    }
-    order = ["model", *names[:-1], "shots", names[-1]] if "metric" in names else ["model", "shots", *names]
-    return [name for name in order if several.get(name, True)]
-
-
-def _blocks(cells: Sequence[Cell]) -> Iterator[tuple[Metric, list[Cell]]]:
-    """(metric, cells of one model and number of shots), without metrics that no run has."""
-    for model in dict.fromkeys(cell.model for cell in cells):
-        for metric in metrics_of(cells):
-            for shots in dict.fromkeys(cell.shots for cell in cells if cell.model == model):
-                block = [cell for cell in cells if (cell.model, cell.shots) == (model, shots)]
-                if any(cell.each(*metric.path) for cell in block):
-                    yield metric, sorted(block, key=lambda cell: cell.position)
-
-
-def _share(cell: Cell, metric: Metric) -> str:
-    return over_seeds(cell.each(*metric.path), cell.results[0].get(f"{metric.path[-1]}_stderr"))
+def _wide(frame: Any, head: Sequence[str], columns: str, last: str = "method") -> Table:
+    """The cells of a long ``frame`` by ``head`` and ``last``, without a model or shots that all share."""
+    head = [name for name in head if name not in ("model", "shots") or frame[name].nunique() > 1]
+    index = [*head, last]
+    cells, bold = (
+        frame.pivot_table(values, index, columns, aggfunc="first", sort=False) for values in ("cell", "bold")
+    )
+    blocks = [place[:-1] for place in cells.reset_index()[index].itertuples(index=False, name=None)]
+    rules = [i for i in range(1, len(blocks)) if blocks[i] != blocks[i - 1]]
+    marks = [(i, len(index) + j) for i, j in np.argwhere(bold.eq(True)).tolist()]
+    rows = cells.fillna(MISSING).reset_index().astype(str)
+    return Table([*rows.columns], rows.to_numpy().tolist(), labels=len(index), rules=rules, bold=marks)
 
 
 COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
@@ -209,11 +153,11 @@ COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
 """Costs (paper, Section "Efficiency and Performance Analysis"): path in results.json, and format."""
 
 
-def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Table, str] | None:
-    """Return the cost of every setting on each data set, the same relative to ``reference``, and its label.
+def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table]:
+    """Return the ``cost`` of every setting on each data set, and ``cost_relative`` to ``reference``.
 
-    The share over all data sets is that of their sums (memory: means), as in the paper. None if
-    all cells are of one setting.
+    The share over all data sets is that of their sums (memory: means) over those that every method has, as in
+    the paper. None are returned if all cells are of one setting.
 
     Args:
         cells: The cells.
@@ -226,38 +170,59 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> tuple[Table, Ta
     if reference is not None and reference not in labels:
         raise UserError(f"reference: expected one of {', '.join(labels)}, got {reference}")
     if len(labels) < 2:
-        return None
-    base = reference or next((cell.label for cell in cells if cell.method == "soft_reasoning"), labels[0])
-    index = ["model", "shots", "method", "data set"]
+        return {}
+    base = reference or next((cell.label for cell in cells if cell.method == OURS), labels[0])
     values = [
         [cell.model, cell.shots, cell.label, cell.dataset, *(cell.mean(*path) for path, _ in COSTS.values())]
         for cell in cells
     ]
-    costs = pd.DataFrame(values, columns=[*index, *COSTS]).set_index(index).astype(float)
-    costs = costs.dropna(axis="columns", how="all")
-    shares = []
-    for place, spent in costs.groupby(index[:3], sort=False):
-        model, shots, label = cast(tuple[str, int, str], place)
-        if label == base or (model, shots, base) not in costs.index.droplevel(3):
-            continue
-        others = costs.xs((model, shots, base), level=(0, 1, 2))
-        spent = spent.droplevel(index[:3])
-        common = sorted(spent.index.intersection(others.index))
-        ratios = spent.loc[common] / others.loc[common]
-        if len(common) > 1:
-            ratios.loc[ALL] = spent.loc[common].sum(skipna=False) / others.loc[common].sum(skipna=False)
-        shares.append(pd.concat({place: ratios}, names=cast(Any, index[:3])))
-    relative = pd.concat(shares) if shares else costs.iloc[:0]
-    relative = relative.replace([math.inf, -math.inf], math.nan).dropna(axis="columns", how="all")
-    plain = Table([*index, *costs.columns], _cells(costs, lambda name: COSTS[name][1]), labels=4)
-    columns = [*index, *(f"{name} %" for name in relative.columns)]
-    shown = _cells(relative, lambda _: partial(percent, digits=2))
-    return plain, Table(columns, shown, labels=4), base
+    costs = pd.DataFrame(values, columns=[*SPENT, *COSTS]).astype(dict.fromkeys(COSTS, float))
+    methods = costs.groupby(["model", "shots"])["method"]
+    complete = costs[costs.groupby(PLACE)["method"].transform("size") == methods.transform("nunique")]
+    spent = complete.groupby(["model", "shots", "method"], as_index=False, sort=False)
+    totals = spent[[*COSTS]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": ALL})
+    both = pd.concat([costs, totals[spent.size()["size"] > 1]])
+    both = both.merge(both[both["method"] == base], on=PLACE, suffixes=("", " of the reference"))
+    relative = both[both["method"] != base].copy()
+    for name in COSTS:
+        relative[name] /= relative[f"{name} of the reference"].replace(0.0, math.nan)
+    plain = _costs(costs, {name: show for name, (_, show) in COSTS.items()})
+    tables = {
+        "cost": replace(plain, title="Cost", note="Totals of a run over its problems, mean over draws."),
+        "cost_relative": replace(
+            _costs(relative, dict.fromkeys(COSTS, partial(percent, digits=2)), " %"),
+            title=f"Cost relative to {base}", note="In percent.",
+        ),
+    }  # fmt: skip
+    return {name: table for name, table in tables.items() if table.rows}
 
 
-def _cells(frame: Any, show: Callable[[str], Callable[[float | None], str]]) -> list[list[str]]:
-    """The rows of ``frame`` with their labels; ``show`` gives the format of a column."""
-    return [
-        [*map(str, place), *(show(name)(None if pd.isna(x) else x) for name, x in row.items())]
-        for place, row in frame.iterrows()
+def _costs(frame: Any, shows: Mapping[str, Callable[[float | None], str]], unit: str = "") -> Table:
+    """The costs that a run has, a row for each setting and data set."""
+    known = [name for name in shows if frame[name].notna().any()]
+    rows = [
+        [*map(str, row[SPENT]), *(shows[name](None if pd.isna(row[name]) else row[name]) for name in known)]
+        for _, row in frame.iterrows()
     ]
+    return Table([*SPENT, *(name + unit for name in known)], rows, labels=len(SPENT))
+
+
+def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
+    """Plot a sweep: a distribution over seeds, lines over one number that was swept, or points by setting."""
+    if len(cells) == 1:
+        if values := accuracies(cells[0]):
+            plots.distribution(values, cells[0].label, path)
+        return
+    keys = {key for cell in cells for key in cell.setting}
+    values = [value for cell in cells for value in cell.setting.values()] if len(keys) == 1 else []
+    number = len(set(values)) > 1 and all(type(value) in (int, float) for value in values)
+    frame = shares(cells)
+    frame = frame[frame["metric"] != VERDICTS]
+    places = dict(zip((cell.label for cell in cells), values, strict=True)) if number else {}
+    at = frame["method"].map(places) if number else frame["method"]
+    plots.sweep(frame.assign(at=at), path, keys.pop() if number else None)
+
+
+def accuracies(cell: Cell) -> list[float]:
+    """The accuracy of each run, in percent."""
+    return [100 * value for value in cell.each(*METRICS[ACCURACY])]

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ BOLD = "\ue000", "\ue001"
 class Table:
     """Rows with one cell per column; the first ``labels`` columns are text, the rest numbers.
 
-    A line precedes the rows in ``rules``. The cells (row, column) in ``bold`` are bold.
+    A line precedes the rows in ``rules``. The cells (row, column) in ``bold`` are bold. A page shows
+    ``title`` and ``note``.
     """
 
     columns: Sequence[str]
@@ -34,13 +35,26 @@ class Table:
     labels: int = 1
     rules: Collection[int] = ()
     bold: Collection[tuple[int, int]] = ()
+    title: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        head: str,
+        rows: Iterable[tuple[str, Any]],
+        columns: Mapping[str, Callable[[Any], str]],
+        title: str = "",
+        note: str = "",
+    ) -> Table:
+        """A row for each (label, value), with a cell that each of ``columns`` makes of the value."""
+        cells = [[label, *(show(row) for show in columns.values())] for label, row in rows]
+        return cls([head, *columns], cells, title=title, note=note)
 
     def text(self) -> str:
         """Format for a terminal: labels on the left, numbers on the right."""
-        rows: list[Any] = [self.columns, *self.rows]
-        for rule in sorted({0, *self.rules}, reverse=True):
-            rows.insert(rule + 1, SEPARATING_LINE)
         # As a row, the header is not padded; without one there are lines above and below.
+        rows = [self.columns, SEPARATING_LINE, *self.rows]
         return "\n".join(line.rstrip() for line in self._tabulated("simple", rows, ()).splitlines()[1:-1])
 
     def markdown(self) -> str:
@@ -82,11 +96,8 @@ class Table:
         ]
 
     def _tabulated(self, form: str, rows: Sequence[Any], head: Sequence[str]) -> str:
-        align = ["left" if j < self.labels else "right" for j in range(len(self.columns))]
-        return tabulate(
-            rows, head, tablefmt=form, disable_numparse=True, colalign=align if rows else None,
-            preserve_whitespace=True,
-        )  # fmt: skip
+        align = ["left" if j < self.labels else "right" for j in range(len(self.columns))] if rows else None
+        return tabulate(rows, head, form, disable_numparse=True, colalign=align, preserve_whitespace=True)
 
 
 def save(table: Table, folder: Path, name: str) -> None:
@@ -94,14 +105,6 @@ def save(table: Table, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.csv", table.csv())
     write_text(folder / f"{name}.tex", table.tex())
-
-
-def best(values: Sequence[float | None]) -> list[int]:
-    """Return the indices of the largest ``values``; none if fewer than two are known or all are equal."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2 or min(known) == max(known):
-        return []
-    return [i for i, value in enumerate(values) if value == max(known)]
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -1,6 +1,7 @@
 """Finished runs for tests of sweeps: a manifest and results, as small as tables and plots can read."""
 
 import json
+import shlex
 
 MODELS = {
     "llama3_8b": "meta-llama/Meta-Llama-3-8B-Instruct",
@@ -16,7 +17,9 @@ def finished(
     peaks=None, **more,
 ):  # fmt: skip
     """Write a run; ``more`` are other groups of its configuration, and ``verifier`` (name, accuracy)."""
+    typed = [f"{group}.{key}={value}" for group, values in more.items() for key, value in values.items()]
     config = {
+        "command": shlex.join(["soft-reasoning", "run", *typed]),
         "seed": seed, "label": label, "methods": methods, "model": {"path": MODELS.get(model, model)},
         "engine": {"path": MODELS.get(model, model), "max_batch_tokens": None},
         "dataset": {"name": dataset, "shots": shots, "hub": {"id": f"hub/{dataset}"}},

@@ -2,8 +2,9 @@
 
 import pytest
 
-from soft_reasoning.reports import plots, sweep_plots
+from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import read_cells
+from soft_reasoning.reports.sweeps import draw_sweep
 from tests.reports.sweeps import finished
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -27,7 +28,7 @@ METHODS = [
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda path: plots.after_each_round({"ours": ROUNDS, "random points": ROUNDS[:1]}, path),
+        lambda path: plots.after_each_round(ROUNDS, path),
         lambda path: plots.accuracy_against_tokens(METHODS, path),
         lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
         lambda path: plots.accuracy_against_tokens([METHODS[1] | {"label": "costs $5 or $10_{"}], path),
@@ -65,7 +66,7 @@ def swept(tmp_path, *settings, accuracy=0.5):
     ids=["numbers", "names", "draws"],
 )
 def test_a_sweep_is_drawn(tmp_path, settings, accuracy):
-    sweep_plots.draw_sweep(swept(tmp_path, *settings, accuracy=accuracy), tmp_path / "plot.png")
+    draw_sweep(swept(tmp_path, *settings, accuracy=accuracy), tmp_path / "plot.png")
     pixels = matplotlib.image.imread(tmp_path / "plot.png")
     assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
 
@@ -83,4 +84,4 @@ def test_percentages_lie_within_0_and_100(limits, expected):
 
 def test_a_distribution_in_words():
     values = [50 + i / 10 for i in range(50)]
-    assert sweep_plots.distribution_note(values) == "52.5 ± 1.5 %, range 50.0 to 54.9"
+    assert plots.distribution_note(values) == "52.5 ± 1.5 %, range 50.0 to 54.9"

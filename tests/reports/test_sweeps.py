@@ -2,14 +2,13 @@
 
 import pytest
 
-from soft_reasoning.reports.cells import by_problems, datasets_of, read_cells
+from soft_reasoning.reports.cells import by_problems, read_cells
 from soft_reasoning.reports.sweeps import (
     GAIN,
     cost_tables,
-    grid_table,
     notes_of,
     rounds_table,
-    settings_table,
+    sweep_table,
 )
 from soft_reasoning.types import UserError
 from tests.reports.sweeps import finished
@@ -21,10 +20,10 @@ def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
                  method="soft_reasoning")
         for dim in (100, 5, 10) for seed in (0, 1)
     ]  # fmt: skip
-    table = settings_table(read_cells(runs))
-    assert [row[0] for row in table.rows] == ["5", "10", "100"]
-    assert table.rows[0] == ["5", "2", "50.0 ± 7.1", "90.0 ± 0.0", "1.00", "-", "1,000", "1 min 01 s"]
-    assert table.columns[:2] == ["embedding.dim", "runs"] and table.bold == [(2, 2)]
+    table = sweep_table(read_cells(runs))
+    assert table.columns == ["method", "accuracy %", "coverage %"]
+    assert [row[0] for row in table.rows] == [f"embedding.dim={dim}" for dim in (5, 10, 100)]
+    assert table.rows[0][1:] == ["50.0 ± 7.1", "90.0 ± 0.0"] and table.bold == [(2, 1)]
 
 
 def test_methods_stand_in_the_order_of_the_command(tmp_path):
@@ -47,8 +46,8 @@ def grid(tmp_path, **more):
 
 def test_the_papers_layout(tmp_path):
     cells = grid(tmp_path)
-    assert datasets_of(cells) == ["gsm8k", "own", "svamp"] and len(by_problems(cells)) == 6
-    table = grid_table(cells)
+    assert len(by_problems(cells)) == 6
+    table = sweep_table(cells)
     assert table.columns == ["metric", "shots", "method", "gsm8k", "own", "svamp"] and table.labels == 3
     assert [row[:3] for row in table.rows[:6]] == [
         ["accuracy %", "0", "cot"], ["accuracy %", "0", "soft_reasoning"], ["accuracy %", "0", GAIN],
@@ -83,7 +82,7 @@ def test_verifiers_show_their_own_accuracy(tmp_path):
                  label=f"soft_reasoning verifier={name}")
         for d in ("gsm8k", "svamp") for name, share in (("single_judge", 0.7), ("multi_generate", 0.9))
     ]  # fmt: skip
-    table = grid_table(read_cells(runs))
+    table = sweep_table(read_cells(runs))
     assert table.rows[-1][0] == "verifier's accuracy, first round %" and "70.0" in table.rows[-1]
 
 
@@ -94,7 +93,7 @@ def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
         "soft_reasoning": ("multi_generate", 0.9),
     }
     runs = [finished(tmp_path / name, 0.5, method=name, verifier=one) for name, one in used.items()]
-    assert not [name for name in settings_table(read_cells(runs)).columns if "verifier" in name]
+    assert not [name for name in sweep_table(read_cells(runs)).columns if "verifier" in name]
 
 
 def test_costs_relative_to_a_method(tmp_path):
@@ -104,8 +103,8 @@ def test_costs_relative_to_a_method(tmp_path):
         for d, factor in (("gsm8k", 1), ("svamp", 3))
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
     ]  # fmt: skip
-    plain, relative, base = cost_tables(read_cells(runs), "rap")
-    assert base == "rap" and len(plain.rows) == 4
+    plain, relative = cost_tables(read_cells(runs), "rap").values()
+    assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
     column = relative.columns.index("generated tokens %")
     assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
     assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from soft_reasoning.reports.cells import differing
+from soft_reasoning.reports.cells import settings_of
 from soft_reasoning.reports.tables import (
     Table,
     count,
@@ -67,44 +67,43 @@ def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
 
 
-def test_settings_that_tell_runs_apart_without_their_echoes():
-    ei = {"acquisition": {"_target_": "a.EI", "xi": 0.1}, "method": {"acquisition": {"_target_": "a.EI"}}}
-    ucb = {"acquisition": {"_target_": "a.UCB", "beta": 2}, "method": {"acquisition": {"_target_": "a.UCB"}}}
-    assert differing([ei, ucb]) == [{"acquisition": "EI"}, {"acquisition": "UCB"}]
-    named = [{"method": {"name": n, "_target_": t}} for n, t in (("a", "x.T"), ("b", "x.T"), ("c", "x.U"))]
-    assert differing(named) == [{"method.name": "a"}, {"method.name": "b"}, {"method.name": "c"}]
-    assert differing([{"a": 1}, {"a": 1, "b": 2}]) == [{"b": None}, {"b": 2}]
-    assert differing([{"a": 1}] * 2) == [{}, {}] and differing([]) == []
+def settings(*commands, places=None, labels=None):
+    """What tells runs of these commands apart."""
+    configs = [
+        {"command": f"soft-reasoning run {words}", "method": {"name": name}}
+        for words in commands
+        for name in [words.partition("method=")[2].partition(" ")[0] or "soft_reasoning"]
+    ]
+    for config, label in zip(configs, labels or (), strict=False):
+        config["label"] = label
+    return settings_of(configs, places or [("m", "d", 0)] * len(configs))
+
+
+def test_settings_are_the_options_that_differ_as_they_were_typed():
+    assert settings("embedding.dim=5 k=3 seed=0", "k=3 embedding.dim=5e1 seed=1 progress=false") == [
+        {"embedding.dim": 5}, {"embedding.dim": 50.0},
+    ]  # fmt: skip
+    assert settings("method=cot", "method=fire", "") == [
+        {"method": "cot"}, {"method": "fire"}, {"method": "soft_reasoning"},
+    ]  # fmt: skip
+    assert settings("+experiment=a", "acquisition=ucb 'prompt.head=a b'", "acquisition=ucb")[1] == {
+        "acquisition": "ucb", "experiment": None, "prompt.head": "a b",
+    }  # fmt: skip
+    assert settings("k=3", "k=3") == [{}, {}] and settings_of([], []) == []
 
 
 def test_labels_stand_for_what_follows_from_them():
-    paper = {"label": "ours preset=paper", "surrogate": {"mean": "zero"}, "final": "vote"}
-    ours = {"label": "ours", "surrogate": {"mean": "centred"}, "final": "reward_vote"}
-    assert differing([ours, paper]) == [{"label": "ours"}, {"label": "ours preset=paper"}]
-    swept = [one | {"seed": seed} for one in (ours, paper) for seed in (0, 1)]
-    assert differing(swept)[2:] == [{"label": "ours preset=paper", "seed": seed} for seed in (0, 1)]
-    assert differing(swept[:2]) == [{"seed": 0}, {"seed": 1}]
-    unnamed = {key: value for key, value in paper.items() if key != "label"}
-    assert "label" not in differing([ours, unnamed])[0]
+    labels = ["cot", "ours preset=paper"] * 2
+    commands = ["method=cot k=1", "method=ours preset=paper k=1", "method=cot k=2", "preset=paper k=2"]
+    assert settings(*commands, labels=labels)[1:3] == [
+        {"label": "ours preset=paper", "k": 1}, {"label": "cot", "k": 2}
+    ]  # fmt: skip
+    assert settings(*commands[:2], labels=labels) == [{"label": "cot"}, {"label": "ours preset=paper"}]
+    assert "label" not in settings(*commands[:2], labels=["cot", None])[0]
 
 
-def test_a_part_that_only_some_have_is_named_where_nothing_else_tells_runs_apart():
-    ei = {"acquisition": {"_target_": "x.EI"}}
-    one, five = ({"acquisition": {"_target_": "x.UCB", "beta": beta, "loud": True}} for beta in (1, 5))
-    assert differing([ei, one, five]) == [
-        {"acquisition": "EI", "acquisition.beta": None},
-        {"acquisition": "UCB", "acquisition.beta": 1},
-        {"acquisition": "UCB", "acquisition.beta": 5},
-    ]
-
-
-def test_what_follows_from_a_data_set_or_a_model_is_not_named():
-    def config(name, model, shots=0):
-        prompt = {"wording": {"head": f"{name}, $"}, "layout": "completion"}
-        dataset = {"name": name, "hub": {"id": f"hub/{name}"}, "shots": shots}
-        return {"model": {"path": model}, "engine": {"path": model}, "prompt": prompt, "dataset": dataset}
-
-    configs = [config(n, m) for n in ("a", "b") for m in ("x", "y")]
-    assert differing(configs)[1] == {"dataset.name": "a", "model.path": "y"}
-    configs = [config("a", "x"), config("a", "x", 8), config("b", "x"), config("b", "x", 8)]
-    assert differing(configs)[1] == {"dataset.name": "a", "dataset.shots": 8}
+def test_what_follows_from_a_model_or_a_data_set_is_not_named():
+    commands = [f"model={m} dataset={d} dataset.path={d}.jsonl" for m in "xy" for d in "ab"]
+    places = [(m, d, 0) for m in "xy" for d in "ab"]
+    assert settings(*commands, places=places) == [{}] * 4
+    assert settings(*commands)[0] == {"dataset.path": "a.jsonl"}

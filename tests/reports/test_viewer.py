@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from viewed import ASKED, GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
+from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, write_all
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.reports.viewer.run import GREEDY, beside, entry_of
+from soft_reasoning.reports.viewer.run import entry_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.records import record_of
@@ -21,13 +21,13 @@ def entry(result, final=None, gold="3"):
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     folder = write_all(tmp_path)
     index, details = data_of(folder)
-    assert index["kind"] == "run" and index["greedy"] == "cot" and index["rule"] == "reward_vote"
+    assert index["kind"] == "run" and index["rule"] == "reward_vote"
     assert "model m" in index["about"] and len(index["rows"]) == len(details) == 5
-    name, _, target, answer, correct, right, many, rounds, tokens, greedy, answers = index["rows"][0]
+    name, _, target, answer, correct, right, many, rounds, tokens, answers = index["rows"][0]
     assert (name, target, answer, correct, right, many, rounds) == ("p0", "3", "3", True, 3, 4, 2)
-    assert (tokens, greedy, answers) == (70, True, 2)
+    assert (tokens, answers) == (70, 2)
     assert [row[4] for row in index["rows"]] == [True, True, False, False, False]
-    assert index["rows"][4][3] is None and index["rows"][4][10] == 0
+    assert index["rows"][4][3] is None and index["rows"][4][9] == 0
     first, second = details[0]["rounds"]
     card = second["candidates"][1]
     assert card["answer"] == "3" and card["right"] is True and card["reward"] == 0.3
@@ -35,8 +35,7 @@ def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
     assert card["nearest"] == [[["Now", 0.5], [" Here", 0.25]]] and "mean" not in first["candidates"][0]
     assert first["verifier"]["prompts"] == ["Which is right?"] and first["verifier"]["texts"]
     assert first["verifier"]["answers"] == ["3"] and first["verifier"]["right"] == [True]
-    assert details[0]["prompt"] == ["<s>Ask me", ""] and details[0]["anchor"] == "Now"
-    assert details[0]["ended"] == "rounds" and details[0]["greedy"]["answer"] == "3"
+    assert details[0]["prompt"] == ["<s>Ask me", ""] and details[0]["ended"] == "rounds"
 
 
 @pytest.mark.parametrize("rule", ["vote", "reward_vote", "borda"])
@@ -77,30 +76,11 @@ def test_details_lie_in_shards(tmp_path, monkeypatch):
     assert index["shard"] == 2 and len(index["rows"]) == len(details) == 5
 
 
-def test_the_greedy_run_beside_is_one_that_was_asked_the_same(tmp_path):
-    def made(name, method="cot", **config):
-        return write(
-            tmp_path / name, {problem(1): Result("3", (Candidate("Now 3", "3", 0),))}, method, **config
-        )
-
-    ours = made("ours", "soft_reasoning")
-    config = {**ASKED, "method": {"name": "soft_reasoning"}}
-    made("a", model={"path": "other"})
-    made("b", seed=1)
-    made("c", "fire")
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "manifest.json").write_text("{")
-    assert beside(ours, config, GREEDY) is None
-    made("e", dataset={"name": "made up", "limit": 50})
-    assert beside(ours, config, GREEDY) == tmp_path / "e"
-    assert beside(tmp_path / "e", config, GREEDY) is None and beside(ours, config, "fire") is not None
-
-
 def test_an_overview_has_the_problems_side_by_side(tmp_path):
     write_all(tmp_path)
     again = write(tmp_path / "se,ar=ch 2", {problem(1): searched("4", ["4", "4"], verifier="4")}, seed=1)
     columns = [cell("cot", tmp_path / "cot"), cell("ours", tmp_path / "search", again)]
-    write_overview(tmp_path, "Comparison", [], {"": columns})
+    write_overview(tmp_path, "Comparison", [], {"": columns}, {})
     index, details = data_of(tmp_path)
     [group] = index["groups"]
     assert [column["runs"] for column in group["columns"]] == [

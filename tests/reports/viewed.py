@@ -13,12 +13,7 @@ from tests.runs.world import stored
 
 GRADER = Grader()
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-ASKED = {
-    "model": {"path": "m"},
-    "dataset": {"name": "made up", "limit": 3},
-    "prompt": {"wording": "w"},
-    "seed": 0,
-}
+ASKED = {"model": {"path": "m"}, "dataset": {"name": "made up"}, "seed": 0}
 
 
 def cell(label, *folders):
@@ -62,7 +57,7 @@ def write(folder, results, method="soft_reasoning", final="reward_vote", **confi
     """A run's folder with ``results`` by problem, and its page."""
     config = {**ASKED, "method": {"name": method, "final": {"rule": final, "verifier_weight": 1.0}}, **config}
     stored(folder, config, results.items())
-    write_run(folder, f"{method} {HOSTILE}", [], [problem.id for problem in results], GRADER)
+    write_run(folder, f"{method} {HOSTILE}", [], [problem.id for problem in results], GRADER, {})
     return folder
 
 

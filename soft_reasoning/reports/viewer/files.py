@@ -11,7 +11,8 @@ import hashlib
 import html
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,18 @@ Entry = tuple[list[Any], Any]
 """What the table shows of a problem, and what its own page shows."""
 
 
-def write_page(folder: Path, title: str, head: Mapping[str, Any], entries: Iterable[Entry]) -> None:
-    """Write ``report.html`` into ``folder``: ``head`` for the whole page, an entry for each problem."""
+def write_page(
+    folder: Path,
+    title: str,
+    head: Mapping[str, Any],
+    entries: Iterable[Entry],
+    tables: Sequence[Table],
+    pictures: Mapping[str, str],
+) -> None:
+    """Write ``report.html`` into ``folder``: ``head`` for the whole page, an entry for each problem.
+
+    ``pictures`` are PNG files of the folder by title.
+    """
     rows: list[list[Any]] = []
     shards: list[str] = []
     waiting: list[Any] = []
@@ -41,7 +52,12 @@ def write_page(folder: Path, title: str, head: Mapping[str, Any], entries: Itera
             waiting = []
     shards += [pack(waiting)] if waiting else []
     data = {f"shard-{number}": shard for number, shard in enumerate(shards)}
-    data["index"] = pack({**head, "rows": rows, "shard": SHARD})
+    about = {
+        "title": title,
+        "tables": [asdict(table) for table in tables],
+        "pictures": [[name, _address((folder / file).read_bytes())] for name, file in pictures.items()],
+    }
+    data["index"] = pack({**head, **about, "rows": rows, "shard": SHARD})
     write_text(folder / PAGE, _page(title, data))
 
 
@@ -71,10 +87,9 @@ def _page(title: str, data: Mapping[str, str]) -> str:
     return page
 
 
-def pictures_of(folder: Path, files: Mapping[str, str]) -> list[list[str]]:
-    """[title, the picture as an address that holds it] of PNG files in ``folder``, by title."""
-    read = ((title, (folder / name).read_bytes()) for title, name in files.items())
-    return [[title, f"data:image/png;base64,{b64encode(data).decode('ascii')}"] for title, data in read]
+def _address(picture: bytes) -> str:
+    """An address that holds the picture."""
+    return f"data:image/png;base64,{b64encode(picture).decode('ascii')}"
 
 
 def _digest(text: str) -> str:
@@ -87,11 +102,3 @@ def short(value: Any) -> Any:
         return value
     number = float(f"{value:.4g}")
     return number if abs(number) < float("inf") else str(number)
-
-
-def shown(table: Table, title: str = "", note: str = "") -> dict[str, Any]:
-    """A table for the page."""
-    return {
-        "title": title, "note": note, "labels": table.labels, "columns": list(table.columns),
-        "rows": [list(row) for row in table.rows], "bold": [list(cell) for cell in table.bold],
-    }  # fmt: skip

@@ -9,17 +9,18 @@ from typing import Any
 from urllib.parse import quote
 
 from soft_reasoning.reports.cells import Cell
-from soft_reasoning.reports.viewer.files import Entry, pictures_of, write_page
-from soft_reasoning.reports.viewer.run import anchor_of
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.reports.viewer.files import Entry, write_page
+from soft_reasoning.reports.viewer.run import last_of
 from soft_reasoning.runs.files import PAGE, read_grades, read_records
 
 
 def write_overview(
     folder: Path,
     title: str,
-    tables: Sequence[Mapping[str, Any]],
+    tables: Sequence[Table],
     groups: Mapping[str, Sequence[Cell]],
-    pictures: Mapping[str, str] | None = None,
+    pictures: Mapping[str, str],
 ) -> None:
     """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems.
 
@@ -27,9 +28,6 @@ def write_overview(
     """
     head = {
         "kind": "overview",
-        "title": title,
-        "tables": list(tables),
-        "pictures": pictures_of(folder, pictures or {}),
         "groups": [
             {
                 "name": name,
@@ -42,7 +40,7 @@ def write_overview(
         ],
     }
     entries = (entry for number, cells in enumerate(groups.values()) for entry in _entries(number, cells))
-    write_page(folder, title, head, entries)
+    write_page(folder, title, head, entries, tables, pictures)
 
 
 def _link(run: Path, folder: Path) -> str:
@@ -82,7 +80,9 @@ def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
     It is a candidate's, with its anchor, or else the verifier's.
     """
-    texts, anchor = record["resps"][0], anchor_of(record)
+    texts, prompt = record["resps"][0], record.get("prompt") or []
+    # The greedy text that soft tokens replace, where they end the prompt and candidates go on after it.
+    anchor = last_of(record, "anchor") if len(prompt) > 1 and not prompt[-1] else None
     solutions = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)

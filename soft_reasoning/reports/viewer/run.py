@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.reports.viewer.files import Entry, pictures_of, short, write_page
+from soft_reasoning.reports.tables import Table
+from soft_reasoning.reports.viewer.files import Entry, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer, votes_of
 from soft_reasoning.rewards.judged import Judged, verdicts_of
-from soft_reasoning.runs.files import MANIFEST, read_manifest, read_records
+from soft_reasoning.runs.files import read_manifest, read_records
 from soft_reasoning.runs.records import agreement_of, answers_of, candidates_of, problem_of
 from soft_reasoning.types import Problem, UserError
-
-GREEDY = "cot"
-"""The method whose one candidate is the greedy completion."""
-
-SAME = ("model", "dataset", "prompt", "seed", "max_new_tokens")
-"""What two runs have in common that ask the same model the same; ``limit`` apart."""
 
 PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
 """Lists in a trace's entry with a value per candidate, and the page's name of the value."""
@@ -28,42 +23,28 @@ PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": 
 def write_run(
     folder: Path,
     title: str,
-    tables: Sequence[Mapping[str, Any]],
+    tables: Sequence[Table],
     ids: Collection[str],
     grader: AnswerGrader,
-    pictures: Mapping[str, str] | None = None,
-    seconds: float | None = None,
+    pictures: Mapping[str, str],
 ) -> None:
     """Write ``report.html`` of the run in ``folder``, with its ``tables`` and its problems in ``ids``.
 
-    ``pictures`` are files of the folder by title; ``seconds`` is what the run took.
+    ``pictures`` are files of the folder by title.
     """
     config = read_manifest(folder)["config"]
-    greedy_run = beside(folder, config, GREEDY)
-    source = greedy_run and greedy_run.name
-    greedy = {record["doc_id"]: record for record in read_records(greedy_run)} if greedy_run else {}
     final = final_of(config)
     model = (config.get("model") or {}).get("path", "unknown")
-    about = [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"]
     head = {
-        "kind": "run", "title": title, "about": about, "tables": list(tables), "greedy": source,
-        "rule": final and final.rule, "command": config.get("command"), "seconds": seconds,
-        "pictures": pictures_of(folder, pictures or {}),
+        "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"],
+        "kind": "run", "rule": final and final.rule, "command": config.get("command"),
     }  # fmt: skip
-    write_page(
-        folder, title, head,
-        (entry_of(record, grader, final, greedy.get(record["doc_id"]))
-         for record in read_records(folder) if record["doc_id"] in ids),
-    )  # fmt: skip
+    records = (record for record in read_records(folder) if record["doc_id"] in ids)
+    write_page(folder, title, head, (entry_of(record, grader, final) for record in records), tables, pictures)
 
 
-def entry_of(
-    record: Mapping[str, Any],
-    grader: AnswerGrader,
-    final: FinalAnswer | None = None,
-    greedy: Mapping[str, Any] | None = None,
-) -> Entry:
-    """What the page shows of a problem; ``greedy`` is the greedy method's record of it."""
+def entry_of(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Entry:
+    """What the page shows of a problem."""
     problem = problem_of(record)
     answer, answers = answers_of(record, grader)
     right = {read: grader.correct(read, problem) for read in {answer, *answers}}
@@ -71,33 +52,19 @@ def entry_of(
         "prompt": record.get("prompt") or [problem.question],
         "rounds": _rounds(record, answers, right, grader, problem),
         "votes": _votes(record, grader, final, problem),
-        "ended": _last(record, "ended"),
-        "anchor": anchor_of(record),
+        "ended": last_of(record, "ended"),
     }
-    base = None
-    if greedy is not None and greedy["candidates"] and greedy["question"] == record["question"]:
-        first, text = answers_of(greedy, grader)[1][0], greedy["resps"][0][0]
-        base = grader.correct(first, problem)
-        detail["greedy"] = {"text": text, "answer": first, "right": base}
     row = [
         problem.id, problem.question, problem.gold, answer, right[answer],
         sum(right[read] is True for read in answers), len(answers), len(detail["rounds"]),
-        sum(counts["generated_tokens"] for counts in record["usage"].values()), base,
+        sum(counts["generated_tokens"] for counts in record["usage"].values()),
         len({*answers} - {None}),
     ]  # fmt: skip
     return row, detail
 
 
-def anchor_of(record: Mapping[str, Any]) -> str | None:
-    """Return the greedy text that the soft tokens replace, if they end the prompt.
-
-    Candidates go on after it.
-    """
-    parts = record.get("prompt") or []
-    return _last(record, "anchor") if len(parts) > 1 and not parts[-1] else None
-
-
-def _last(record: Mapping[str, Any], key: str) -> Any:
+def last_of(record: Mapping[str, Any], key: str) -> Any:
+    """Return the last value of ``key`` in the trace of a record."""
     return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
 
 
@@ -130,14 +97,12 @@ def _rounds(
 def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
     """What a round's trace says of the candidate at ``place``."""
     lists = {**entry, **(entry.get("proposal") or {})}
-    found = {name: values[place] for name, values in lists.items()
-             if name in (*PER_CANDIDATE, "tokens")
-             and isinstance(values, list) and place < len(values)}  # fmt: skip
-    soft = found.pop("tokens", None)
-    facts = {PER_CANDIDATE[name]: value for name, value in found.items()}
-    if soft is not None:
-        facts["nearest"] = [row.get("nearest", []) for row in soft]
-        facts["weights"] = [row["weights"] for row in soft if "weights" in row] or None
+    known = {name: values[place] for name, values in lists.items()
+             if isinstance(values, list) and place < len(values)}  # fmt: skip
+    facts = {title: known.get(name) for name, title in PER_CANDIDATE.items()}
+    if "tokens" in known:
+        facts["nearest"] = [row.get("nearest", []) for row in known["tokens"]]
+        facts["weights"] = [row["weights"] for row in known["tokens"] if "weights" in row] or None
     return facts
 
 
@@ -168,31 +133,10 @@ def _votes(
 
 def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
     """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
-    method = config.get("method")
-    settings = (method.get("final") if isinstance(method, Mapping) else None) or {}
+    settings = (config.get("method") or {}).get("final") or {}
     if "rule" not in settings:  # a method without such a rule
         return None
     try:
         return FinalAnswer(**{key: value for key, value in settings.items() if key != "_target_"})
     except (TypeError, UserError):  # another class
         return None
-
-
-def beside(folder: Path, config: Mapping[str, Any], method: str) -> Path | None:
-    """Return the run of ``method`` beside ``folder`` that asked the same model the same; None without one."""
-    for manifest in sorted(folder.resolve().parent.glob(f"*/{MANIFEST}")):
-        other = manifest.parent
-        try:
-            settings = read_manifest(other)["config"]
-            named = isinstance(settings.get("method"), Mapping) and settings["method"].get("name") == method
-            if other != folder.resolve() and named and _asked(settings) == _asked(config):
-                next(iter(read_records(other)))
-                return other
-        except (UserError, StopIteration):  # no run, or one that is damaged: it is not ours to report
-            continue
-    return None
-
-
-def _asked(config: Mapping[str, Any]) -> list[Any]:
-    parts = [config.get(key) for key in SAME]
-    return [{k: v for k, v in p.items() if k != "limit"} if isinstance(p, Mapping) else p for p in parts]

@@ -84,33 +84,23 @@ class ProblemPage {
     Object.assign(this, { index, row, detail, place, back });
     this.candidates = detail.rounds.flatMap((round) => round.candidates);
     this.scale = rewardScale(this.candidates);
-    this.greedy = detail.greedy ? afterAnchor(detail.greedy.text, detail.anchor) : null;
-    this.base = detail.greedy ? "greedy" : this.candidates.length > 1 ? "0" : "none";
+    this.base = this.candidates.length > 1 ? "0" : "none";
     this.full = false;
   }
 
   render() {
     const { row, detail, index } = this;
     const [id, question, target, answer, correct, right, many] = row;
-    const greedy = detail.greedy;
     this.rounds = el("div");
     this.showRounds();
     return el("article", { class: "problem" },
       barOf(id, this.place, this.back, pill(kindOf(correct, right > 0, answer !== null))),
-      el("section", { class: "top" },
-        el("div", {},
-          el("p", { class: "question" }, mathsOf(question)),
-          el("dl", { class: "outcome" },
-            fact("final answer", answerOf(answer, correct)), fact("reference", target ?? "unknown"),
-            greedy ? fact("greedy", answerOf(greedy.answer, greedy.right)) : null,
-            correct === null ? null : fact("right candidates", `${right} of ${many}`)),
-          promptOf(detail.prompt, question),
-          el("section", { class: "panel" }, el("h2", {}, index.rule && !index.rule.endsWith("vote") ? "Answers given" : "Final vote"), votesOf(detail.votes, index.rule))),
-        el("div", {},
-          greedy ? el("section", { class: "panel greedy" }, el("h2", {}, "Greedy completion"),
-            this.greedy === greedy.text ? textOf(greedy.text)
-              : el("pre", { class: "text" }, el("span", { class: "soft", title: "the anchor: the soft token stands in its place, and candidates go on after it" }, detail.anchor.trim() || "␣"), this.greedy),
-            el("p", { class: "note" }, `From the run ${index.greedy}, beside this one.`)) : null)),
+      el("p", { class: "question" }, mathsOf(question)),
+      el("dl", { class: "outcome" },
+        fact("final answer", answerOf(answer, correct)), fact("reference", target ?? "unknown"),
+        correct === null ? null : fact("right candidates", `${right} of ${many}`)),
+      promptOf(detail.prompt, question),
+      el("section", { class: "panel" }, el("h2", {}, index.rule && !index.rule.endsWith("vote") ? "Answers given" : "Final vote"), votesOf(detail.votes, index.rule)),
       el("section", { class: "search" },
         el("header", {}, el("h2", {}, detail.rounds.length > 1 ? count(detail.rounds.length, "round") : count(this.candidates.length, "candidate"),
           detail.ended ? el("span", { class: "note" }, ` ended: ${detail.ended}`) : null), this.options()),
@@ -119,10 +109,7 @@ class ProblemPage {
 
   options() {
     if (!this.candidates.length) return null;
-    const bases = [
-      ...(this.detail.greedy ? [["greedy", "the greedy completion"]] : []),
-      ...this.candidates.map((_, i) => [String(i), `candidate ${i + 1}`]), ["none", "nothing"],
-    ];
+    const bases = [...this.candidates.map((_, i) => [String(i), `candidate ${i + 1}`]), ["none", "nothing"]];
     const select = el("select", { onchange: () => { this.base = select.value; this.showRounds(); } },
       bases.map(([value, label]) => el("option", { value, selected: value === this.base }, label)));
     const full = el("input", { type: "checkbox", onchange: () => { this.full = full.checked; this.showRounds(); } });
@@ -130,7 +117,7 @@ class ProblemPage {
   }
 
   showRounds() {
-    const base = this.base === "greedy" ? this.greedy : this.base === "none" ? null : this.candidates[this.base].text;
+    const base = this.base === "none" ? null : this.candidates[this.base].text;
     const first = new Map();
     let i = 0;
     const columns = this.detail.rounds.map((round) => el("section", { class: "round" },
@@ -163,7 +150,7 @@ class ProblemPage {
 
   cardOf(c, i, base, same) {
     const copy = same !== undefined && same !== i;
-    const asGreedy = base !== null && String(i) !== this.base && divergence(c.text.replace(/\s+$/, ""), base) === -1;
+    const repeats = base !== null && String(i) !== this.base && divergence(c.text.replace(/\s+$/, ""), base) === -1;
     return el("article", {
       class: `card ${c.right === null ? "" : c.right ? "right" : "wrong"}`, id: `candidate-${i}`,
     },
@@ -174,7 +161,7 @@ class ProblemPage {
       tokensOf("near", c.nearest, "the tokens nearest to the soft token, by cosine"),
       tokensOf("of", c.weights, "the heaviest of the tokens that the soft token is made of"),
       copy ? el("p", { class: "note" }, "same text as ", el("a", { href: `#candidate-${same}`, onclick: (event) => { event.preventDefault(); this.show(same); } }, `candidate ${same + 1}`))
-        : [textOf(c.text, String(i) === this.base ? null : base), asGreedy ? el("p", { class: "note" }, this.base === "greedy" ? "same as greedy" : "same text") : null]);
+        : [textOf(c.text, String(i) === this.base ? null : base), repeats ? el("p", { class: "note" }, "same text") : null]);
   }
 
   show(i) {

@@ -1,6 +1,6 @@
 // The page of a run: its figures, its outcomes as a bar, and the list of its problems.
 
-const [ID, QUESTION, TARGET, ANSWER, CORRECT, RIGHT, MANY, ROUNDS, TOKENS, GREEDY, ANSWERS] = Array(11).keys();
+const [ID, QUESTION, TARGET, ANSWER, CORRECT, RIGHT, MANY, ROUNDS, TOKENS, ANSWERS] = Array(10).keys();
 
 function runList(index) {
   const rows = index.rows;
@@ -15,12 +15,7 @@ function runList(index) {
     ] : []),
     { key: "unparsed", label: "unparsed", title: "no final answer could be read", of: (row) => row[ANSWER] === null },
     { key: "split", label: "candidates disagree", of: (row) => row[ANSWERS] > 1 },
-    ...(index.greedy ? [
-      { key: "gained", label: "right, greedy wrong", of: (row) => row[CORRECT] === true && row[GREEDY] === false },
-      { key: "spoilt", label: "wrong, greedy right", of: (row) => row[CORRECT] === false && row[GREEDY] === true },
-    ] : []),
   ];
-  const spent = rows.reduce((sum, row) => sum + row[TOKENS], 0);
   const ranks = Object.keys(KINDS);
   const columns = [
     { key: "id", title: "problem", value: (row) => row[ID], cell: (row) => row[ID] },
@@ -35,8 +30,6 @@ function runList(index) {
     ] : []),
     { key: "rounds", title: "rounds", num: true, value: (row) => row[ROUNDS], cell: (row) => String(row[ROUNDS]) },
     { key: "tokens", title: "tokens", num: true, value: (row) => row[TOKENS], cell: (row) => row[TOKENS].toLocaleString("en") },
-    ...(index.seconds && spent ? [{ key: "time", title: "time", num: true, value: (row) => row[TOKENS],
-      cell: (row) => el("span", { title: "its part of the run's time, by generated tokens: problems share batches" }, `${number((index.seconds * row[TOKENS]) / spent)} s`) }] : []),
   ];
   return new List({ rows, columns, filters, words: (row) => [row[ID], row[QUESTION], row[ANSWER] ?? "", row[TARGET] ?? ""], idOf: (row) => row[ID] });
 }
