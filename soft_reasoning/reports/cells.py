@@ -6,9 +6,11 @@ import json
 import math
 import shlex
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -97,28 +99,27 @@ def cells_of(folders: Sequence[Path]) -> list[Cell]:
     configs = [manifest["config"] for manifest in manifests]
     flat = [flatten(config) for config in configs]
     models = _model_names([config.get("model.path") for config in flat])
-    # The bundled data set lacks the shots.
-    places = [
+    places = [  # the bundled data set lacks the shots
         (model, str(config.get("dataset.name")), int(config.get(SHOTS) or 0))
         for model, config in zip(models, flat, strict=True)
     ]
     settings = settings_of(configs, places)
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = defaultdict(list)
     for i, config in enumerate(configs):
         same = {key: value for key, value in setting_keys(config).items() if key.split(".")[-1] != "seed"}
-        groups.setdefault(repr((places[i], settings[i], same)), []).append(i)
+        groups[repr((places[i], settings[i], same))].append(i)
     return [
         Cell(
-            *places[first],
-            setting=settings[first],
-            method=str(flat[first].get("method.name")),
-            position=_position(configs[first]),
-            folders=tuple(Path(folders[i]) for i in (first, *others)),
-            configs=tuple(configs[i] for i in (first, *others)),
-            results=tuple(results[i] for i in (first, *others)),
-            engine=(manifests[first].get("model") or {}).get("engine"),
+            *places[group[0]],
+            setting=settings[group[0]],
+            method=str(flat[group[0]].get("method.name")),
+            position=_position(configs[group[0]]),
+            folders=tuple(folders[i] for i in group),
+            configs=tuple(configs[i] for i in group),
+            results=tuple(results[i] for i in group),
+            engine=(manifests[group[0]].get("model") or {}).get("engine"),
         )
-        for first, *others in groups.values()
+        for group in groups.values()
     ]
 
 
@@ -131,19 +132,16 @@ def settings_of(
     """
     typed = [_typed(config.get("command") or "") for config in configs]
     labels = [config.get(LABEL) for config in configs]
-    named, names = LABEL, labels
-    if not all(labels):
-        named, names = METHOD, [(config.get(METHOD) or {}).get("name") for config in configs]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for options, place, label in zip(typed, places, labels, strict=True):
-        groups.setdefault((*place, label if named == LABEL else None), []).append(options)
-    varied = {
-        key
-        for group in groups.values()
-        for key in {key for options in group for key in options}
-        if len({repr(options.get(key)) for options in group}) > 1
-    }
-    several = len(set(names)) > 1
+    labelled = all(labels)
+    names = labels if labelled else [(config.get(METHOD) or {}).get("name") for config in configs]
+    groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for options, place, name in zip(typed, places, names, strict=True):
+        groups[place, name if labelled else None].append(options)
+    varied: set[str] = set()
+    for group in groups.values():
+        keys = {key for options in group for key in options}
+        varied |= {key for key in keys if len({repr(options.get(key)) for options in group}) > 1}
+    named, several = LABEL if labelled else METHOD, len({*names}) > 1
     return [
         ({named: name} if several else {}) | {key: options.get(key) for key in sorted(varied)}
         for name, options in zip(names, typed, strict=True)
@@ -166,11 +164,8 @@ def _value(text: str) -> Any:
 
 
 def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:
-    """Group cells by model, data set and shots."""
-    groups: dict[tuple[str, str, int], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell.place, []).append(cell)
-    return groups
+    """Group the cells of :func:`read_cells` by model, data set and shots."""
+    return {place: list(group) for place, group in groupby(cells, lambda cell: cell.place)}
 
 
 def _model_names(paths: Sequence[Any]) -> list[str]:

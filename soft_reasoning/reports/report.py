@@ -41,13 +41,11 @@ WRONG = (
 
 AUC = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
 """How well the surrogate told right candidates from wrong ones before they were tried; chance is 50 %."""
-DECIDED = "proposals that the acquisition function decided %"
 
 SHOWN = 20
 """Answers that a terminal shows; the file holds all."""
 
 ROUNDS_PLOT = "after_each_round.png"
-KINDS = ("engine", "optimiser", "method", "store")
 
 Metrics: TypeAlias = Mapping[str, Any]
 
@@ -160,7 +158,7 @@ def _tokens(metrics: Metrics) -> Table:
 
 def _times(seconds: Mapping[str, float]) -> Table:
     total = seconds.get("total", 0.0)
-    known = {kind: seconds[kind] for kind in KINDS if kind in seconds}
+    known = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
     known |= {"other": max(0.0, total - sum(known.values())), "total": total}
     columns = {"time": duration, "%": lambda time: percent(time / total if total else None)}
     return Table.of("kind", known.items(), columns, "Cost")
@@ -181,7 +179,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         ["  different texts", number(metrics.get("texts"), 1)],
         ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
-        *([[DECIDED, percent(metrics["decided"])]] if metrics["decided"] is not None else []),
+        ["proposals that the acquisition function decided %", percent(metrics["decided"])],
         *([AUC[which], percent(part)]
           for which, part in (metrics.get("auc") or {}).items() if part is not None),
         ["time", duration(metrics["seconds"].get("total"))],

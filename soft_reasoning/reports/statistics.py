@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binomtest
@@ -17,8 +17,7 @@ def half_width(std: float, runs: int, stderr: float | None) -> float | None:
     return None if stderr is None else 1.96 * stderr
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A difference of means with its interval."""
 
     difference: float

@@ -26,18 +26,13 @@ def write_overview(
 
     ``groups`` holds settings on the same problems by what tells them from others on the page.
     """
+    columns = {
+        name: [{"label": cell.label, "runs": [_link(run, folder) for run in cell.folders]} for cell in cells]
+        for name, cells in groups.items()
+    }
     head = {
         "kind": "overview",
-        "groups": [
-            {
-                "name": name,
-                "columns": [
-                    {"label": cell.label, "runs": [_link(run, folder) for run in cell.folders]}
-                    for cell in cells
-                ],
-            }
-            for name, cells in groups.items()
-        ],
+        "groups": [{"name": name, "columns": settings} for name, settings in columns.items()],
     }
     entries = (entry for number, cells in enumerate(groups.values()) for entry in _entries(number, cells))
     write_page(folder, title, head, entries, tables, pictures)
