@@ -86,7 +86,7 @@ def compare(
     for i, cell in enumerate(cells):
         named = {} if {LABEL, METHOD} & set(cell.setting) else {METHOD: cell.method}
         place = {name: getattr(cell, name) for name in several}
-        cells[i] = replace(cell, setting=place | named | cell.setting)
+        cells[i] = replace(cell, setting={**place, **named, **cell.setting})
     base = _reference(cells, reference)
     rows = _statistics(cells, base)
     notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -72,7 +72,7 @@ def shares(cells: Sequence[Cell]) -> Any:
             stderr = cell.results[0].get(f"{path[-1]}_stderr")
             error = values.std() if len(values) > 1 else stderr
             rows.append((cell.model, cell.shots, cell.dataset, cell.position, cell.label, cell.method, metric,
-                         values.mean(), error, over_seeds(values, stderr)))  # fmt: skip
+                         values.mean(), error, over_seeds(values.tolist(), stderr)))  # fmt: skip
     columns = [*PLACE, "position", "method", "name", "metric", "mean", "error", "cell"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -86,7 +86,7 @@ def sweep_table(cells: Sequence[Cell]) -> Table:
     frame = shares(cells)
     means = frame.groupby([*PLACE, "metric"])["mean"]
     frame["bold"] = (frame["mean"] == means.transform("max")) & (means.transform("nunique") > 1)
-    frame = pd.concat([frame, _gains(frame)])
+    frame = cast(Any, pd.concat([frame, _gains(frame)]))
     frame["metric"] = pd.Categorical(frame["metric"], [*METRICS])
     one = frame["data set"].nunique() == 1
     head = ["model", "shots"] if one else ["model", "metric", "shots"]
@@ -122,7 +122,7 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
             share = over_seeds([run.get(str(n + 1), 0.0) for run in ended])
             rows.append((cell.model, cell.shots, cell.dataset, cell.label, name, n, share))
     frame = pd.DataFrame(rows, columns=[*PLACE, "method", "ended after", "round", "cell"])
-    order = frame["method"].map({cell.label: i for i, cell in enumerate(cells)})
+    order = [[cell.label for cell in cells].index(label) for label in frame["method"]]
     frame = frame.assign(order=order, bold=False).sort_values(["model", "shots", "order", "round"])
     table = _wide(frame, ["model", "shots", "method"], "data set", last="ended after")
     return replace(table, title="Rounds to termination", note="Share of problems, in percent.")
@@ -182,8 +182,9 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
     spent = complete.groupby(["model", "shots", "method"], as_index=False, sort=False)
     totals = spent[[*COSTS]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": ALL})
     both = pd.concat([costs, totals[spent.size()["size"] > 1]])
-    both = both.merge(both[both["method"] == base], on=PLACE, suffixes=("", " of the reference"))
-    relative = both[both["method"] != base].copy()
+    theirs = cast(Any, both[both["method"] == base])
+    relative = cast(Any, both.merge(theirs, on=PLACE, suffixes=("", " of the reference")))
+    relative = relative[relative["method"] != base].copy()
     for name in COSTS:
         relative[name] /= relative[f"{name} of the reference"].replace(0.0, math.nan)
     plain = _costs(costs, {name: show for name, (_, show) in COSTS.items()})
