@@ -13,25 +13,34 @@ ROUNDS = [
     {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},
     {"round": 2, "accuracy": None, "stderr": None, "best_reward": 1.4},
 ]
-METHODS = [
-    {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None},
-    {
-        "label": "soft_reasoning",
-        "tokens": 400.0,
-        "accuracy": 0.7,
-        "interval": 0.05,
-        "curve": [(200.0, 0.5), (400.0, 0.7)],
-    },
-]
+COT = {"label": "cot", "tokens": 30.0, "accuracy": 0.4, "interval": None}
+OURS = {"label": "costs $5 or $10_{", "tokens": 400.0, "accuracy": 0.7, "interval": 0.05}
+CURVE = {"curve": [(200.0, 0.5), (400.0, 0.7)]}
+
+
+def sweep(name, *values, accuracy):
+    """A plot of two seeds of each value of an option."""
+
+    def draw(path):
+        runs = [
+            finished(path.parent / f"{i}-{seed}", accuracy, coverage=accuracy, seed=seed, group={name: value})
+            for i, value in enumerate(values)
+            for seed in (0, 1)
+        ]
+        draw_sweep(read_cells(runs), path)
+
+    return draw
 
 
 @pytest.mark.parametrize(
     "draw",
     [
         lambda path: plots.after_each_round(ROUNDS, path),
-        lambda path: plots.accuracy_against_tokens(METHODS, path),
-        lambda path: plots.accuracy_against_tokens([METHODS[0] | {"tokens": 0.0}], path),
-        lambda path: plots.accuracy_against_tokens([METHODS[1] | {"label": "costs $5 or $10_{"}], path),
+        lambda path: plots.accuracy_against_tokens([COT, OURS | CURVE], path),
+        lambda path: plots.accuracy_against_tokens([COT | {"tokens": 0.0}], path),
+        sweep("numbers", 50, 5, 10, accuracy=0.0),
+        sweep("names", "ei", "costs $5 or $10", accuracy=1.0),
+        sweep("draws", 5, accuracy=1.0),
     ],
 )
 def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
@@ -42,33 +51,6 @@ def test_a_plot_is_written_and_nothing_else_changes(tmp_path, draw):
     assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
     assert dict(matplotlib.rcParams) == before
     assert (tmp_path / "plot.pdf").read_bytes().startswith(b"%PDF")
-
-
-def swept(tmp_path, *settings, accuracy=0.5):
-    """Cells of one run per setting and seed."""
-    return read_cells(
-        [
-            finished(tmp_path / f"{i}-{seed}", accuracy, coverage=accuracy, seed=seed, **setting)
-            for i, setting in enumerate(settings)
-            for seed in (0, 1)
-        ]
-    )
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        [{"embedding": {"dim": d}} for d in (50, 5, 10)],
-        [{"acquisition": {"name": name}} for name in ("ei", "costs $5 or $10")],
-        [{"embedding": {"dim": 5}}],
-    ],
-    ids=["numbers", "names", "draws"],
-)
-def test_a_sweep_is_drawn(tmp_path, settings, accuracy):
-    draw_sweep(swept(tmp_path, *settings, accuracy=accuracy), tmp_path / "plot.png")
-    pixels = matplotlib.image.imread(tmp_path / "plot.png")
-    assert 0.001 < (pixels[..., :3].min(axis=-1) < 0.8).mean() < 0.9
 
 
 @pytest.mark.parametrize(

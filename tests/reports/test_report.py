@@ -27,7 +27,7 @@ def finished(
         "method": {"name": method, **more},
         "dataset": {"name": "made_up"},
         "budget": budget,
-        "command": "soft-reasoning run " + " ".join(f"method.{key}={value}" for key, value in more.items()),
+        "command": " ".join(f"method.{key}={value}" for key, value in more.items() if budget == "own"),
     }
     results = []
     for i in range(first, first + total):
