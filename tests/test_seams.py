@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from tests.contracts.engine import EngineContract
 from tests.engines.models import random_ids, tiny
@@ -17,9 +16,8 @@ class OneByOne(Engine):
         super().__init__()
         self.model, self.tokenizer, self.eos_ids = model, tokenizer, frozenset([tokenizer.eos_token_id])
         lookup = model.get_input_embeddings()
-        self._table = EmbeddingTable(lookup, lookup.weight.detach())
-        self.hidden_size, self.context_length = lookup.weight.shape[1], model.config.max_position_embeddings
-        self.embedding_rms = self._table.rms()
+        self.set_embeddings(lookup, lookup.weight.detach())
+        self.context_length = model.config.max_position_embeddings
 
     @torch.no_grad()
     def advance(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import Any, TypeAlias
@@ -12,14 +12,15 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.abilities import check_reads
-from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.output import Output, PreparedRequest, adjusted, choose, prepare
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
 Outcome: TypeAlias = Completion | Exception
 """How a request ends: complete, or with an error of its own."""
+
+CHUNK = 8192
+"""Embeddings that are converted to float32 at a time: a table of 128,000 tokens is gigabytes in float32."""
 
 
 class Engine:
@@ -30,10 +31,10 @@ class Engine:
     Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls. All methods may be
     called from several threads.
 
-    A subclass sets the attributes below that have no value and implements :meth:`advance`. ``queued`` holds
-    the requests in work by ticket, in order of arrival, as what :meth:`row` makes of them. An engine that
-    keeps more about them extends :meth:`begin` and :meth:`drop`. These four are called by one thread at a
-    time.
+    A subclass sets the attributes below that have no value (:meth:`set_embeddings` sets some) and implements
+    :meth:`advance`. ``queued`` holds the requests in work by ticket, in order of arrival, as what ``row``
+    makes of them. An engine that keeps more about them extends :meth:`begin` and :meth:`drop`. These are
+    called by one thread at a time.
     """
 
     tokenizer: Any
@@ -42,21 +43,30 @@ class Engine:
     """The tokens that end a completion."""
     hidden_size: int
     """D, the width of an input embedding."""
+    vocabulary: int
+    """V, the number of tokens."""
     context_length: int
     """Most tokens (prompt, soft tokens and completion together) that the model can take."""
     embedding_rms: float
     """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
     offers: frozenset[str] = frozenset()
-    """Its abilities beyond text and logits (``engines.abilities``)."""
+    """Its abilities beyond text and logits, which methods list in ``needs``.
+
+    - ``hidden_states``: requests may read the last one; ``OpenModel.hidden_states`` and ``lm_head``.
+    - ``gradients``: ``OpenModel.lm_head_gradient`` and ``soft_gradient``.
+    - ``adjust``: requests may hold ``adjust``, which changes the logits that a token is chosen from.
+    - ``feed``: requests may hold ``feed``, which gives an embedding that is fed in place of the token's.
+    """
     model: Any = None
     """A transformers model, perhaps without its weights, whose configuration and sizes can be read."""
     device: Any = None
     """Where the model is."""
     max_new_tokens: int | None = None
     """The model's own bound of a completion, if it has one."""
+    row: Callable[[int, PreparedRequest], Any] = Output
+    """Makes what the engine keeps of a request in work, from its ticket."""
     batch_invariant: bool | None = None
     """Whether a request had the same bits alone as among others when the engine tried it; None untried."""
-    _table: EmbeddingTable
 
     def __init__(self) -> None:
         self.lock: RLock = RLock()
@@ -69,13 +79,51 @@ class Engine:
         """The most bytes so far: ``kv`` for keys and values, ``activations`` for all else but the weights."""
         return {}
 
+    def set_embeddings(self, lookup: Callable[[Tensor], Tensor], weight: Tensor) -> None:
+        """Keep the embedding table, and set what follows from it.
+
+        Args:
+            lookup: Token ids (1, n) to embeddings (1, n, D), as the model itself gets them (scale included).
+            weight: (V, D) rows that ``lookup`` returns, up to a common scale.
+
+        Raises:
+            UserError: If an entry is NaN or infinite.
+        """
+        self._lookup, self._weight = lookup, weight
+        self.vocabulary, self.hidden_size = len(weight), self.embed([0]).shape[1]
+        total, count = 0.0, 0
+        for start in range(0, self.vocabulary, CHUNK):
+            some = self.embed(range(start, min(start + CHUNK, self.vocabulary))).double()
+            broken = (~some.isfinite().all(-1)).nonzero().flatten()
+            if len(broken):
+                raise UserError(
+                    "expected finite embeddings, got NaN or infinity in that of token "
+                    f"{start + int(broken[0])}; the weights are damaged, or overflow in half precision: take "
+                    "model.dtype=bfloat16"
+                )
+            total, count = total + float(some.square().sum()), count + some.numel()
+        self.embedding_rms = (total / count) ** 0.5
+
+    @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
         """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
-        return self._table.embed(ids)
+        rows = self._lookup(torch.tensor([list(ids)], dtype=torch.long, device=self._weight.device))[0]
+        return rows.float().cpu().clone()
 
+    @cached_property
+    def _norms(self) -> Tensor:
+        return torch.cat([some.float().norm(dim=-1) for some in self._weight.split(CHUNK)]).clamp_min(1e-12)
+
+    @torch.inference_mode()
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
-        return self._table.nearest(x, count)
+        x = torch.nn.functional.normalize(x.float().to(self._weight.device), dim=-1)
+        cosines = torch.cat([x @ some.float().T for some in self._weight.split(CHUNK)], dim=-1) / self._norms
+        best = cosines.topk(min(count, self.vocabulary), dim=-1)
+        return [
+            list(zip(tokens, values, strict=True))
+            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
 
     def add(self, requests: Sequence[Request]) -> list[int]:
         """Queue ``requests``: a ticket for each.
@@ -84,7 +132,8 @@ class Engine:
         the engine cannot give, ValueError for ids, soft tokens, positions and limits that no model can take.
         """
         for request in requests:
-            check_reads(request, self)
+            asked = {"hidden_states": request.hidden_state, "adjust": request.adjust, "feed": request.feed}
+            _check("this request", [name for name, value in asked.items() if value], self)
         prepared = [self.check(request) for request in requests]
         with self.lock:
             tickets = [next(self._tickets) for _ in prepared]
@@ -138,11 +187,7 @@ class Engine:
 
     def check(self, request: Request) -> PreparedRequest:
         """Cut ``request`` at its soft tokens; raises as ``engines.output.prepare``."""
-        return prepare(request, self.hidden_size, self.context_length, len(self._table))
-
-    def row(self, ticket: int, prepared: PreparedRequest) -> Any:
-        """What the engine keeps of a request in work."""
-        return Output(ticket, prepared)
+        return prepare(request, self.hidden_size, self.context_length, self.vocabulary)
 
     def begin(self, rows: dict[int, Any]) -> None:
         """Take ``rows`` on, by ticket."""
@@ -165,7 +210,7 @@ class Engine:
         normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
         for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
             if not math.isfinite(normaliser):
-                outcomes[row.ticket] = UserError(not_finite(self._table.weight.dtype))
+                outcomes[row.ticket] = UserError(not_finite(self._weight.dtype))
             elif row.request.reads and row.read(logits[i], normaliser):
                 outcomes[row.ticket] = self.completion(row)
         writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
@@ -217,3 +262,17 @@ def not_finite(dtype: torch.dtype) -> str:
         f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "
         f"its numbers overflow or its weights are damaged: take {advice} or model.dtype=float32"
     )
+
+
+def check_abilities(method: Any, engine: Any) -> None:
+    """Raises UserError where ``method`` or a part of it needs an ability that ``engine`` lacks."""
+    for part in (method, *getattr(method, "__dict__", {}).values()):
+        _check(type(part).__name__, getattr(part, "needs", ()), engine)
+
+
+def _check(what: str, needs: Iterable[str], engine: Any) -> None:
+    if lacking := [name for name in needs if name not in engine.offers]:
+        raise UserError(
+            f"{what}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
+            f"use engine=hf, or leave {what} out"
+        )

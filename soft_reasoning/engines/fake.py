@@ -9,6 +9,7 @@ whole text before them, and ends, for example with "We total is 7. Answer: 12".
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
 from typing import Any
 
@@ -16,13 +17,24 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.base import Engine, Outcome
-from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenizer
 from soft_reasoning.engines.output import Output, PreparedRequest
 
 PEAK = 12.0
 """Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
 NOISE_ROWS = 251
+
+RULES = (
+    (f"({'|'.join(OPENERS)})$", (" total",)),
+    (" total$", (" is",)),
+    ("( is|Answer:)$", NUMBERS),
+    ("Answer$", (":",)),
+    (r": \d+$", ("\n",)),
+    (r" \d+$", (".",)),
+    (r" \d+\.$", (" Answer",)),
+    (r" \d+\n$", ("</s>",)),
+)
+"""What may follow a text whose last two tokens match; else a sentence opens."""
 
 
 class _Row(Output):
@@ -45,13 +57,13 @@ class FakeEngine(Engine):
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()
         self.tokenizer: Any = FakeTokenizer()
-        self.hidden_size = hidden_size
         self.context_length = context_length
         self.eos_ids: frozenset[int] = frozenset([self.tokenizer.eos_token_id])
         rows = _embeddings(self.tokenizer, hidden_size)
-        self._table = EmbeddingTable(rows.__getitem__, rows)
-        self.embedding_rms: float = self._table.rms()
-        self._model = _Model(self.tokenizer)
+        self.set_embeddings(rows.__getitem__, rows)
+        self._rules = [(re.compile(rule), self.tokenizer.ids_of(words)) for rule, words in RULES]
+        self._openers = self.tokenizer.ids_of(OPENERS)
+        self._noise = torch.randn(NOISE_ROWS, len(rows), generator=torch.Generator().manual_seed(1))
 
     def row(self, ticket: int, prepared: PreparedRequest) -> _Row:
         """The row of a request; a soft token acts as the token nearest to it."""
@@ -63,65 +75,28 @@ class FakeEngine(Engine):
     def advance(self) -> list[tuple[int, Outcome]]:
         """Give every request one more token."""
         rows: list[_Row] = list(self.queued.values())
-        outcomes = self.extend(rows, torch.stack([self._model.logits(row.read_ids) for row in rows]))
+        outcomes = self.extend(rows, torch.stack([self.logits(row.read_ids) for row in rows]))
         for row in rows:
             if row.ticket not in outcomes:
-                fed = row.fed
-                row.read_ids.append(
-                    row.ids[-1] if fed is None else self.nearest_tokens(fed[None], 1)[0][0][0]
-                )
+                token = row.ids[-1] if row.fed is None else self.nearest_tokens(row.fed[None], 1)[0][0][0]
+                row.read_ids.append(token)
         return list(outcomes.items())
+
+    def logits(self, ids: list[int]) -> Tensor:
+        """(V,) float32: the next token's, after ``ids``."""
+        digest = int.from_bytes(hashlib.blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
+        text = self.tokenizer.decode(ids[-2:])
+        choices = next((choices for rule, choices in self._rules if rule.search(text)), self._openers)
+        logits = self._noise[digest % NOISE_ROWS].clone()
+        logits[choices] = PEAK + 0.1 * logits[choices]
+        logits[choices[digest % len(choices)]] = PEAK + 1
+        return logits
 
 
 def _embeddings(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
     """(V, D) of RMS 0.1. The openers lie close together, so that a perturbed one may act as another."""
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(tokenizer.vocab_size, hidden_size, generator=generator)
-    openers = [tokenizer.encode(text, add_special_tokens=False)[0] for text in OPENERS]
+    openers = tokenizer.ids_of(OPENERS)
     table[openers] = 0.95 * torch.randn(hidden_size, generator=generator) + 0.3 * table[openers]
     return 0.1 * table
-
-
-class _Model:
-    """The fake language model: (token ids) -> logits of the next token."""
-
-    def __init__(self, tokenizer: FakeTokenizer) -> None:
-        def token(text: str) -> int:
-            [ids] = tokenizer.encode(text, add_special_tokens=False)
-            return ids
-
-        self._openers = [token(t) for t in OPENERS]
-        self._numbers = [token(t) for t in NUMBERS]
-        self._is_number = set(self._numbers)
-        self._the_end = tokenizer.eos_token_id
-        self._stop, self._colon, self._newline = token("."), token(":"), token("\n")
-        self._is, self._total, self._answer = token(" is"), token(" total"), token(" Answer")
-        self._cues = {self._answer, token("Answer")}
-        size = (NOISE_ROWS, tokenizer.vocab_size)
-        self._noise = torch.randn(*size, generator=torch.Generator().manual_seed(1))
-
-    def logits(self, ids: list[int]) -> Tensor:
-        """(V,) float32."""
-        digest = int.from_bytes(hashlib.blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
-        choices = self._choices(ids)
-        logits = self._noise[digest % NOISE_ROWS].clone()
-        logits[torch.tensor(choices)] = PEAK + 0.1 * logits[torch.tensor(choices)]
-        logits[choices[digest % len(choices)]] = PEAK + 1
-        return logits
-
-    def _choices(self, ids: list[int]) -> list[int]:
-        """The tokens that may follow: a sentence that opens, states a total, then the answer."""
-        before, last = (None, None, *ids)[-2:]
-        if last in self._openers:
-            return [self._total]
-        if last == self._total:
-            return [self._is]
-        if last == self._is or last in self._cues or (last == self._colon and before in self._cues):
-            return [self._colon] if last in self._cues else self._numbers
-        if last in self._is_number:
-            return [self._newline] if before == self._colon else [self._stop]
-        if last == self._stop and before in self._is_number:
-            return [self._answer]
-        if last == self._newline and before in self._is_number:
-            return [self._the_end]
-        return self._openers

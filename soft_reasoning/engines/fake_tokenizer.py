@@ -22,28 +22,21 @@ class FakeTokenizer:
     bos_token_id = 0
     eos_token_id = 1
     pad_token_id = 2
-    bos_token: str = "<s>"
-    eos_token: str = "</s>"
-    pad_token: str = "<pad>"
     all_special_ids = [0, 1, 2]
     all_special_tokens = ["<s>", "</s>", "<pad>"]
-    chat_template = None
-    is_fast = False
 
     def __init__(self) -> None:
         words = dict.fromkeys(w for word in _WORDS.split() for w in (word, " " + word))
         words.update(dict.fromkeys([*OPENERS, *NUMBERS]))
-        self._pieces = [bytes([b]) for b in range(256)] + [w.encode() for w in words]
-        self._ids = {piece: i + 3 for i, piece in enumerate(self._pieces)}
+        special = [token.encode() for token in self.all_special_tokens]
+        self._pieces = special + [bytes([b]) for b in range(256)] + [w.encode() for w in words]
+        self._ids = {piece: i for i, piece in enumerate(self._pieces) if i >= len(special)}
         self._longest = max(map(len, self._pieces))
-        self.vocab_size: int = len(self._pieces) + 3
+        self.vocab_size: int = len(self._pieces)
 
-    def __len__(self) -> int:
-        return self.vocab_size
-
-    def __call__(self, text: str, add_special_tokens: bool = True, **_: object) -> dict[str, list[int]]:
-        ids = self.encode(text, add_special_tokens=add_special_tokens)
-        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    def ids_of(self, tokens: Sequence[str]) -> list[int]:
+        """The ids of whole tokens."""
+        return [self._pieces.index(token.encode()) for token in tokens]
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         data, at = text.encode(), 0
@@ -63,11 +56,8 @@ class FakeTokenizer:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool = False,
     ) -> str:
-        special = {0: self.bos_token, 1: self.eos_token, 2: self.pad_token}
-        if skip_special_tokens:
-            ids = [i for i in ids if i not in special]
-        parts = [special[i].encode() if i in special else self._pieces[i - 3] for i in ids]
-        return b"".join(parts).decode(errors="replace")
+        skipped = self.all_special_ids if skip_special_tokens else ()
+        return b"".join(self._pieces[i] for i in ids if i not in skipped).decode(errors="replace")
 
     @staticmethod
     def _splits_word(data: bytes, end: int) -> bool:

@@ -1,8 +1,5 @@
 """Hidden states, the LM head and gradients of a loaded transformers model."""
 
-# Parts of torch have no types.
-# pyright: reportUnknownMemberType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -102,12 +99,6 @@ class OpenModel(Engine):
 
     def _embeddings(self, prepared: PreparedRequest, soft: Tensor | None) -> Tensor:
         """(1, n, D): the prompt's embeddings with ``soft`` in their place."""
-        lookup = self.model.get_input_embeddings()
-        device, dtype = lookup.weight.device, lookup.weight.dtype
-        with torch.no_grad():
-            head, tail = (
-                lookup(torch.tensor([part], dtype=torch.long, device=device))
-                for part in (prepared.head, prepared.tail)
-            )
-        middle = [] if soft is None else [soft.to(device, dtype).unsqueeze(0)]
-        return torch.cat([head, *middle, tail], dim=1)
+        middle = self.embed([]) if soft is None else soft
+        rows = torch.cat([self.embed(prepared.head), middle, self.embed(prepared.tail)])
+        return rows.to(self.device, self._weight.dtype).unsqueeze(0)

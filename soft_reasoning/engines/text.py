@@ -7,10 +7,11 @@ An engine asks a :class:`StopChecker` after every token whether the completion h
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
-MOST_STOPS = 64
-"""Sets of stop strings that a checker remembers tokens for."""
+MOST_TOKENS = 2**18
+"""Tokens, each with its stop strings, that a checker remembers."""
 
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
@@ -28,7 +29,7 @@ class StopChecker:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._suspects: dict[tuple[str, ...], dict[int, bool]] = {}
+        self._may_complete = lru_cache(MOST_TOKENS)(self._check_token)
 
     def before_stop(self, ids: Sequence[int], stop: tuple[str, ...]) -> str | None:
         """Return the text of ``ids`` before the earliest stop string.
@@ -37,13 +38,7 @@ class StopChecker:
         """
         if not stop or not ids:
             return None
-        if stop not in self._suspects and len(self._suspects) >= MOST_STOPS:
-            self._suspects.clear()
-        known = self._suspects.setdefault(stop, {})
-        suspect = known.get(ids[-1])
-        if suspect is None:
-            suspect = known[ids[-1]] = self._may_complete(ids[-1], stop)
-        if not suspect:
+        if not self._may_complete(ids[-1], stop):
             return None
         text = decode(self._tokenizer, ids)
         at = earliest_stop(text, stop)
@@ -52,7 +47,7 @@ class StopChecker:
         # A special token leaves no text, but may be named, such as "<|im_end|>".
         return text if self._tokenizer.decode(list(ids[-1:])) in stop else None
 
-    def _may_complete(self, token: int, stop: tuple[str, ...]) -> bool:
+    def _check_token(self, token: int, stop: tuple[str, ...]) -> bool:
         alone = decode(self._tokenizer, [token])
         # Alone, a token may lose its leading space (sentencepiece) or be part of a character.
         for text in {alone, " " + alone}:

@@ -23,7 +23,7 @@ class Method(Protocol):
 
     A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
     then pass@m is estimated. It lists the engine abilities that it cannot do without in ``needs``
-    (``engines.abilities``).
+    (``Engine.offers``).
     """
 
     @property

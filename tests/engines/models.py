@@ -14,118 +14,16 @@ BASE = {
     "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.3,
 }  # fmt: skip
 HEADS = ("num_attention_heads", "num_key_value_heads")
-SLIDING = ["sliding_attention", "full_attention"]
-GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
-FAMILIES = {
-    "llama": {},
-    "mistral": {"sliding_window": 16, "head_dim": 16},
-    "qwen2": {"use_sliding_window": False},
-    "qwen3": {"head_dim": 16},
-    "gemma2": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING, "query_pre_attn_scalar": 16},
-    "gemma3_text": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING},
-    "phi3": {},
-    "gpt2": GPT2,
-    "gpt_neox": {},
-    "opt": {"ffn_dim": 96, "word_embed_proj_dim": 32},
-    "mixtral": {"num_local_experts": 4},
-    "olmo2": {},
-    "granite": {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.3},
-    "smollm3": {},
-    "cohere2": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING},
-    "qwen2_moe": {
-        "use_sliding_window": True,
-        "sliding_window": 16,
-        "layer_types": SLIDING,
-        "num_experts": 4,
-        "moe_intermediate_size": 32,
-        "shared_expert_intermediate_size": 48,
-    },
-    "gpt_oss": {"head_dim": 16, "sliding_window": 16, "layer_types": SLIDING, "num_local_experts": 4},
-    "afmoe": {
-        "head_dim": 16,
-        "sliding_window": 16,
-        "layer_types": SLIDING,
-        "num_experts": 4,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
-    },
-    "deepseek_v3": {  # keys of another width than values
-        "num_key_value_heads": 4,
-        "q_lora_rank": 16,
-        "kv_lora_rank": 16,
-        "qk_rope_head_dim": 8,
-        "qk_nope_head_dim": 16,
-        "v_head_dim": 12,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "n_group": 1,
-        "topk_group": 1,
-        "moe_intermediate_size": 32,
-        "first_k_dense_replace": 1,
-    },
-    "gemma4_text": {  # heads of another width in each kind of layer
-        "head_dim": 16,
-        "global_head_dim": 32,
-        "sliding_window": 16,
-        "layer_types": SLIDING,
-        "hidden_size_per_layer_input": 0,
-        "num_kv_shared_layers": 0,
-    },
-    "llama4_text": {
-        "head_dim": 16,
-        "attention_chunk_size": 64,
-        "num_local_experts": 2,
-        "intermediate_size_mlp": 96,
-        "layer_types": ["chunked_attention", "full_attention"],
-    },
-    "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": False},
-    "bloom": {"n_layer": 2, "n_head": 4},
-    "gptj": {**GPT2, "rotary_dim": 8},
-    "mamba": {"state_size": 8, **dict.fromkeys(HEADS)},
-}
+NO_HEADS = dict.fromkeys(HEADS)
 LINEAR = ["linear_attention", "full_attention"]
+WINDOW = {"head_dim": 16, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
 DELTA = {  # gated delta layers
-    "layer_types": LINEAR,
-    "head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-}
-EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    "layer_types": LINEAR, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+}  # fmt: skip
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1,
          "mamba_chunk_size": 16}  # fmt: skip
-HYBRIDS = {
-    "qwen3_next": DELTA | EXPERTS | {"shared_expert_intermediate_size": 48},
-    "qwen3_5_text": DELTA,
-    "ministral3": {"head_dim": 16},  # Mistral Small is a Mistral, this its successor
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "granitemoehybrid": {  # Granite 4
-        **MAMBA,
-        "layer_types": ["mamba", "attention"],
-        "num_local_experts": 0,
-        "shared_intermediate_size": 64,
-    },
-    "minimax": {"layer_types": LINEAR, "num_local_experts": 2},
-    "nemotron_h": {
-        "layers_block_type": ["mamba", "attention"],
-        "num_hidden_layers": None,
-        "ssm_state_size": 8,
-        "mamba_num_heads": 4,
-        "mamba_head_dim": 16,
-        "head_dim": 16,
-        "n_groups": 1,
-        "chunk_size": 16,
-    },
-    "zamba2": {
-        "layers_block_type": ["mamba", "hybrid"],
-        "mamba_d_state": 8,
-        "chunk_size": 16,
-        "n_mamba_heads": 4,
-        "num_mem_blocks": 1,
-    },
-}
-"""Current families and layers with state; ``test_lengths`` alone runs them."""
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 MOE = EXPERTS | {
     "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "moe_k": 2, "n_group": 1,
     "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
@@ -135,7 +33,58 @@ LATENT = {
     "qk_nope_head_dim": 16, "v_head_dim": 16,
 }  # fmt: skip
 INDEXED = MOE | LATENT | {"index_n_heads": 2, "index_head_dim": 16, "index_topk": 512}
-NO_HEADS = dict.fromkeys(HEADS)
+GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
+FAMILIES = {
+    "llama": {},
+    "mistral": {"sliding_window": 16, "head_dim": 16},
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"head_dim": 16},
+    "gemma2": WINDOW | {"query_pre_attn_scalar": 16},
+    "gemma3_text": WINDOW,
+    "phi3": {},
+    "gpt2": GPT2,
+    "gpt_neox": {},
+    "opt": {"ffn_dim": 96, "word_embed_proj_dim": 32},
+    "mixtral": {"num_local_experts": 4},
+    "olmo2": {},
+    "granite": {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.3},
+    "smollm3": {},
+    "cohere2": WINDOW,
+    "qwen2_moe": EXPERTS | WINDOW | {"use_sliding_window": True, "shared_expert_intermediate_size": 48},
+    "gpt_oss": WINDOW | {"num_local_experts": 4},
+    "afmoe": EXPERTS | WINDOW,
+    "deepseek_v3": MOE | LATENT | {"v_head_dim": 12},  # keys of another width than values
+    "gemma4_text": WINDOW | {  # heads of another width in each kind of layer
+        "global_head_dim": 32, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
+    },
+    "llama4_text": {
+        "head_dim": 16, "attention_chunk_size": 64, "num_local_experts": 2, "intermediate_size_mlp": 96,
+        "layer_types": ["chunked_attention", "full_attention"],
+    },
+    "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": False},
+    "bloom": {"n_layer": 2, "n_head": 4},
+    "gptj": {**GPT2, "rotary_dim": 8},
+    "mamba": {"state_size": 8, **NO_HEADS},
+}  # fmt: skip
+HYBRIDS = {
+    "qwen3_next": DELTA | EXPERTS | {"shared_expert_intermediate_size": 48},
+    "qwen3_5_text": DELTA,
+    "ministral3": {"head_dim": 16},  # Mistral Small is a Mistral, this its successor
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "granitemoehybrid": MAMBA | {  # Granite 4
+        "layer_types": ["mamba", "attention"], "num_local_experts": 0, "shared_intermediate_size": 64,
+    },
+    "minimax": {"layer_types": LINEAR, "num_local_experts": 2},
+    "nemotron_h": {
+        "layers_block_type": ["mamba", "attention"], "num_hidden_layers": None, "ssm_state_size": 8,
+        "mamba_num_heads": 4, "mamba_head_dim": 16, "head_dim": 16, "n_groups": 1, "chunk_size": 16,
+    },
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid"], "mamba_d_state": 8, "chunk_size": 16, "n_mamba_heads": 4,
+        "num_mem_blocks": 1,
+    },
+}  # fmt: skip
+"""Current families and layers with state; ``test_lengths`` alone runs them."""
 PLAIN = (
     "apertus arcee aria_text biogpt bitnet cohere cohere2_moe ctrl cwm diffllama doge ernie4_5 exaone4 "
     "falcon_mamba flex_olmo flint fuyu gemma gemma4_unified_text glm glm4 gpt-sw3 gpt_bigcode "
@@ -174,7 +123,7 @@ OTHERS = dict.fromkeys(PLAIN, {}) | {
     "mamba2": NO_HEADS | {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 8,
                          "chunk_size": 16},
     "mellum": MOE,
-    "mimo_v2_flash": MOE | {"layer_types": SLIDING, "sliding_window": 16, "v_head_dim": 16,
+    "mimo_v2_flash": MOE | {"layer_types": WINDOW["layer_types"], "sliding_window": 16, "v_head_dim": 16,
                             "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "swa_head_dim": 16,
                             "swa_v_head_dim": 16},
     "minicpm3": LATENT,

@@ -8,6 +8,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.types import Request
+from tests.contracts.abilities import OpenModelContract, StepsContract
 from tests.contracts.engine import EngineContract
 from tests.engines.models import FAMILIES, SHARING, random_ids, tiny
 
@@ -72,6 +73,18 @@ class TestHuggingFace(EngineContract):
         assert kinds == {"torch", "transformers"}
 
 
+class TestAbilities(StepsContract, OpenModelContract):
+    """A model with a block table, one that bends its logits, one with a cache of its own."""
+
+    @pytest.fixture(scope="class", params=["llama", "gemma2", "mamba"])
+    def engine(self, request):
+        return HuggingFaceEngine.from_loaded(tiny(request.param), FakeTokenizer())
+
+    @pytest.fixture(scope="class")
+    def prompts(self):
+        return [random_ids(length, seed) for seed, length in enumerate((40, 12, 33))]
+
+
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
 def family(request):
     return request.param
@@ -82,10 +95,8 @@ def served(family):
     return HuggingFaceEngine.from_loaded(tiny(family), FakeTokenizer())
 
 
-def test_that_prefixes_are_not_shared_is_told_once(caplog, monkeypatch):
-    probe._warn_plain.cache_clear()
-    for _ in range(2):
-        HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
+def test_that_prefixes_are_not_shared_is_told(caplog, monkeypatch):
+    HuggingFaceEngine.from_loaded(tiny("bloom"), FakeTokenizer())
     HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
     [message] = caplog.messages
     assert "BloomForCausalLM runs without a shared prefix cache" in message and "attention" in message
@@ -121,16 +132,6 @@ def test_rotary_embeddings_that_depend_on_the_longest_row(family, rope, length):
     for n in (20, 50, 100):  # transformers remembers the longest row so far: each gets a model of its own
         [got] = engine.generate([Request(random_ids(n, n), max_new_tokens=12)])
         assert got.token_ids == by_generate(model(), random_ids(n, n), 12)
-
-
-def test_a_sliding_window_of_one_token():
-    """Each token sees itself alone. (With a cache, transformers keeps all keys here.)"""
-    model = tiny("mistral", sliding_window=1)
-    engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
-    [got] = engine.generate([Request(random_ids(45, 13), max_new_tokens=12)])
-    with torch.no_grad():
-        logits = model(torch.tensor([random_ids(45, 13) + got.token_ids])).logits[0, 44:-1]
-    assert got.token_ids == tuple(logits.argmax(-1).tolist())
 
 
 class TestFamilies:

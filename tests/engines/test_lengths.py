@@ -82,7 +82,7 @@ def runners(family: str):
     texts = Texts(model)
     yield runner, texts
     if runner.max_rows != 1:  # rows alone are never padded
-        runner.calls.padding = 1
+        runner.padding = 1
         yield runner, texts
 
 
@@ -90,7 +90,7 @@ def runners(family: str):
 def test_lengths_on_both_sides_of_a_padding_boundary(family):
     for runner, texts in runners(family):
         for lengths in ([8], [9], [32], [33], [8] * 9, [3, 5, 33, 7, 8]):
-            assert worst_error(runner, texts, lengths) < 1e-3, (runner.calls.padding, lengths)
+            assert worst_error(runner, texts, lengths) < 1e-3, (runner.padding, lengths)
 
 
 @pytest.mark.slow
@@ -99,14 +99,14 @@ def test_all_lengths_all_batches_and_all_orders(family):
     lengths = range(1, LONGEST + 1)
     sizes = range(17, 0, -3)  # three rows leave, one after each step: steps of 1 to 17 rows
     for runner, texts in runners(family):
-        first, alone = runner.calls.padding != 1, runner.max_rows == 1
+        first, alone = runner.padding != 1, runner.max_rows == 1
         for length in lengths:
             error = worst_error(runner, texts, [length], None if first or alone else ())
-            assert error < 1e-3, (runner.calls.padding, length)
+            assert error < 1e-3, (runner.padding, length)
         for rows in sizes if not alone else ():
             # A model's own cache takes rows of one length; over the block table any rows run together.
             equal = isinstance(runner, PlainRunner)
             some = [5 + rows if equal else 1 + (7 * row + rows) % LONGEST for row in range(rows)]
-            assert worst_error(runner, texts, some) < 1e-3, (runner.calls.padding, some)
+            assert worst_error(runner, texts, some) < 1e-3, (runner.padding, some)
         for order in permutations(range(3)) if first else ():
-            assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, (runner.calls.padding, order)
+            assert worst_error(runner, texts, [31, 8, 9], order) < 1e-3, (runner.padding, order)

@@ -20,7 +20,7 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.engines.models import BASE, VOCABULARY, tiny
+from tests.engines.models import BASE, tiny
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,7 @@ def test_what_the_hub_says_becomes_one_line(monkeypatch):
     assert "gated repo. Make sure" in one_line(error) and "model.path=" in one_line(error)
 
 
-@pytest.mark.parametrize(
-    "fault", ["no weights", "a pointer", "cut off", "another size", "another type", "quantization"]
-)
+@pytest.mark.parametrize("fault", ["no weights", "cut off", "another size", "quantization"])
 def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, monkeypatch, fault):
     options = {}
     engine.model.save_pretrained(tmp_path)
@@ -60,25 +58,15 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     if fault == "no weights":
         weights.unlink()
-    elif fault == "a pointer":
-        weights.write_text("version https://git-lfs.github.com/spec/v1\n")
     elif fault == "cut off":
         weights.write_bytes(weights.read_bytes()[:-1000])
     elif fault == "another size":
         config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": 80'))
-    elif fault == "another type":
-        config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": "96"'))
     else:
         options["quantization"] = {"bits": object()}
     with pytest.raises(UserError) as error:
         HuggingFaceEngine(str(tmp_path), device="cpu", **options)
     assert f"a complete model in {tmp_path}" in one_line(error) or "soft-reasoning[large]" in one_line(error)
-
-
-@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
-def test_ids_beyond_the_vocabulary_are_refused(engine, wrong):
-    with pytest.raises(ValueError, match=f"expected token ids in 0..{VOCABULARY - 1}, got {wrong}"):
-        engine.generate([Request((5, wrong, 7))])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
@@ -199,13 +187,6 @@ class TestWeightsThatDoNotFit:
         model = tiny("llama", tie_word_embeddings=True)
         assert load(model).generate(requests())[0].token_ids
 
-    def test_missing_layers_are_refused(self, load):
-        model = tiny("llama")
-        model.model.layers = model.model.layers[:1]
-        with pytest.raises(UserError) as error:
-            load(model)
-        assert "are missing or of another shape (model.layers.1." in one_line(error)
-
 
 class TestNumbersThatAreNotFinite:
     @pytest.fixture
@@ -250,7 +231,10 @@ class TestNumbersThatAreNotFinite:
 )
 def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
     """In a batch, while a model is loaded, and while it is tried out."""
-    assert is_out_of_memory(error) and not is_out_of_memory(ValueError(str(error)))
+    on_the_way_out = RuntimeError("the buffer could not be freed")
+    on_the_way_out.__context__ = error
+    assert is_out_of_memory(error) and is_out_of_memory(on_the_way_out)
+    assert not is_out_of_memory(ValueError(str(error)))
     model = tiny("llama")
 
     def fail(*_, **__):
@@ -266,13 +250,3 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(UserError, match="memory for the model x/y"):
         HuggingFaceEngine("x/y")
-
-
-def test_an_error_on_the_way_out_does_not_hide_that_memory_ran_out():
-    try:
-        try:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        finally:
-            raise RuntimeError("the buffer could not be freed")
-    except RuntimeError as error:
-        assert is_out_of_memory(error)

@@ -28,14 +28,6 @@ def test_keys_and_values_are_those_of_all_rows_and_little_more():
     assert 0 < engine.peak_bytes["kv"] < peak
 
 
-def test_a_prompt_that_many_read_is_held_once():
-    engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    long = tuple(3 + i % 90 for i in range(320))
-    soft = engine.embed([4])
-    engine.generate([Request(long, soft=soft * (1 + i), max_new_tokens=8) for i in range(20)])
-    assert engine.peak_bytes["kv"] == (320 + 20 * 32) * POSITION
-
-
 def test_what_is_cached_between_calls_is_bounded():
     engine = HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer(), max_batch_tokens=512)
     for i in range(40):

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import Request
 from tests.engines.models import tiny
 
 
 def test_a_cache_that_is_wrong_once_a_row_has_left_is_served_one_row_at_a_time(caplog):
     """MiniMax keeps a state beside keys and values, which its cache does not reorder."""
-    probe._warn_plain.cache_clear()  # it warns once a process
     model = tiny("minimax", num_local_experts=2, layer_types=["linear_attention", "full_attention"])
     engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     assert "runs one row at a time" in caplog.text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from soft_reasoning.engines.sampling import draw, settings
+from soft_reasoning.engines.output import draw, settings
 from soft_reasoning.types import Sampling
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])

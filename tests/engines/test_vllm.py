@@ -6,14 +6,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from soft_reasoning.configuration.build import build_context, build_engine, build_method
+from soft_reasoning.configuration.build import build_engine
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.data.demo import demo_dataset
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.paths import DEMO_FOLDER
 from soft_reasoning.engines.vllm.engine import VLLMEngine
 from soft_reasoning.engines.vllm.setup import import_vllm
-from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.contracts.engine import EngineContract, logits_after
 from tests.engines.models import BASE, FAMILIES, random_ids
@@ -91,14 +89,6 @@ class TestVLLM(EngineContract):
         again = engine.generate([zeros])[0]
         assert self.same(fresh, again) and again.cached_tokens == 0
 
-    def test_what_is_refused_leaves_no_trace(self, engine, prompts):
-        before = self.greedy(engine, prompts[0])
-        for row in (torch.full((1, engine.hidden_size), value) for value in (torch.nan, torch.inf)):
-            with pytest.raises(ValueError, match="finite"):
-                engine.generate([Request(prompts[0]), Request(prompts[0], soft=row)])
-        assert not engine._waiting and not engine._running
-        assert self.same(self.greedy(engine, prompts[0]), before)
-
     def test_a_read_of_more_ids_than_vllm_takes_by_name(self, engine, prompts):
         every, named = logits_after(engine, prompts), list(range(200))
         assert torch.isfinite(every).all()
@@ -160,43 +150,26 @@ class TestAgreement:
         assert torch.allclose(logits_after(ours, prompts), expected, atol=1e-3)
 
 
-@vllm
-def test_a_search_on_both_engines():
-    """Whole runs on the bundled model: the same texts, points and answers."""
-    config = compose_config(["engine=vllm", "decoding=greedy", "search.rounds=2"])
-    engine = build_engine(config)
-    problems = demo_dataset("validation", name="demo", limit=10).problems()
-    found = []
-    for one in (engine, build_engine(compose_config())):
-        context = build_context(config, one)
-        found.append({p.id: r for p, r in drive(problems, build_method(config), context)})
-    for problem in problems:
-        ours, theirs = (results[problem.id] for results in found)
-        assert ours.answer == theirs.answer
-        assert [c.text for c in ours.candidates] == [c.text for c in theirs.candidates]
-    engine.close()
-
-
 def build(*overrides):
     return build_engine(compose_config(["engine=vllm", *overrides]))
 
 
 @vllm
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ("engine.max_model_len=abc", "engine.max_model_len: expected a value that vLLM takes, got 'abc' "),
-        ("engine.max_model_len=99999", "engine.max_model_len: expected a value that vLLM takes, got 99999 "),
-        ("engine.tensor_parallel_size=0", "engine.tensor_parallel_size: expected .*, got 0 "),
-        ("engine.gpu_memory_utilization=5", "engine.gpu_memory_utilization: expected .*, got 5 "),
-        ("+engine.max_num_seqs=0", "engine.max_num_seqs: expected .*, got 0 "),
-        ("+engine.max_num_seqs=abc", "engine=vllm: expected a model and options .*max_num_seqs='abc'"),
-        ("model.quantization=4bit", "model.quantization: expected one of vLLM's names.*, got '4bit' "),
-        ("model.quantization={load_in_4bit: true}", "model.quantization: expected one of vLLM's names"),
+        "engine.max_model_len=abc",
+        "engine.max_model_len=99999",
+        "engine.tensor_parallel_size=0",
+        "engine.gpu_memory_utilization=5",
+        "+engine.max_num_seqs=0",
+        "model.quantization=4bit",
+        "model.quantization={load_in_4bit: true}",
     ],
 )
-def test_an_option_that_vllm_refuses_is_named(change, said):
-    with pytest.raises(UserError, match=f"^{said}") as error:
+def test_an_option_that_vllm_refuses_is_shown_with_its_reason(change):
+    name = change.partition("=")[0].rpartition(".")[2]
+    with pytest.raises(UserError, match=f"^engine=vllm: expected a model and options .*{name}=") as error:
         build(change)
     assert "\n" not in str(error.value) and "complete model" not in str(error.value)
 
@@ -205,11 +178,9 @@ def test_an_option_that_vllm_refuses_is_named(change, said):
 def test_refusals(monkeypatch):
     import vllm.inputs
 
-    with pytest.raises(UserError, match="engine.warp: expected a field of vLLM's EngineArgs"):
+    with pytest.raises(UserError, match="engine=vllm: expected a model and options .*warp=9"):
         VLLMEngine("demo", warp=9)
-    with pytest.raises(
-        UserError, match="engine.enable_prefix_caching: this option is fixed to True; remove it"
-    ):
+    with pytest.raises(UserError, match="engine.enable_prefix_caching: this option is .* fixed; remove it"):
         VLLMEngine("demo", enable_prefix_caching=False)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")

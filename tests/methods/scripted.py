@@ -37,7 +37,6 @@ class ScriptedEngine(FakeEngine):
         super().__init__()
         self.requests = []
         self._script = script
-        self._model = self
 
     def logits(self, ids):
         logits = torch.full((TOKENIZER.vocab_size,), -math.inf)

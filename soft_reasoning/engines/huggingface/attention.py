@@ -293,6 +293,7 @@ def attend(
     Returns:
         (N, Hq, dv).
     """
+    # Each tile has a softmax of its own; the log-sum-exp of its scores is its weight in the sum.
     keys, values = now.write(layer, k, v)
     heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
@@ -304,8 +305,17 @@ def attend(
         for tiles, bias in zip(chunk.tiles, biases, strict=True):
             picked = rows.index_select(0, tiles.queries(heads))
             begin, end = end, end + len(picked)
-            part = picked, tiles.of(keys), tiles.of(values), bias, softcap, out[begin:end], lse[begin:end]
-            _attend_tiles(*part)
+            k_tiles, v_tiles = (tiles.of(pool).flatten(0, 1) for pool in (keys, values))
+            scores = torch.bmm(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles).float()
+            if softcap is not None:
+                scores = scores.div_(softcap).tanh_().mul_(softcap)
+            if bias is not None:
+                scores.view(len(bias), heads, bias.shape[2], -1, BLOCK).add_(bias)
+            weights = scores.softmax(-1)
+            # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
+            shape = scores.shape[:2]
+            torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
+            torch.bmm(weights.to(values.dtype), v_tiles, out=out[begin:end].view(*shape, values.shape[3]))
         order = chunk.order(heads)
         shape = len(chunk.tokens), heads * repeat
         total.add(
@@ -316,30 +326,6 @@ def attend(
     if sinks is not None:
         total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
     return total.mean().to(v.dtype)
-
-
-def _attend_tiles(
-    q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, softcap: float | None, out: Tensor,
-    lse: Tensor,
-) -> None:  # fmt: skip
-    """Each tile's own softmax: writes its output to ``out`` and the log-sum-exp of its scores to ``lse``.
-
-    ``keys`` (U, Hkv, d, BLOCK), ``values`` (U, Hkv, BLOCK, dv), ``q`` (U * Hkv * size, repeat * d), ``out``
-    (U * Hkv * size, repeat * dv), ``lse`` (U * Hkv * size, repeat).
-    """
-    count, heads, width, _ = keys.shape
-    tiles = count * heads
-    scores = torch.bmm(q.view(tiles, -1, width), keys.flatten(0, 1)).float()
-    if softcap is not None:
-        scores = scores.div_(softcap).tanh_().mul_(softcap)
-    if bias is not None:
-        scores.view(count, heads, bias.shape[2], -1, BLOCK).add_(bias)
-    weights = scores.softmax(-1)
-    # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
-    torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse.view(scores.shape[:2]))
-    torch.bmm(
-        weights.to(values.dtype), values.flatten(0, 1), out=out.view(*scores.shape[:2], values.shape[3])
-    )
 
 
 class _Sum:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -10,6 +10,8 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 
 BLOCK = 32
 """Positions per block."""
+LOWEST, HIGHEST = 0, -1
+"""Which of the free blocks is taken."""
 
 
 @dataclass
@@ -37,9 +39,7 @@ class BlockManager:
         self.limit: int = limit
         self.kept: int = kept
         self.total: int = limit + kept
-        self._free = set(range(self.total))
-        self._bottom = list(range(self.total))
-        self._top = [-block for block in reversed(range(self.total))]
+        self._free = list(range(self.total))  # sorted
         self._by_key: dict[tuple[int, tuple[int, ...]], int] = {}
         self._shared: dict[int, _Shared] = {}
         self._unread: OrderedDict[int, None] = OrderedDict()  # cached blocks without readers, oldest first
@@ -55,12 +55,8 @@ class BlockManager:
 
     def can_allocate(self, sequence: Sequence) -> bool:
         """Whether ``sequence`` can be taken on without exceeding the limit."""
-        return self.committed + self.needed(sequence) <= self.limit
-
-    def needed(self, sequence: Sequence) -> int:
-        """Blocks that ``sequence`` adds to those in use, until it is complete."""
         read = sum(self._shared[block].readers > 0 for block in self._cached(sequence))
-        return blocks_for(sequence.most_tokens) - read
+        return self.committed + blocks_for(sequence.most_tokens) - read <= self.limit
 
     def allocate(self, sequence: Sequence) -> int:
         """Give ``sequence`` the blocks of its prompt; returns how many positions are computed already."""
@@ -71,14 +67,14 @@ class BlockManager:
                 del self._unread[block]
                 self.in_use += 1
         while len(table) < sequence.shared_blocks:
-            block, key = self._take(self._bottom, 1), self._key(sequence, table)
+            block, key = self._take(LOWEST), self._key(sequence, table)
             self._serial += 1
             self._shared[block], self._by_key[key] = _Shared(key, self._serial), block
             table.append(block)
         for block in table:
             self._shared[block].readers += 1
         own = blocks_for(sequence.prompt_tokens) - len(table)
-        table += [self._take(self._top, -1) for _ in range(own)]
+        table += [self._take(HIGHEST) for _ in range(own)]
         self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(table)
         return hits * BLOCK
 
@@ -87,7 +83,7 @@ class BlockManager:
         full = sequence.position == len(sequence.block_table) * BLOCK
         if full:
             self._reserved[id(sequence)] -= 1
-            sequence.block_table.append(self._take(self._top, -1))
+            sequence.block_table.append(self._take(HIGHEST))
         return full
 
     def release(self, sequence: Sequence) -> None:
@@ -95,7 +91,7 @@ class BlockManager:
         del self._reserved[id(sequence)]
         for block in sequence.block_table[sequence.shared_blocks :]:
             self.in_use -= 1
-            self._put(block)
+            insort(self._free, block)
         for block in reversed(sequence.block_table[: sequence.shared_blocks]):
             self._shared[block].readers -= 1
             if self._shared[block].readers == 0:
@@ -105,7 +101,7 @@ class BlockManager:
         while len(self._unread) > self.kept:
             block, _ = self._unread.popitem(last=False)
             del self._by_key[self._shared.pop(block).key]
-            self._put(block)
+            insort(self._free, block)
 
     def take_fresh(self) -> list[int]:
         """Blocks handed out since the last call; what they hold is not defined."""
@@ -133,20 +129,11 @@ class BlockManager:
         parent = self._shared[before[-1]].serial if before else 0
         return parent, sequence.content[at : at + BLOCK]
 
-    def _take(self, heap: list[int], sign: int) -> int:
-        """The lowest (``sign`` 1) or highest (-1) free block. A heap may name blocks that are in use."""
-        block = sign * heapq.heappop(heap)
-        while block not in self._free:
-            block = sign * heapq.heappop(heap)
-        self._free.remove(block)
+    def _take(self, place: int) -> int:
+        block = self._free.pop(place)
         self._fresh.append(block)
         self.in_use += 1
         return block
-
-    def _put(self, block: int) -> None:
-        self._free.add(block)
-        heapq.heappush(self._bottom, block)
-        heapq.heappush(self._top, -block)
 
 
 def blocks_for(positions: int) -> int:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Collection
 from collections.abc import Sequence as Many
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -22,11 +23,9 @@ from soft_reasoning.engines.devices import (
     keep_freed_memory,
     memory_for,
 )
-from soft_reasoning.engines.embedding_table import EmbeddingTable
 from soft_reasoning.engines.hidden_states import OpenModel
 from soft_reasoning.engines.huggingface.probe import choose_runner
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.types import UserError
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -57,6 +56,8 @@ class HuggingFaceEngine(OpenModel):
         >>> prompt = tuple(engine.tokenizer.encode("Question: 1 + 1?"))
         >>> engine.generate([Request(prompt, max_new_tokens=8)])[0].text
     """
+
+    row = Sequence
 
     def __init__(
         self,
@@ -101,20 +102,18 @@ class HuggingFaceEngine(OpenModel):
             whole("max_batch_tokens", max_batch_tokens, least=1)
         self.model, self.tokenizer = model, tokenizer
         lookup = model.get_input_embeddings()
-        self._table = EmbeddingTable(lookup, lookup.weight)
         self.device: torch.device = lookup.weight.device
         if self.device.type == "cpu":
             keep_freed_memory()
         on_gpu = self.device.type == "cuda"
         self._loaded_bytes = torch.cuda.memory_allocated(self.device) if on_gpu else 0
-        self.hidden_size: int = int(self.embed([0]).shape[1])
-        self.embedding_rms: float = self._table.rms()
+        self.set_embeddings(lookup, lookup.weight)
         self.context_length: int = loading.context_length(model.config)
         generation = getattr(model, "generation_config", None)
         self.max_new_tokens = getattr(generation, "max_new_tokens", None)
         self.eos_ids: frozenset[int] = loading.eos_ids(model, tokenizer)
         self._runner = choose_runner(model)
-        self.batch_invariant = self._runner.calls.batch_invariant
+        self.batch_invariant = self._runner.batch_invariant
         self.max_batch_tokens: int = max_batch_tokens or fitting_tokens(
             self.device, self._runner.position_bytes
         )
@@ -122,14 +121,10 @@ class HuggingFaceEngine(OpenModel):
         self._running: list[Sequence] = []
         self._restart([])
 
-    def row(self, ticket: int, prepared: PreparedRequest) -> Sequence:
-        """The sequence of a request."""
-        return Sequence(ticket, prepared)
-
     def begin(self, rows: dict[int, Sequence]) -> None:
         """Take ``rows`` on, sorted by content, so that prompts that begin alike are side by side."""
         super().begin(rows)
-        self._waiting.extend(sorted(rows.values(), key=_order))
+        self._waiting.extend(sorted(rows.values(), key=attrgetter("content", "ticket")))
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:
@@ -174,7 +169,7 @@ class HuggingFaceEngine(OpenModel):
     def close(self) -> None:
         """Give memory and devices back; the engine is not used afterwards."""
         with self.lock:
-            del self.model, self._table, self._runner
+            del self.model, self._lookup, self._weight, self._runner
             gc.collect()
             torch.cuda.empty_cache()
 
@@ -189,7 +184,7 @@ class HuggingFaceEngine(OpenModel):
     def _restart(self, sequences: Many[Sequence]) -> None:
         """Drop all state, and begin again with ``sequences``."""
         fresh = [Sequence(sequence.ticket, sequence.prepared) for sequence in sequences]
-        self._running, self._waiting = [], deque(sorted(fresh, key=_order))
+        self._running, self._waiting = [], deque(sorted(fresh, key=attrgetter("content", "ticket")))
         self._runner.resize(self.max_batch_tokens)
 
     def _halve(self) -> list[tuple[int, Outcome]]:
@@ -208,10 +203,6 @@ class HuggingFaceEngine(OpenModel):
         torch.cuda.empty_cache()
         log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)
         return outcomes
-
-
-def _order(sequence: Sequence) -> tuple[tuple[int, ...], int]:
-    return sequence.content, sequence.ticket
 
 
 def _too_long(sequence: Sequence) -> UserError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.huggingface.attention import Pass, Piece, Pool, current_pass, height
+from soft_reasoning.engines.huggingface.attention import NAME, Pass, Piece, Pool, current_pass, height
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.output import kept
@@ -26,25 +27,27 @@ KEPT_SHARE, LEAST_KEPT = 16, 8192
 """Cached prefixes hold at most this part of ``max_tokens``, or so many positions where that is more."""
 
 
-class ModelCalls:
-    """A model, its embedding lookup and its device, called the way the runners need it.
+class Runner:
+    """A model, its embedding lookup and its device, called the way that its two kinds need it.
 
     A pass has a multiple of ``padding`` rows. ``batch_invariant``: the probe saw no bit of a row depend on
-    the other rows of its batch.
+    the other rows of its batch. ``max_rows`` bounds those of a batch. ``position_bytes`` are those of one
+    position's keys and values, known after the first pass.
     """
+
+    max_rows: int | None = None
+    position_bytes: float = 0.0
+    reserved_kv_bytes: int = 0
+    peak_kv_bytes: int = 0
+    batch_invariant: bool = False
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.lookup: Any = model.get_input_embeddings()
         self.device: torch.device = self.lookup.weight.device
         self.dtype: torch.dtype = self.lookup.weight.dtype
-        self._accepts = set(inspect.signature(model.forward).parameters)
+        self.accepts = set(inspect.signature(model.forward).parameters)
         self.padding: int = PADDING if self.device.type == "cpu" else 1
-        self.batch_invariant: bool = False
-
-    def accepts(self, name: str) -> bool:
-        """Whether the model's forward takes an argument of this name."""
-        return name in self._accepts
 
     def rows(self, count: int) -> int:
         """Return how many rows a pass of ``count`` rows gets: the next multiple of ``padding``."""
@@ -58,10 +61,9 @@ class ModelCalls:
         """(rows(len(sequences)), D): the embeddings fed after the newest tokens, and filler rows."""
         ids = [sequence.ids[-1] for sequence in sequences]
         rows = self.embed(ids + ids[-1:] * (self.rows(len(ids)) - len(ids)))
-        fed = [(i, sequence.fed) for i, sequence in enumerate(sequences)]
-        for i, embedding in fed:
-            if embedding is not None:
-                rows[i] = embedding.to(rows)
+        for i, sequence in enumerate(sequences):
+            if sequence.fed is not None:
+                rows[i] = sequence.fed.to(rows)
         return rows
 
     @contextmanager
@@ -90,19 +92,25 @@ class ModelCalls:
                 rows[low - start : high - start] = soft[low - first : high - first].to(rows)
         return rows
 
+    def keep_states(self, sequences: list[Sequence], states: Tensor) -> None:
+        """Keep the last hidden states (at least len(sequences), D) of those sequences that ask for theirs."""
+        for sequence, state in zip(sequences, states, strict=False):
+            if sequence.request.hidden_state:
+                sequence.hidden_state = kept(state)
 
-class ModelRunner:
+
+class ModelRunner(Runner):
     """Runs a model whose attention is :mod:`soft_reasoning.engines.huggingface.attention`.
 
-    ``max_tokens`` bounds the positions that sequences in work may hold, prompts and new tokens together.
+    It is a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions that sequences in
+    work may hold, prompts and new tokens together.
     """
 
-    max_rows: int | None = None
-
-    def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
-        self.calls = calls
+    def __init__(self, model: Any, *, max_tokens: int) -> None:
+        view = copy.deepcopy(model, {id(x): x for x in (*model.parameters(), *model.buffers())})
+        view.set_attn_implementation(NAME)
+        super().__init__(view)
         self._pool = Pool(0)
-        self.peak_kv_bytes: int = 0
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -121,16 +129,6 @@ class ModelRunner:
         """Forget cached prefixes; peaks count from now on."""
         self._reset(self.blocks.limit, self.blocks.kept)
         self.peak_kv_bytes = 0
-
-    @property
-    def position_bytes(self) -> float:
-        """Bytes of one position's keys and values, known after the first pass."""
-        return self._pool.block_bytes / BLOCK
-
-    @property
-    def used_kv_bytes(self) -> int:
-        """Bytes of keys and values now, cached ones included."""
-        return self.blocks.occupied * self._pool.block_bytes
 
     @property
     def reserved_kv_bytes(self) -> int:
@@ -168,7 +166,7 @@ class ModelRunner:
     def prefill(self, sequences: list[Sequence]) -> Tensor:
         """Compute the prompts of ``sequences`` as far as they are not cached: (R, V) logits after each."""
         self._prepare_pool()
-        most = PREFILL_TOKENS.get(self.calls.device.type, PREFILL_TOKENS["cuda"])
+        most = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
         found = [self._prefill_pass(rows) for rows in _passes(sequences, most)]
         return torch.cat([x for x in found if len(x)])
 
@@ -181,7 +179,7 @@ class ModelRunner:
             self._step = self._decode_pass(self._rows)
         else:
             self._step.advance()
-        return self._forward(self._step, self.calls.embed_newest(sequences), None)[: len(sequences)]
+        return self._forward(self._step, self.embed_newest(sequences), None)[: len(sequences)]
 
     def _prepare_pool(self) -> None:
         if self._pool.blocks != self.blocks.total:
@@ -192,26 +190,28 @@ class ModelRunner:
     def _forward(self, now: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
         """float32 logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
         options = {}
-        if wanted is not None and self.calls.accepts("logits_to_keep"):
+        if wanted is not None and "logits_to_keep" in self.accepts:
             options["logits_to_keep"] = wanted
         token = current_pass.set(now)
         try:
-            logits = self.calls.model(
+            logits = self.model(
                 inputs_embeds=embeddings.unsqueeze(0), position_ids=now.positions[:-1].unsqueeze(0),
                 use_cache=False, return_dict=True, **options,
             ).logits[0]  # fmt: skip
         finally:
             current_pass.reset(token)
-        self.peak_kv_bytes = max(self.peak_kv_bytes, self.used_kv_bytes)
+        used = self.blocks.occupied * self._pool.block_bytes
+        self.peak_kv_bytes = max(self.peak_kv_bytes, used)
+        self.position_bytes = self._pool.block_bytes / BLOCK
         if wanted is not None and not options:
             logits = logits[wanted]
         return logits.float()
 
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
         """Run the tokens of ``rows``; logits of those rows whose prompt ends in this pass."""
-        calls, device, tokens = self.calls, self.calls.device, rows[-1].end
-        embeddings = [calls.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
-        filling = calls.rows(tokens) - tokens
+        device, tokens = self.device, rows[-1].end
+        embeddings = [self.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
+        filling = self.rows(tokens) - tokens
         embeddings.append(embeddings[0].new_zeros(filling, embeddings[0].shape[1]))
         positions = torch.cat([torch.arange(row.count) + row.position for row in rows])
         tables = [torch.tensor(row.sequence.block_table).repeat_interleave(BLOCK) for row in rows]
@@ -221,27 +221,20 @@ class ModelRunner:
         now = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
         ending = [row for row in rows if row.position + row.count == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
-        wanted = torch.tensor(last + [0] * (calls.rows(max(len(last), 1)) - len(last)), device=device)
-        with calls.reading_states(sequences) as states:
+        wanted = torch.tensor(last + [0] * (self.rows(max(len(last), 1)) - len(last)), device=device)
+        with self.reading_states(sequences) as states:
             logits = self._forward(now, torch.cat(embeddings), wanted)
         for read in states:  # of the wanted positions, or of all where the model takes no choice
-            keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
+            self.keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
         return logits[: len(last)]
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:
         count = len(sequences)
         at = torch.tensor([sequence.position for sequence in sequences])
         block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
-        padded = torch.cat([at, torch.zeros(self.calls.rows(count) - count, dtype=torch.long)])
+        padded = torch.cat([at, torch.zeros(self.rows(count) - count, dtype=torch.long)])
         written = block, at % BLOCK
-        return Pass(self._pool, padded.to(self.calls.device), written, partial(_decode_pieces, sequences))
-
-
-def keep_states(sequences: list[Sequence], states: Tensor) -> None:
-    """Keep the last hidden states (at least len(sequences), D) of those sequences that ask for theirs."""
-    for sequence, state in zip(sequences, states, strict=False):
-        if sequence.request.hidden_state:
-            sequence.hidden_state = kept(state)
+        return Pass(self._pool, padded.to(self.device), written, partial(_decode_pieces, sequences))
 
 
 class _Row(NamedTuple):

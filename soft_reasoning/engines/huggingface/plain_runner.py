@@ -5,8 +5,7 @@ attention, rotary embeddings that depend on the longest row, and models spread o
 rows of a batch have prompts of equal length, so nothing is padded or shared.
 
 Log-probabilities are those of the model's own step with a cache. In Mamba-2 layers (Zamba2, Nemotron-H)
-these differ from a pass over the whole sequence, by 1e-3 in small random models, because transformers
-bounds time steps by ``time_step_min`` only in the latter. Without that bound the two agree to 1e-6.
+these differ from a pass over the whole sequence, where alone transformers bounds time steps from below.
 """
 
 from __future__ import annotations
@@ -17,20 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from soft_reasoning.engines.huggingface.model_runner import ModelCalls, keep_states
+from soft_reasoning.engines.huggingface.model_runner import Runner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 
 
-class PlainRunner:
+class PlainRunner(Runner):
     """The interface of :class:`ModelRunner`, without a block table."""
 
-    reserved_kv_bytes = 0
-
-    def __init__(self, calls: ModelCalls, *, max_tokens: int) -> None:
-        self.calls = calls
-        self.peak_kv_bytes: int = 0
-        self.position_bytes: float = 0.0
-        self.max_rows: int | None = None
+    def __init__(self, model: Any, *, max_tokens: int) -> None:
+        super().__init__(model)
         self.resize(max_tokens)
 
     def resize(self, max_tokens: int) -> None:
@@ -42,7 +36,7 @@ class PlainRunner:
 
     def serve_rows_alone(self) -> None:
         """Run one row at a time, for caches that :meth:`decode` cannot take a row from."""
-        self.max_rows = self.calls.padding = 1
+        self.max_rows = self.padding = 1
 
     def begin_run(self) -> None:
         """Restart the count of peaks."""
@@ -75,46 +69,41 @@ class PlainRunner:
     def prefill(self, sequences: list[Sequence]) -> Tensor:
         """Return logits (R, V) after the prompts of ``sequences``, which have equal length."""
         self._rows, self._cache, self._position = list(sequences), {}, 0
-        rows = [self.calls.embed_at(sequence, 0, sequence.prompt_tokens) for sequence in sequences]
-        rows += rows[-1:] * (self.calls.rows(len(rows)) - len(rows))
-        with self.calls.reading_states(sequences) as states:
-            logits = self._forward(inputs_embeds=torch.stack(rows))
+        rows = [self.embed_at(sequence, 0, sequence.prompt_tokens) for sequence in sequences]
+        rows += rows[-1:] * (self.rows(len(rows)) - len(rows))
+        with self.reading_states(sequences) as states:
+            logits = self._forward(torch.stack(rows))
         for read in states:
-            keep_states(sequences, read[:, -1])
+            self.keep_states(sequences, read[:, -1])
         return logits[: len(sequences)]
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
         """Return logits (R, V) after the newest token of every sequence; other rows are dropped."""
         count = len(sequences)
-        total = self.calls.rows(count)
+        total = self.rows(count)
         if sequences != self._rows:
             place = {id(sequence): row for row, sequence in enumerate(self._rows)}
             kept = [place[id(sequence)] for sequence in sequences]
-            index = torch.tensor(kept + kept[-1:] * (total - count), device=self.calls.device)
+            index = torch.tensor(kept + kept[-1:] * (total - count), device=self.device)
             for cache in self._cache.values():
                 cache.reorder_cache(index)
             self._rows = list(sequences)
-        return self._forward(inputs_embeds=self.calls.embed_newest(sequences).unsqueeze(1))[:count]
+        return self._forward(self.embed_newest(sequences).unsqueeze(1))[:count]
 
-    def _forward(self, **inputs: Tensor) -> Tensor:
-        given = next(iter(inputs.values()))
-        options: dict[str, Any] = dict(inputs)
-        if self.calls.accepts("position_ids"):
-            here = torch.arange(given.shape[1], device=self.calls.device) + self._position
-            options["position_ids"] = here.expand(given.shape[0], -1)
-        if self.calls.accepts("logits_to_keep"):
-            options["logits_to_keep"] = 1
-        out = self.calls.model(use_cache=True, return_dict=True, **options, **self._cache)
-        self._position += given.shape[1]
+    def _forward(self, embeddings: Tensor) -> Tensor:
+        """float32 logits (R, V) after ``embeddings`` (R, n, D), which follow what is in the cache."""
+        options: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in self.accepts else {}
+        rows, new, _ = embeddings.shape
+        if "position_ids" in self.accepts:
+            at = torch.arange(self._position, self._position + new, device=self.device)
+            options["position_ids"] = at.expand(rows, -1)
+        out = self.model(inputs_embeds=embeddings, use_cache=True, return_dict=True, **options, **self._cache)
+        self._position += new
         for name in ("past_key_values", "cache_params"):
             if getattr(out, name, None) is not None:
                 self._cache = {name: getattr(out, name)}
-        self._measure(len(given))
-        return out.logits[:, -1].float()
-
-    def _measure(self, rows: int) -> None:
         layers = [layer for cache in self._cache.values() for layer in getattr(cache, "layers", ())]
-        tensors = [x for layer in layers for x in vars(layer).values() if isinstance(x, Tensor)]
-        used = sum(x.numel() * x.element_size() for x in tensors)
+        used = sum(x.nbytes for layer in layers for x in vars(layer).values() if isinstance(x, Tensor))
         self.position_bytes = max(self.position_bytes, used / (rows * self._position))
         self.peak_kv_bytes = max(self.peak_kv_bytes, used)
+        return out.logits[:, -1].float()

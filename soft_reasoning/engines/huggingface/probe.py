@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,9 +15,8 @@ from torch.nn import Linear
 
 from soft_reasoning.engines.base import not_finite
 from soft_reasoning.engines.devices import is_out_of_memory
-from soft_reasoning.engines.huggingface.attention import NAME
 from soft_reasoning.engines.huggingface.block_manager import BLOCK
-from soft_reasoning.engines.huggingface.model_runner import ModelCalls, ModelRunner
+from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.engines.huggingface.sequence import Sequence
 from soft_reasoning.engines.output import prepare
@@ -35,6 +32,8 @@ MAX_TOKENS = 2 * ROWS * BLOCK
 LEAST_ROWS = (8, 16)
 """Paddings that are tried on the CPU in float32 until a row's bits do not depend on the others."""
 CROWD = (8, 16, 24, 32, 64)
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Settings of mixtures: how many rows an expert gets depends on the batch, and few tokens may not show it."""
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -45,8 +44,8 @@ def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
     Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table causes one warning. A cache
-    that gives wrong logits once rows have left a batch is served one row at a time. ``calls.batch_invariant``
-    of the runner says whether a row alone has the same bits as among others.
+    that gives wrong logits once rows have left a batch is served one row at a time. ``batch_invariant`` of
+    the runner says whether a row alone has the same bits as among others.
 
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.
@@ -65,94 +64,81 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
             "there; take model.attn_implementation=sdpa"
         )
     try:
-        texts = _Texts(model)
+        texts = _texts(model)
     except Exception as error:  # any error of a foreign architecture is the reason to give
         if is_out_of_memory(error):
             raise
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
-    calls = ModelCalls(model)
-    if not all(bool(logits.isfinite().all()) for logits in texts.logits):
-        raise UserError(not_finite(calls.dtype))
+    if not all(bool(logits.isfinite().all()) for _, _, logits in texts):
+        raise UserError(not_finite(model.get_input_embeddings().weight.dtype))
     problem = _no_block_table(model)
     if not problem:
-        runner = ModelRunner(ModelCalls(_with_block_attention(model)), max_tokens=MAX_TOKENS)
-        problem = texts.problem(runner)
+        runner = ModelRunner(model, max_tokens=MAX_TOKENS)
+        problem = _problem(runner, texts)
         if not problem:
             return runner
-    plain = PlainRunner(calls, max_tokens=MAX_TOKENS)
-    differs = texts.problem(plain)
-    if differs:
+    plain = PlainRunner(model, max_tokens=MAX_TOKENS)
+    if _problem(plain, texts):
         plain.serve_rows_alone()
-        if differs := texts.problem(plain):
+        if differs := _problem(plain, texts):
             raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
         problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
-    _warn_plain(type(model).__name__, problem)
+    name, reason = type(model).__name__, " ".join(problem.split())[:300]
+    log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, reason)
     return plain
-
-
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Settings of mixtures: how many rows an expert gets depends on the batch, and few tokens may not show it."""
 
 
 def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
     """Choose the padding with which a row's bits do not depend on the other rows, and note if none does."""
-    calls = runner.calls
-    config = calls.model.config.get_text_config()
+    config = runner.model.config.get_text_config()
     mixture = any(getattr(config, name, None) for name in EXPERTS) and runner.max_rows != 1
-    if calls.device.type != "cpu" or calls.dtype != torch.float32 or mixture:
+    if runner.device.type != "cpu" or runner.dtype != torch.float32 or mixture:
         return
-    if runner.max_rows == 1:
-        calls.batch_invariant = True
-        return
-    for calls.padding in LEAST_ROWS:
-        calls.batch_invariant = _rows_alike(calls) and _alone_alike(runner)
-        if calls.batch_invariant:
-            return
-    calls.padding = LEAST_ROWS[0]
+    runner.batch_invariant = runner.max_rows == 1
+    for padding in LEAST_ROWS:
+        if not runner.batch_invariant:
+            runner.padding = padding
+            runner.batch_invariant = _rows_alike(runner)
+    if not runner.batch_invariant:
+        runner.padding = LEAST_ROWS[0]
 
 
-def _rows_alike(calls: ModelCalls) -> bool:
-    """Whether the model's linear layers give a row the same bits among any number of rows."""
-    layers = {module.weight.shape: module for module in calls.model.modules() if type(module) is Linear}
+def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
+    """Whether a row has the same bits alone as in a batch, and among any number in each linear layer."""
+    layers = {module.weight.shape: module for module in runner.model.modules() if type(module) is Linear}
     for layer in layers.values():
         x = layer.weight[torch.arange(max(CROWD)) % len(layer.weight)]
         among = layer(x)
-        for count in (count for count in CROWD if count % calls.padding == 0):
-            if not torch.equal(layer(x[:count]), among[:count]):
-                return False
-    return True
-
-
-def _alone_alike(runner: ModelRunner | PlainRunner) -> bool:
-    """Whether a row of a batch has the same bits alone."""
-    ids = _ids(len(runner.calls.lookup.weight), ROWS, SHORT + STEPS)
+        counts = [count for count in CROWD if count % runner.padding == 0]
+        if not all(torch.equal(layer(x[:count]), among[:count]) for count in counts):
+            return False
+    ids = _ids(len(runner.lookup.weight), ROWS, SHORT + STEPS)
     crowded, alone = _serve(runner, ids, SHORT), _serve(runner, ids[2:3], SHORT)
     return all(torch.equal(logits, crowded[2, position]) for (_, position), logits in alone.items())
 
 
-class _Texts:
-    """One long text and several short ones, and a plain pass's logits after each of their positions."""
+def _texts(model: Any) -> list[tuple[Tensor, int, Tensor]]:
+    """One long text, then several short ones: ids, length of the prompt, logits of a plain pass."""
+    lookup = model.get_input_embeddings().weight
+    texts = (_ids(len(lookup), 1, LONG + 1), LONG), (_ids(len(lookup), ROWS, SHORT + STEPS), SHORT)
+    return [(ids, prompt, model(ids.to(lookup.device)).logits.float()) for ids, prompt in texts]
 
-    def __init__(self, model: Any) -> None:
-        lookup = model.get_input_embeddings().weight
-        self.ids = [_ids(len(lookup), 1, LONG + 1), _ids(len(lookup), ROWS, SHORT + STEPS)]
-        self.logits: list[Tensor] = [model(ids.to(lookup.device)).logits.float() for ids in self.ids]
 
-    def problem(self, runner: ModelRunner | PlainRunner) -> str:
-        """Why ``runner`` does not give these logits; empty if it does."""
-        worst = 0.0
-        try:
-            for ids, prompt, expected in zip(self.ids, (LONG, SHORT), self.logits, strict=True):
-                for (row, position), logits in _serve(runner, ids, prompt).items():
-                    error = (logits - expected[row, position]).abs().max()
-                    worst = max(worst, float(error / expected.abs().max().clamp_min(1e-6)))
-        except Exception as error:  # any error of a foreign architecture is the reason to give
-            if is_out_of_memory(error):
-                raise
-            return f"it fails: {error}"
-        # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
-        tolerance = 1e-3 if runner.calls.dtype == torch.float32 else 0.1
-        return "" if worst < tolerance else f"its logits differ by {worst:.2g} of their size"
+def _problem(runner: ModelRunner | PlainRunner, texts: list[tuple[Tensor, int, Tensor]]) -> str:
+    """Why ``runner`` does not give the logits of ``texts``; empty if it does."""
+    worst = 0.0
+    try:
+        for ids, prompt, expected in texts:
+            for (row, position), logits in _serve(runner, ids, prompt).items():
+                error = (logits - expected[row, position]).abs().max()
+                worst = max(worst, float(error / expected.abs().max().clamp_min(1e-6)))
+    except Exception as error:  # any error of a foreign architecture is the reason to give
+        if is_out_of_memory(error):
+            raise
+        return f"it fails: {error}"
+    # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
+    tolerance = 1e-3 if runner.dtype == torch.float32 else 0.1
+    return "" if worst < tolerance else f"its logits differ by {worst:.2g} of their size"
 
 
 def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
@@ -169,7 +155,7 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
     """
     waiting, logits = deque[Sequence](), dict[tuple[int, int], Tensor]()
     for row, text in enumerate(ids.tolist()):
-        soft = runner.calls.embed(text[prompt - 2 : prompt]).float()
+        soft = runner.embed(text[prompt - 2 : prompt]).float()
         limits = {"hidden_size": soft.shape[1], "context_length": 2**31, "vocabulary": max(text) + 1}
         request = Request(tuple(text[: prompt - 2]), soft=soft, max_new_tokens=len(text) - prompt + 1)
         waiting.append(Sequence(row, prepare(request, **limits)))
@@ -204,20 +190,6 @@ def _without_time_step_limits(model: Any) -> Iterator[None]:
     finally:
         for layer, limit in zip(layers, limits, strict=True):
             layer.time_step_limit = limit
-
-
-def _with_block_attention(model: Any) -> Any:
-    """A copy of ``model`` that shares its weights and attends over the block table."""
-    weights = {id(x): x for x in (*model.parameters(), *model.buffers())}
-    view = copy.deepcopy(model, weights)
-    view.set_attn_implementation(NAME)
-    return view
-
-
-@cache
-def _warn_plain(name: str, reason: str) -> None:
-    reason = " ".join(reason.split())[:300]
-    log.warning("%s runs without a shared prefix cache, which takes longer: %s", name, reason)
 
 
 def _no_block_table(model: Any) -> str:

@@ -13,7 +13,6 @@ VLLM_BATCH_INVARIANT=1 makes that rarer; vLLM lists open defects of this mode, s
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import itertools
 from collections import deque
@@ -27,10 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.base import Engine, Outcome
 from soft_reasoning.engines.devices import keep_freed_memory
-from soft_reasoning.engines.output import Output, choose
+from soft_reasoning.engines.output import Output, PreparedRequest, choose, settings
 from soft_reasoning.engines.paths import is_gguf, resolve
-from soft_reasoning.engines.sampling import settings
-from soft_reasoning.engines.vllm.inputs import mixed_prompt, sampling_params
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
     check_options,
@@ -62,9 +59,8 @@ SAME = 0.1
 class VLLMEngine(Engine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
-    ``model`` is the model without its weights, from which operations are counted. There is no
-    ``peak_bytes``. vLLM reserves its share of memory at the start. Its statistics give the
-    share of blocks in use, without cached ones and without their size, and nothing of activations.
+    ``model`` is the model without its weights, from which operations are counted. There is no ``peak_bytes``:
+    vLLM reserves its share of memory at the start.
 
     Args:
         path: A folder, a name on the hub, or ``demo``.
@@ -98,10 +94,7 @@ class VLLMEngine(Engine):
         keep_freed_memory()
         on_cpu = on_the_cpu()
         vllm = import_vllm(on_cpu)
-        known = [field.name for field in dataclasses.fields(vllm.EngineArgs)]
-        check_options(
-            {**options, "device_map": device_map, "attn_implementation": attn_implementation}, known
-        )
+        check_options(options, device_map, attn_implementation)
         name = resolve(path)
         if is_gguf(name):
             raise UserError(
@@ -123,18 +116,15 @@ class VLLMEngine(Engine):
             except (TypeError, ValueError, AssertionError) as error:
                 raise UserError(refusal(name, error, options)) from error
             model = self._engine.model_config
-            self._table = load_embeddings(name, config, dtype=model.dtype, **source)
+            self.set_embeddings(*load_embeddings(name, config, dtype=model.dtype, **source))
             with torch.device("meta"):
                 self.model: Any = AutoModelForCausalLM.from_config(
                     config, dtype=model.dtype, trust_remote_code=trust_remote_code
                 )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             raise UserError(loading.why(name, error)) from error
-        self.hidden_size: int = self._table.weight.shape[1]
         self.context_length: int = model.max_model_len
-        self.embedding_rms: float = self._table.rms()
-        self._mixed = partial(mixed_prompt, width=self.hidden_size, dtype=model.dtype)
-        self._params = partial(sampling_params, self.eos_ids)
+        self._dtype: torch.dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._names = itertools.count()
         self._waiting: deque[Output] = deque()
@@ -185,7 +175,7 @@ class VLLMEngine(Engine):
         with self.lock:
             self.drop(list(self.queued))
         self._engine.engine_core.shutdown()
-        del self._engine, self._table
+        del self._engine, self._lookup, self._weight
         gc.collect()
         from vllm.distributed import (  # pyright: ignore[reportMissingImports]
             cleanup_dist_env_and_memory,
@@ -215,7 +205,7 @@ class VLLMEngine(Engine):
                 seed=seed_for(request.seed, written) if written else request.seed,
                 stop=list(request.stop),
                 include_stop_str_in_output=True,
-                logprobs=min(request.top_logprobs, len(self._table)),
+                logprobs=min(request.top_logprobs, self.vocabulary),
             )
             receive = self._receive
         prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
@@ -235,7 +225,7 @@ class VLLMEngine(Engine):
         if wanted is not False or (writes and temperature and not top_k):
             return {"logprobs": -1}
         drawn = (top_k or 1) + len(self.eos_ids) if writes else 0
-        return {"logprobs": min(max(drawn, request.top_logprobs), len(self._table))}
+        return {"logprobs": min(max(drawn, request.top_logprobs), self.vocabulary)}
 
     def _receive(self, run: Output, output: Any) -> None:
         """Take what vLLM generated."""
@@ -251,7 +241,7 @@ class VLLMEngine(Engine):
     def _receive_odds(self, run: Output, output: Any) -> None:
         """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
         found = output.outputs[0].logprobs
-        logprobs = torch.full((len(self._table),), -torch.inf)  # of tokens that vLLM did not return
+        logprobs = torch.full((self.vocabulary,), -torch.inf)  # of tokens that vLLM did not return
         logprobs[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
         if run.read(logprobs, 0.0):
             self._continue(run, output, (), ())
@@ -280,9 +270,38 @@ class VLLMEngine(Engine):
         self._engine.add_request(name, rendered, params)
         self._running[name] = ticket, receive
 
+    def _mixed(self, prepared: PreparedRequest, written: Sequence[int] = ()) -> dict[str, Any]:
+        """The prompt of ``prepared`` and its generated tokens ``written``, as ids and soft rows."""
+        soft = torch.empty(0, self.hidden_size) if prepared.soft is None else prepared.soft
+        soft = soft.detach().to("cpu", self._dtype)
+        before, after = list(prepared.head), [*prepared.tail, *written]
+        rows = torch.zeros(len(before) + len(soft) + len(after), self.hidden_size, dtype=self._dtype)
+        # The cache does not look at the mask: minus zeros tell a soft row of zeros from a token's row.
+        rows[len(before) : len(before) + len(soft)] = torch.where(soft == 0, -0.0, soft)
+        return {
+            "prompt_embeds": rows,
+            "prompt_token_ids": [*before, *[0] * len(soft), *after],
+            "prompt_is_token_ids": [True] * len(before) + [False] * len(soft) + [True] * len(after),
+        }
+
+    def _params(self, **settings: Any) -> Any:
+        """Sampling parameters; a completion ends at each of ``eos_ids``, as in the other engines."""
+        from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
+            RequestOutputKind,
+            SamplingParams,
+        )
+
+        return SamplingParams(
+            ignore_eos=True,
+            stop_token_ids=sorted(self.eos_ids),
+            flat_logprobs=True,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            **settings,
+        )
+
     def _check_soft_tokens(self, model_type: str) -> None:
         """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
-        ids = tuple(range(min(8, len(self._table))))
+        ids = tuple(range(min(8, self.vocabulary)))
         logprobs: list[dict[int, float]] = []
 
         def read(output: Any) -> None:

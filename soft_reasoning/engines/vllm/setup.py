@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModel, GenerationConfig
 from transformers.utils import logging
 
-from soft_reasoning.engines.embedding_table import CHUNK, EmbeddingTable
+from soft_reasoning.engines.base import CHUNK
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.types import UserError
 
@@ -85,37 +86,27 @@ def started(vllm: Any, **arguments: Any) -> Any:
     return vllm.LLMEngine.from_engine_args(vllm.EngineArgs(**arguments), usage_context=usage)
 
 
-OF_VLLM = {
-    "device_map": "use engine.tensor_parallel_size or engine.pipeline_parallel_size",
-    "attn_implementation": "leave it out, as vLLM chooses its attention",
-}
-"""Options of a model that vLLM does not read, and what to do instead."""
+def check_options(options: Collection[str], device_map: Any, attn_implementation: Any) -> None:
+    """Check that a user may set ``options``, and that nothing is asked of the model that vLLM does not read.
 
-
-def check_options(options: Mapping[str, Any], fields: Collection[str]) -> None:
-    """Check that vLLM reads ``options``, and that a user may set them.
-
-    Args:
-        options: The engine's options, with the model's ``device_map`` and ``attn_implementation``.
-            ``device_map=auto`` passes, since it requests the whole model on the available devices.
-        fields: Those of vLLM's ``EngineArgs``.
+    ``device_map=auto`` passes, since it requests the whole model on the available devices.
 
     Raises:
         UserError: If one may not be set.
     """
-    for name, value in options.items():
-        if name in OF_VLLM:
-            if value is not None and (name, value) != ("device_map", "auto"):
-                wanted = "null or auto" if name == "device_map" else "null"
-                raise UserError(
-                    f"model.{name}: expected {wanted} with engine=vllm, got {value!r}; {OF_VLLM[name]}"
-                )
-        elif name == "model":
-            raise UserError("engine.model: expected the model's name at model.path; move it there")
-        elif name in SET_HERE:
-            raise UserError(f"engine.{name}: this option is fixed to {SET_HERE[name]!r}; remove it")
-        elif name not in fields:
-            raise UserError(f"engine.{name}: expected a field of vLLM's EngineArgs, got {name!r}")
+    if device_map not in (None, "auto"):
+        raise UserError(
+            f"model.device_map: expected null or auto with engine=vllm, got {device_map!r}; use "
+            "engine.tensor_parallel_size or engine.pipeline_parallel_size"
+        )
+    if attn_implementation is not None:
+        raise UserError(
+            f"model.attn_implementation: expected null with engine=vllm, got {attn_implementation!r}; leave "
+            "it out, as vLLM chooses its attention"
+        )
+    for name in options:
+        if name in SET_HERE or name == "model":
+            raise UserError(f"engine.{name}: this option is set from the model or fixed; remove it")
 
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
@@ -123,18 +114,11 @@ def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
     details = getattr(error, "errors", list)()  # pydantic's, which has several lines
     text = "; ".join(": ".join(map(str, (*part["loc"], part["msg"]))) for part in details) or str(error)
     text = " ".join(text.replace("Value error, ", "").split())[:200]
-    values = {key: value for key, value in options.items() if value is not None}
-    option = min((key for key in values if key in text), key=text.find, default=None)
-    if option is None:
-        shown = ", ".join(f"{key}={value!r}" for key, value in values.items())
-        return (
-            f"engine=vllm: expected a model and options that it takes, got {name} with {shown} "
-            f"({text}); change what it names, or use engine=hf"
-        )
-    wanted = f"engine.{option}: expected a value that vLLM takes"
-    if option == "quantization":
-        wanted = "model.quantization: expected one of vLLM's names that fits the model"
-    return f"{wanted}, got {values[option]!r} ({text})"
+    shown = ", ".join(f"{key}={value!r}" for key, value in options.items() if value is not None)
+    return (
+        f"engine=vllm: expected a model and options that it takes, got {name} with {shown} ({text}); change "
+        "what it names, or use engine=hf"
+    )
 
 
 def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
@@ -146,8 +130,8 @@ def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -
     return eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
 
 
-def load_embeddings(name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> EmbeddingTable:
-    """Load the embedding table of the model ``name``, since vLLM does not show its weights.
+def load_embeddings(name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> tuple[Any, Tensor]:
+    """Load lookup and rows of the embedding table of the model ``name``, as vLLM does not show its weights.
 
     The model is loaded without its layers. The rows come from its own lookup, so a scale that it applies
     (Gemma's) is included.
@@ -174,4 +158,4 @@ def load_embeddings(name: str, config: Any, *, dtype: torch.dtype, **options: An
     lookup = model.get_input_embeddings()
     with torch.inference_mode():
         rows = torch.cat([lookup(ids) for ids in torch.arange(lookup.weight.shape[0]).split(CHUNK)])
-    return EmbeddingTable(rows.__getitem__, rows)
+    return rows.__getitem__, rows
