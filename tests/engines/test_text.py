@@ -44,11 +44,6 @@ def test_a_token_that_loses_its_space_alone_may_complete_a_stop(stop):
     assert (count, reason) == (first, "stop") and text == " the Answer: 7"[1:].partition(stop)[0]
 
 
-def test_the_end_token_is_counted_but_not_text():
-    ids = [*encode(" 7"), TOKENIZER.eos_token_id, *encode(" 8")]
-    assert finish(TOKENIZER, ids, eos={TOKENIZER.eos_token_id}) == (2, " 7", "eos")
-
-
 def test_decoding_is_rare():
     """A completion without suspicious tokens is never decoded while it grows."""
     calls = []
