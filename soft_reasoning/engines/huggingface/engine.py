@@ -46,10 +46,8 @@ class HuggingFaceEngine(OpenModel):
             that is free when None, and halved for good when memory runs out.
         threads: of the CPU, for the whole process; when None one for a small model, else PyTorch's choice.
 
-    Repeatability: on the CPU in float32 a request gets bitwise the same completion alone, in any batch and
-    in any order, as far as ``batch_invariant`` says (of mixtures of experts the same tokens). The number of
-    threads and the kind of CPU may change the last bits. On a GPU, and in lower precision, sums depend on the
-    batch in their last bits, so a greedy token at a near tie may differ; ``dtype="float32"`` makes it rarer.
+    Repeatability is that of every :class:`Engine`, bitwise as far as ``batch_invariant`` says (of mixtures of
+    experts the same tokens). The number of threads and the kind of CPU may change the last bits.
 
     Example:
         >>> engine = HuggingFaceEngine("demo")

@@ -7,8 +7,7 @@ so the candidates of a problem share the prompt before their soft tokens.
 In float32, greedy completions equal those of ``huggingface`` token for token, and so does a first token
 with its own temperature. Other samples use vLLM's generators, seeded by the request: they are reproducible
 on this engine and differ from the other's. The other requests of a batch may change the last bits of
-log-probabilities and so, in low precision, decide a near tie. On a GPU the environment variable
-VLLM_BATCH_INVARIANT=1 makes that rarer; vLLM lists open defects of this mode, so compare on your own device.
+log-probabilities and so, in low precision, decide a near tie (docs/engines.md).
 """
 
 from __future__ import annotations
