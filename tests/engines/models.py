@@ -53,7 +53,9 @@ FAMILIES = {
     "qwen2_moe": EXPERTS | WINDOW | {"use_sliding_window": True, "shared_expert_intermediate_size": 48},
     "gpt_oss": WINDOW | {"num_local_experts": 4},
     "afmoe": EXPERTS | WINDOW,
-    "deepseek_v3": MOE | LATENT | {"v_head_dim": 12},  # keys of another width than values
+    "deepseek_v3": EXPERTS | LATENT | {  # keys of another width than values
+        "v_head_dim": 12, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+    },
     "gemma4_text": WINDOW | {  # heads of another width in each kind of layer
         "global_head_dim": 32, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
     },
