@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, fsum
+from typing import Any
 
 from soft_reasoning.checks import choice, counts
 from soft_reasoning.engines.text import decode
