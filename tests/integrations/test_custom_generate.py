@@ -133,16 +133,6 @@ class TestArguments:
 
         return call
 
-    @pytest.mark.slow
-    def test_the_search_is_configured(self, call):
-        assert len(call(k=2, rounds=0).solutions[0].candidates) == 2
-        assert call(preset="paper", k=2, rounds=0).solutions[0].rule == "best_reward"
-        assert call(method="self_consistency", k=3).solutions[0].method == "self_consistency"
-        assert call(k=2, rounds=0, max_tokens=20).solutions[0].generated_tokens <= 20
-        assert call(method="cot", answer_type="text", prompt="text").answers[0] is not None
-        wording = {"ask": "{question}", "reviews": {"single_judge": {"ask": "SEE {question} {solutions}"}}}
-        assert call(k=2, rounds=0, prompt=wording).solutions[0].usage["verifier"].sequences <= 2
-
     def test_lengths(self, demo, batch, call):
         n = first(batch)["input_ids"].shape[1]
         assert call(method="cot", max_new_tokens=7).sequences.shape[1] == n + 7

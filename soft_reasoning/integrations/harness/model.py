@@ -33,9 +33,6 @@ TO_TRANSFORMERS = (
 )  # fmt: skip
 """What the harness's model hands on to ``from_pretrained``."""
 
-OF_RUNS = ("model", "engine", "dataset")
-"""Groups of the configuration in whose place there are the harness's arguments and its task."""
-
 _HFLM: Any = HFLM  # its decorator hides its type
 
 
@@ -63,7 +60,8 @@ class SoftReasoningLM(_HFLM):
         reasoner: dict[str, Any] = {name: given.pop(name) for name in REASONER if name in given}
         harness = {name: given.pop(name) for name in (*OF_HARNESS, *TO_TRANSFORMERS) if name in given}
         for name in given:
-            if re.split("[./]", name.lstrip("+~"))[0] in OF_RUNS and name != "engine.max_batch_tokens":
+            group = re.split("[./]", name.lstrip("+~"))[0]
+            if group in ("model", "engine", "dataset") and name != "engine.max_batch_tokens":
                 raise UserError(
                     f"model_args: {name} is not read: the harness's arguments load the model (pretrained=, "
                     "dtype=, revision=, peft=, ...), and its task is the data set; leave it out"
