@@ -4,22 +4,21 @@ An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.
 ``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
 ``open`` (any text), ``json`` and ``code`` are read from the whole text (``text``), others as follows.
 
-How a text is read (``extraction=flexible``), in this order:
+How a text is read (``extraction=flexible``):
 
-1. What is not the answer is blanked (reasoning in ``<think>``, struck-out text, footnotes, checks of the
-   result), and the text ends where the model goes on to another question.
-2. The last statement that can be read is the answer (``statements``). A statement follows "Answer:", ``####``
-   or "the answer is", stands in ``\boxed{}``, ``<answer>`` or a key of JSON, or corrects an earlier one
-   ("Wait, ..."). "The answer is" and ``####`` must be followed by an answer; otherwise they come last.
-3. Without a statement, a text that declines to answer has none; any other is read from its end.
+1. Reasoning in ``<think>`` is passed over; the text ends where the model goes on to another question.
+2. The last statement that can be read is the answer (``statements``): what follows "Answer:", ``####`` or
+   "the answer is", stands in ``\boxed{}``, ``<answer>`` or a key of JSON, or corrects an earlier one
+   ("Wait, ...").
+3. Without a statement, the last sentence that holds an answer gives it.
 
-What may mean two things has no answer. ``extraction=strict`` reads
-the rest of the line after the first "Answer:" alone. ``external`` holds graders that read as
-lm-evaluation-harness and Math-Verify do, to the letter.
+What may mean two things has no answer. ``extraction=strict`` reads the rest of the line after the first
+"Answer:" alone. ``external`` holds graders that read as lm-evaluation-harness and Math-Verify do, to the
+letter.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'
->>> equal("18.0", "18", "number"), vote(["7", "18", None, "18.0"], "number")
+>>> equal("18.0", "18", "number"), Grader().vote(["7", "18", None, "18.0"], "number")
 (True, '18')
 """
 
@@ -32,7 +31,6 @@ from soft_reasoning.answers.grading import (
     equal,
     extract,
     locate,
-    vote,
 )
 from soft_reasoning.answers.text import FREE
 
@@ -47,5 +45,4 @@ __all__ = [
     "equal",
     "extract",
     "locate",
-    "vote",
 ]

@@ -102,7 +102,7 @@ class MathVerifyGrader(AnswerGrader):
                 f"grader={self.name} reads numbers and formulas, got answers of type {answer_type}; "
                 "use grader=default"
             )
-        return algebra.parsed(text)
+        return algebra.ask("grader=math_verify", "parsed", text)
 
     def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
         """Return the last place of the answer in ``text``; None if Math-Verify spells it differently."""
@@ -114,10 +114,14 @@ class MathVerifyGrader(AnswerGrader):
         """Whether either verifies the other, since Math-Verify is not symmetric."""
         if a is None or b is None:
             return False
-        return a == b or algebra.verified(a, b) or algebra.verified(b, a)
+        return a == b or _verified(a, b) or _verified(b, a)
 
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
         """Whether Math-Verify verifies ``answer`` by the problem's; None without a gold answer."""
         if problem.gold is None or answer is None:
             return None if problem.gold is None else False
-        return algebra.verified(f"${problem.gold}$", answer)
+        return _verified(f"${problem.gold}$", answer)
+
+
+def _verified(gold: str, answer: str) -> bool:
+    return bool(algebra.ask("grader=math_verify", "verified", gold, answer))

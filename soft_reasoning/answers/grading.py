@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from soft_reasoning.answers import numerals
 from soft_reasoning.answers.boolean import BooleanReader
 from soft_reasoning.answers.choice import ChoiceReader
 from soft_reasoning.answers.number import NumberReader
-from soft_reasoning.answers.reader import REFUSAL, Found, Reader
-from soft_reasoning.answers.statements import WINDOW, last_box, prepared, statements
+from soft_reasoning.answers.reader import WINDOW, Found, Reader
+from soft_reasoning.answers.statements import BOX, prepared, statements
 from soft_reasoning.answers.text import CodeReader, JsonReader, LatexReader, OpenReader, TextReader
 from soft_reasoning.checks import OptionError, choice, real
 from soft_reasoning.types import Problem
@@ -32,9 +31,7 @@ ANSWER_TYPES = tuple(READERS)
 MODES = ("flexible", "strict")
 
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
-_WORD = re.compile(r"\w")
-_WEAK = 20
-"""Most statements without an answer right after their mark that are tried; more are a loop."""
+_WORD = re.compile(r"\w+")
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
@@ -51,7 +48,7 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
         UserError: for an unknown answer type or mode.
     """
     found = _checked(text, answer_type, mode)
-    return None if found is None else found[0].answer
+    return None if found is None else found.answer
 
 
 def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int, int] | None:
@@ -64,11 +61,9 @@ def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int,
     '2.50'
     """
     found = _checked(text, answer_type, mode)
-    if found is None or found[0].answer is None:
+    if found is None or found.answer is None:
         return None
-    read, offset, statement = found
-    start, end = read.place(statement)
-    return offset + start, offset + end
+    return found.start, found.end
 
 
 @lru_cache(maxsize=4096)  # votes and grades compare the same few answers repeatedly
@@ -84,13 +79,6 @@ def equal(
     if a is None or b is None:
         return False
     return a == b or reader.equal(a, b, absolute, relative)
-
-
-def vote(
-    answers: Sequence[str | None], answer_type: str, weights: Sequence[float] | None = None
-) -> str | None:
-    """Return the answer with the largest total weight, as :meth:`AnswerGrader.vote` does."""
-    return Grader().vote(answers, answer_type, weights)
 
 
 class AnswerGrader:
@@ -193,62 +181,48 @@ def _reader(answer_type: str) -> Reader:
     return READERS[answer_type]
 
 
-Place = tuple[Found, int, str]
-"""What was found, and the statement in which it was found, with its offset in the text."""
-
-
-def _checked(text: str, answer_type: str, mode: str) -> Place | None:
+def _checked(text: str, answer_type: str, mode: str) -> Found | None:
     reader = _reader(answer_type)
     choice("extraction", mode, MODES)
     if isinstance(reader, OpenReader):  # the whole text, without statements
-        found = reader.close(text)
-        return None if found is None else (found, 0, text)
+        return reader.close(text)
     return _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
 
 
-def _strictly(text: str, reader: Reader) -> Place | None:
+def _strictly(text: str, reader: Reader) -> Found | None:
     line = _STRICT.search(text)
     if line is None:
         return None
     start, end = line.start(1), min(line.end(1), line.start(1) + WINDOW)
-    if box := last_box(text[start:end]):
-        start, end = start + box[0], start + box[1]
-    found = reader.read(text[start:end])
-    return None if found is None else (found, start, text[start:end])
+    statement = text[start:end]
+    if boxes := [*BOX.finditer(statement)]:
+        start, statement = start + boxes[-1].start("box"), boxes[-1]["box"]
+    found = reader.read(prepared(statement))
+    return found and found.shifted(start)
 
 
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
-def _flexibly(text: str, answer_type: str) -> Place | None:
+def _flexibly(text: str, answer_type: str) -> Found | None:
     """Read the last readable statement, else the end of the text."""
     reader = READERS[answer_type]
     text = prepared(text)
-    if answer_type == "number":
-        text = numerals.with_points(text)
-    stated, own_end = statements(text, reader.opens)
-    weak: list[tuple[int, int]] = []
-    for i, one in enumerate(stated):
+
+    def answers(before: str) -> bool:
+        found = reader.close(before)
+        return found is not None and found.answer is not None
+
+    stated, own_end = statements(text, answers)
+    distant: Found | None = None
+    for one in reversed(stated):
         statement = text[one.start : one.end]
-        if not _WORD.search(statement):
+        found = reader.close(statement) if one.kind == "correction" else reader.read(statement)
+        if found is None and one.kind == "sealed":
+            return None
+        if found is None or one.kind == "correction" and found.answer is None:
             continue
-        if one.kind == "correction":
-            corrects = any(earlier.kind != "correction" for earlier in stated[i + 1 :])
-            found = reader.close(statement) if corrects else None
-            found = None if found is None or found.answer is None else found
-        elif one.kind in ("hashes", "phrase") and not reader.opens(statement):
-            if len(weak) < _WEAK:
-                weak.append((one.start, one.end))
-            continue
-        else:
-            found = reader.read(statement) or (Found(None) if one.kind == "sealed" else None)
-        if found is not None:
-            return found, one.start, statement
-    for start, end in weak:
-        found = reader.read(text[start:end])
-        if found is not None and found.answer is not None:
-            return found, start, text[start:end]
-    text = text[:own_end]
-    last_line = text.rstrip()[-WINDOW:].rpartition("\n")[2]
-    if REFUSAL.search(last_line) and not reader.opens(last_line):  # "E) None of the above"
-        return None
-    found = reader.close(text)
-    return None if found is None else (found, 0, text)
+        opens = len(_WORD.findall(statement[: found.start])) <= 2
+        found = found.shifted(one.start)
+        if opens or one.kind not in ("phrase", "hashes"):
+            return found
+        distant = distant or (found if found.answer else None)
+    return distant or reader.close(text[:own_end])

@@ -1,29 +1,28 @@
-"""The process behind :mod:`soft_reasoning.answers.algebra`: one JSON question in, one line out.
+"""The process behind :mod:`soft_reasoning.answers.algebra`.
 
-``{"a", "b"}`` asks whether two formulas mean the same (``1`` or ``0``), ``{"gold", "answer"}`` whether
-Math-Verify accepts an answer, and ``{"read"}`` what it parses in a text (a JSON string or ``null``). It
-runs as a script so that it loads math-verify and nothing of this package.
+It is sent ``(function, texts)`` and sends the result. It runs as a script so that it loads math-verify and
+nothing of this package. Its argument is the file descriptor of the connection.
 """
 
-import json
 import logging
 import resource
 import signal
 import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 MEMORY = 4 * 2**30
 """Bytes of address space; a tower of powers ends in MemoryError, not in the machine's swap."""
 
 
-def main() -> None:
-    """Answer questions from standard input until it closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of our input ends us
+def main(connection: Connection) -> None:
+    """Answer questions until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of the connection ends us
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import math_verify
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that the clock is ours
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that the clock is the parent's
 
-    # The parent holds the clock: math-verify's own timeouts need signals and the main thread.
     def parse(text: str) -> list:
         return math_verify.parse(text, parsing_timeout=0)
 
@@ -31,10 +30,15 @@ def main() -> None:
         return math_verify.verify(gold, answer, timeout_seconds=None)
 
     def same(a: str, b: str) -> bool:
+        """Whether two formulas mean the same."""
         first, second = parse(f"\\boxed{{{a}}}"), parse(f"\\boxed{{{b}}}")
         return verify(first, second) or verify(second, first)
 
-    def read(text: str) -> str | None:
+    def verified(gold: str, answer: str) -> bool:
+        """Whether Math-Verify accepts an answer."""
+        return verify(parse(gold), parse(answer))
+
+    def parsed(text: str) -> str | None:
         """The shortest form that parses to what ``text`` parses to; its last string where none does."""
         found = parse(text)
         if not found:
@@ -45,22 +49,17 @@ def main() -> None:
                 return form
         return last
 
-    def answer(question: dict[str, str]) -> str:
-        if "read" in question:
-            return json.dumps(read(question["read"]))
-        if "gold" in question:
-            return str(int(verify(parse(question["gold"]), parse(question["answer"]))))
-        return str(int(same(question["a"], question["b"])))
-
-    print("ready", flush=True)
-    for line in sys.stdin:
-        question = json.loads(line)
-        try:
-            said = answer(question)
-        except (MemoryError, RecursionError):
-            said = "null" if "read" in question else "0"
-        print(said, flush=True)
+    functions = {"same": same, "verified": verified, "parsed": parsed}
+    connection.send("ready")
+    with suppress(EOFError):
+        while True:
+            function, texts = connection.recv()
+            try:
+                result = functions[function](*texts)
+            except (MemoryError, RecursionError):
+                result = None
+            connection.send(result)
 
 
 if __name__ == "__main__":
-    main()
+    main(Connection(int(sys.argv[1])))

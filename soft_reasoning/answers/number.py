@@ -1,88 +1,113 @@
 """Reading numbers.
 
-A statement gives the number of its first sentence (``prose`` says which one). If that sentence does not
-begin with its number, the statement may be a derivation. Then the last sentence that computes or concludes
-something counts, up to an explanation or the end of the paragraph. If the first sentence computes
-something, later sentences on its line that continue with its result are followed. Number words count where
-there are no digits. A text without a statement gives the number of its last sentence that has one, unless
-the text was cut off or its headline is another number.
+A statement that begins with a number gives it, or the result of its equation ("10 / 4 = 2.5"). Any other
+gives what its first sentence with numbers means or, if it computes or concludes something, the last sentence
+of its paragraph. A text without a statement gives what its last sentence with numbers means. That is
+
+1. the number after the last equals sign, else
+2. the only number, else
+3. the only one that belongs to no circumstance ("in 5 days", "the 12 eggs"), else
+4. the last one, if a verb stands right before it ("6 feet is 72 inches"). Else the sentence has no answer.
+
+Only decisive numbers count (``reader.decisive``), and neither those of an aside in brackets nor denied ones
+("not 5"). A question, "8 or 9" and a text that breaks off have no answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from fractions import Fraction
 
-from soft_reasoning.answers import numerals, prose
-from soft_reasoning.answers.numerals import Number, canonical, clean, find, whole_value
-from soft_reasoning.answers.reader import REFUSAL, Found, any_of
-from soft_reasoning.answers.statements import WINDOW
+from soft_reasoning.answers.numerals import find, find_words, whole_value
+from soft_reasoning.answers.reader import REFUSAL, WINDOW, Found, Reader, blanked, decisive, sentences
 
-_WORD = re.compile(r"\w")
-_LETTER_FIRST = re.compile(r"\W*[A-Za-z]")
-_ALONE = re.compile(r"\s*(?:[,.;(!*]|$|since\b|because\b)")
-_DIGIT = re.compile(r"\d")
-_HEADLINE = re.compile(r"\s*(?:[^\d\n:]{1,30}:\s)?([^\n]{1,40}?)(?:\n\s*\n|[.!]\*{2}\s)")
-_CUT = re.compile(
-    rf"(?:[+×÷=/]|\s[-*]|\b{any_of('the, of, and, is, to, a, by, per, with, for, are, so, then, which')})\s*$"
+_ITEM = re.compile(r"(?<=\n)[ \t]*(?:[-*•–]|\(?[a-h\d]{1,2}[.)])[ \t]+")
+_LABEL = re.compile(
+    r"\W{0,3}(?:(?:Option|Step|Part|Case|Question|Problem|Exercise|Method|Q)\s?\d{1,2}\s?[:.)]+|#\d{1,2}:"
+    r"|\(?[a-h\d]\)(?=\s?\S*\d)|1\.\s(?=\d))"
 )
-"""The end of a text that was cut off."""
-_LAST_DIGIT = re.compile(r".*\d", re.DOTALL)
+_REMARK = re.compile(
+    r"(?:(?<=\n)|(?<=[.!?)*] )|(?<=[.!?] \())\W{0,4}"
+    r"(?:(?:To |Let['’]s |Let me |(?:We|You) can |Double-|Cross-|Sanity )?(?:[Cc]heck|[Vv]erif|[Cc]onfirm)\w*"
+    r"|If (?:we|you)|Substituting|Plugging|Proof|Indeed|Let me know|I hope|Hope|Feel free|Would you|Do you)\b"
+    r"|(?<=\n)\W{0,4}(?:Note|Tip|P\.?S|References|Sources?|Confidence|Explanation|Common|Key|Difficulty)\b"
+    r"|(?<=\n)(?:\[\^?\w{1,3}\]|[¹²³]|(?<=\n\n)[(\[])"
+)
+"""How a remark on an answer that was given begins."""
+_CUT = re.compile(r"(?:[+×÷=/]|\s[-*]|\b(?:the|of|and|is|to|a|by|per|with|for|are|so|then|which))\s*$")
+
+_APPROACH = re.compile(
+    r"(?:\W|\b(?:it|is|that|['’]?s|about|approximately|around|roughly|exactly|only|just|nearly|almost|probably"
+    r"|definitely|at (?:least|most)|a|total|of|USD|EUR|[a-z])\b)*",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r"(?<=[\w%.])\s{1,4}\([^()\n]{1,200}\)?")
+_DENIED = re.compile(r"(?:(?<![\w-])not|n['’]t(?: \w+)?|rather than|instead of)\s[$€£]?$", re.IGNORECASE)
+_SCENE = re.compile(
+    r"\b(?:in|over|for|from|at|on|by|within|during|per|every|after|before|between|until|than|to|of|each|with|all"
+    r"|both)\s"
+    r"(?:(?:the|all|these|those|both|his|her|their|its|my|our|\w+['’]s|about)\s)?"
+    r"(?:(?:first|last|next|other|same)\s)?[$€£]?$"
+    r"|(?:^|\W)(?:the|these|those|his|her|their|[Dd]ay|[Ww]eek|[Ss]tep|[Yy]ear|[Pp]age)\s$",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"(?<!which )\b(?:is|are|was|were|equals|has|have|had|owns?|holds?|gets?|got|costs?|needs?|pays?|paid"
+    r"|keeps?|kept|makes?|made|earns?|earned|spends?|spent|saved?|takes?|took|sold|eats?|ate)\s"
+    r"(?:about |now |only )?[$€£]?$"
+)
+_DERIVES = re.compile(
+    r"[=≈]|\b(?:[Ss]o|[Tt]hus|[Tt]herefore|[Hh]ence|[Tt]otal|[Aa]ltogether|[Tt]ogether|Now"
+    r"|This (?:gives|makes|leaves))\b"
+)
+_RESTATED = re.compile(
+    r"(?:i\.e\.,?|that is,?|in other words,?|rounds? (?:up |down )?to|\bso)\s(?=\W{0,3}\d)"
+)
+_OR = re.compile(
+    r",?\s(?:or|oder|ou|и)\s\W?(?:maybe\s)?(?:[a-z]\s?=\s?)?[$€£]?|,?\s(?:to|and|und)\s[$€£]?|\s?[-–]\s?"
+)
+_VARIABLE = re.compile(r"(?<![A-Za-z\\])[a-z]\s?[-+*/]\s?$")
+_OPERATOR = re.compile(r"\s?(?:[-+*×·÷/^]|\\(?:times|cdot|div))\s?\$?\d")
+_DIGIT = re.compile(r"\d")
+_UNSURE = Found(None)
 
 
-class NumberReader:
-    """Reads numbers; a :class:`~soft_reasoning.answers.reader.Reader`."""
+class NumberReader(Reader):
+    """Reads numbers."""
 
     def read(self, statement: str) -> Found | None:
-        text = clean(statement)
-        if (chosen := _stated(text)) or not _DIGIT.search(text):
-            return _placed(chosen, statement)
-        return Found(None)  # "H2O": the rest of the text is not the answer
-
-    def opens(self, statement: str) -> bool:
-        line = statement.lstrip().partition("\n")[0][:WINDOW]
-        line = clean(line) if _DIGIT.search(line, 0, 80) else line
-        begin = prose.unlabelled(line)
-        number = next(find(line[begin:]), None)
-        if number is not None:
-            return prose.opens(line[begin:], [number])
-        words = numerals.find_words(line)
-        return words is not None and not _WORD.search(line, 0, words[1])
+        for begin, sentence in _sentences(statement):
+            number = _opening(sentence)
+            if number is None and REFUSAL.search(sentence):
+                return Found(None)
+            number = number or _meant(sentence)
+            if number is None:
+                continue
+            stop = statement.find("\n\n", begin + len(sentence))
+            paragraph = statement[: stop if stop >= 0 else None]
+            if _opening(sentence) is None and _DERIVES.search(paragraph):
+                return _last(paragraph)
+            return number.shifted(begin)
+        return None
 
     def close(self, text: str) -> Found | None:
-        found = None if _CUT.search(text[-40:]) else self._last(text)
-        first = _HEADLINE.match(text)
-        if found and first and "=" not in first[1] and self.opens(first[1]):
-            answer = self.read(first[1])  # "12 coins", and later "If he had 5 more, it would be 17."
-            return found if answer is None or answer.answer == found.answer else Found(None)
-        return found
-
-    def _last(self, text: str) -> Found | None:
-        last = _LAST_DIGIT.match(text)
-        if last is None:
-            return _placed(_in_words(clean(text[-WINDOW:])), text, max(0, len(text) - WINDOW))
-        start, stop = max(text.rfind("\n", 0, last.end()) + 1, last.end() - WINDOW), last.end() + WINDOW
-        line_end = text.find("\n", last.end())
-        stop = min(stop, line_end if line_end >= 0 else len(text))
-        piece = clean(text[start:stop])
-        chosen: Choice | None = None
-        for begin, end in prose.sentences(piece):
-            meant = _meant(piece, begin, end)
-            if meant and prose.overruled(meant[0], piece[meant[2] : end]):
-                meant = None, 0, 0
-            chosen = meant or _worded(piece, begin, end) or chosen
-        return _placed(chosen, text, start, stop)
+        begin = max(0, len(text) - WINDOW)
+        text = "\n" + text[begin:]
+        digit = _DIGIT.search(text)
+        if digit and (remark := _REMARK.search(text, digit.end())):
+            text = text[: remark.start()]
+        text = text.rstrip()
+        if _CUT.search(text[-40:]) or REFUSAL.search(text.rpartition("\n")[2]):
+            return Found(None)
+        found = _last(text)
+        return found and found.shifted(begin - 1)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         x, y = whole_value(a), whole_value(b)
         if x is None or y is None:
             return a.strip() == b.strip()
         return close_enough(x, y, absolute, relative)
-
-
-Choice = tuple[Fraction | None, int, int]
-"""A value (None if it cannot be computed) with its start and end."""
 
 
 def close_enough(x: Fraction, y: Fraction, absolute: float, relative: float) -> bool:
@@ -92,88 +117,81 @@ def close_enough(x: Fraction, y: Fraction, absolute: float, relative: float) -> 
     return abs(x - y) <= max(Fraction(str(absolute)), Fraction(str(relative)) * max(abs(x), abs(y)))
 
 
-def _placed(chosen: Choice | None, text: str, offset: int = 0, stop: int | None = None) -> Found | None:
-    if chosen is None:
-        return None
-    value, start, end = chosen
-    answer = None if value is None else canonical(value)
-    return Found(answer, start, end, clean, offset, len(text) if stop is None else stop)
+def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Sentences without marks of lists, labels and asides."""
+    for begin, sentence in sentences(blanked(_ITEM, text)):
+        label = _LABEL.match(sentence)
+        start = label.end() if label else 0
+        plain = blanked(_ASIDE, sentence)
+        yield begin + start, (plain if _DIGIT.search(plain, start) else sentence)[start:]
 
 
-def _stated(text: str) -> Choice | None:
-    """What a cleaned statement gives."""
-    spans = iter(prose.sentences(text, at_line_start=False))
-    for begin, end in spans:
-        sentence = text[begin:end]
-        refusal = REFUSAL.search(sentence)
-        if refusal:
-            end = begin + refusal.start()
-        words = numerals.find_words(sentence) if _LETTER_FIRST.match(sentence) else None
-        opening = words is not None and not _WORD.search(sentence, 0, words[1])
-        if words and opening and (not words[0] or _ALONE.match(sentence, words[2])):
-            return words[0], begin + words[1], begin + words[2]
-        if (chosen := _meant(text, begin, end)) or refusal:
-            return _derived(text, begin, end, chosen, spans) if chosen else (None, 0, 0)
-        if words and opening:
-            return words[0], begin + words[1], begin + words[2]
-    return _in_words(text)
-
-
-def _derived(text: str, begin: int, end: int, chosen: Choice, rest: Iterable[prose.Span]) -> Choice:
-    """What a statement gives whose first sentence with a number, ``text[begin:end]``, gives ``chosen``."""
-    head = text[begin + prose.unlabelled(text[begin:end]) : end]
-    numbers = list(find(head))
-    expression = prose.is_expression(head, numbers)
-    if prose.opens(head, numbers) and not expression:
-        return chosen
-    later: list[prose.Span] = []
-    concludes = expression or "=" in head
-    for start, stop in rest:
-        sentence = text[start:stop]
-        if "\n\n" in text[end:start]:
-            break
-        if expression and "\n" not in text[end:start]:
-            if chosen[0] is not None and prose.computes_on(sentence, canonical(chosen[0])):
-                chosen = _meant(text, start, stop) or chosen
-        else:
-            expression = False
-            later.append((start, stop))
-            concludes = concludes or prose.concludes(sentence)
-        end = stop
-    if not concludes:  # "She is 27 now. In 3 years she will be 30."
-        return chosen
-    return next((one for span in reversed(later) if (one := _meant(text, *span))), chosen)
-
-
-def _meant(text: str, begin: int, end: int) -> Choice | None:
-    """The number of the sentence ``text[begin:end]``; a question has none."""
-    sentence = text[begin:end]
-    if sentence.rstrip().endswith("?"):
-        return None
-    label = prose.unlabelled(sentence)
-    numbers: list[Number] = list(find(sentence[label:])) if _DIGIT.search(sentence) else []
-    number = prose.meant(sentence[label:], 0, numbers)
-    if number is None:
-        return None
-    concluded = label + prose.last_conclusion(sentence[label:])
-    if numbers[-1].start < concluded - label and (words := numerals.find_words(sentence, concluded)):
-        return words[0], begin + words[1], begin + words[2]
-    return number.value, begin + label + number.digits, begin + label + number.end
-
-
-def _worded(text: str, begin: int, end: int) -> Choice | None:
-    """The number in words that a sentence begins with: "Three pupils sit on each bench"."""
-    words = numerals.find_words(text[begin:end])
-    if words is None or words[0] <= 1 or _WORD.search(text[begin:end], 0, words[1]):
-        return None
-    return words[0], begin + words[1], begin + words[2]
-
-
-def _in_words(text: str) -> Choice | None:
-    """The number in words of the last sentence that holds one; "twice seven is fourteen" may mean either."""
-    for begin, end in reversed([*prose.sentences(text)]):
-        if words := numerals.find_words(text[begin:end]):
-            other = numerals.find_words(text[begin:end], words[2])
-            value = words[0] if other is None or other[0] == words[0] else None
-            return value, begin + words[1], begin + words[2]
+def _last(text: str) -> Found | None:
+    """The number of the last sentence that holds one and asks nothing."""
+    for begin, sentence in reversed([*_sentences(text)]):
+        if REFUSAL.search(sentence):
+            return Found(None)
+        number = None if sentence.rstrip().endswith("?") else _meant(sentence)
+        if number:
+            return number.shifted(begin)
     return None
+
+
+def _numbers(sentence: str) -> list[Found]:
+    """The numbers that are not denied; those in words where there are no digits."""
+    numbers = list(find(sentence)) or list(find_words(sentence))
+    return [n for n in numbers if not _DENIED.search(sentence[max(0, n.start - 30) : n.start])]
+
+
+def _opening(sentence: str) -> Found | None:
+    """The number that a sentence begins with, or the result of its equation."""
+    numbers = _numbers(sentence)
+    if not numbers or not _APPROACH.fullmatch(sentence, 0, numbers[0].start):
+        return None
+    rest = sentence[numbers[0].end :]
+    if _OPERATOR.match(rest):
+        return None if "=" in rest else _UNSURE
+    if _RESTATED.search(rest) or "=" not in rest and any(find(rest.partition(", ")[0])):
+        return None
+    numbers = decisive(sentence, numbers)
+    return _result(sentence, numbers) or _single(sentence, numbers[0], numbers)
+
+
+def _meant(sentence: str) -> Found | None:
+    """The number that a sentence states."""
+    numbers = decisive(sentence, _numbers(sentence))
+    if not numbers:
+        return None
+    if result := _result(sentence, numbers):
+        return result
+    front = [n for n in numbers if not _SCENE.search(sentence[max(0, n.start - 30) : n.start])] or numbers
+    if len({n.answer for n in front}) > 1 and not _VERB.search(sentence[: front[-1].start]):
+        return _UNSURE
+    return _single(sentence, front[-1], numbers)
+
+
+def _result(sentence: str, numbers: list[Found]) -> Found | None:
+    """The number after the last equals sign, or before it where an expression follows it ("24 = 3 * 8")."""
+    equals = max(sentence.rfind(sign, 0, numbers[-1].start) for sign in "=≈")
+    if equals < 0:
+        return None
+    behind = next(n for n in numbers if n.start > equals)
+    before = [n for n in numbers if n.end <= equals]
+    if _OPERATOR.match(sentence, behind.end):
+        return before[-1] if before else None
+    return _single(sentence, behind, numbers)
+
+
+def _single(sentence: str, number: Found, numbers: list[Found]) -> Found:
+    """``number``, unless its sentence offers another one beside it or computes with it."""
+    i = numbers.index(number)
+    pairs = [*zip(numbers[: i + 1], numbers[1 : i + 1], strict=False)][-1:] + [
+        *zip([number], numbers[i + 1 : i + 2], strict=False)
+    ]
+    for left, right in pairs:
+        if _OR.fullmatch(sentence, left.end, right.start) and left.answer != right.answer:
+            return _UNSURE
+    variable = _VARIABLE.search(sentence[max(0, number.start - 6) : number.start])
+    if variable or _OPERATOR.match(sentence, number.end) and "=" not in sentence[number.end :][:40]:
+        return _UNSURE
+    return number

@@ -1,157 +1,90 @@
-"""The protocol of an answer type (reading a statement, or a text that has none), and what readers share."""
+"""What the readers share: what is found, sentences, and the decisive candidates of a sentence."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-Replacement = str | Callable[[re.Match[str]], str]
-Pass = (
-    tuple[str | re.Pattern[str], Replacement]
-    | tuple[str | re.Pattern[str], Replacement, Callable[[str], bool]]
-)
-Edit = tuple[int, int, int, int]
-"""``before[a:b]`` became ``after[c:d]``, as ``(c, d, a, b)``."""
-
-
-def beyond_ascii(text: str) -> bool:
-    """A condition of a pass: it concerns only texts with characters beyond ASCII."""
-    return not text.isascii()
-
-
-def having(character: str) -> Callable[[str], bool]:
-    """A condition of a pass: it concerns only texts that hold ``character``."""
-    return lambda text: character in text
-
-
-class Rewriter:
-    """Applies passes in order.
-
-    Args:
-        passes: ``(pattern, replacement)``, with a replacement as for ``re.sub``; or ``(pattern,
-            replacement, applies)``, where ``applies(text)`` is false for texts that the pattern cannot
-            match, which saves time.
-    """
-
-    def __init__(self, *passes: Pass) -> None:
-        self._passes = [
-            (re.compile(pattern), replacement, *(condition or [_always]))
-            for pattern, replacement, *condition in passes
-        ]
-
-    def __call__(self, text: str) -> str:
-        """The rewritten ``text``."""
-        for pattern, replacement, concerns in self._passes:
-            if concerns(text):
-                text = pattern.sub(replacement, text)
-        return text
-
-    def origin(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Return ``(start, end)`` in ``text`` of what is at ``start:end`` in the rewritten text.
-
-        Text removed on either side is excluded. Replaced text counts as a whole.
-        """
-        history: list[Sequence[Edit]] = []
-        for pattern, replacement, _ in self._passes:
-            text, edits = _edited(text, pattern, replacement)
-            history.append(edits)
-        for edits in reversed(history):
-            start, end = _start_before(edits, start), _end_before(edits, end)
-        return start, end
-
-
-def _always(text: str) -> bool:
-    return True
-
-
-def _edited(text: str, pattern: re.Pattern[str], replacement: Replacement) -> tuple[str, list[Edit]]:
-    pieces: list[str] = []
-    edits: list[Edit] = []
-    copied = length = 0
-    for found in pattern.finditer(text):
-        new = replacement(found) if callable(replacement) else found.expand(replacement)
-        pieces += [text[copied : found.start()], new]
-        length += found.start() - copied
-        edits.append((length, length + len(new), found.start(), found.end()))
-        length += len(new)
-        copied = found.end()
-    return "".join([*pieces, text[copied:]]), edits
-
-
-def _start_before(edits: Sequence[Edit], position: int) -> int:
-    i = bisect_right(edits, position, key=lambda edit: edit[0]) - 1
-    if i < 0:
-        return position
-    _, after_end, before_start, before_end = edits[i]
-    return before_start if position < after_end else position - after_end + before_end
-
-
-def _end_before(edits: Sequence[Edit], position: int) -> int:
-    i = bisect_left(edits, position, key=lambda edit: edit[0]) - 1
-    if i < 0:
-        return position
-    _, after_end, _, before_end = edits[i]
-    return before_end if position < after_end else position - after_end + before_end
-
+WINDOW = 2000
+"""The most characters of a statement, or of the end of a text, that are read, so that reading is linear."""
 
 REFUSAL = re.compile(
-    r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|impossible to)\s{1,3}(?:be\s{1,3})?"
-    r"(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|assist|conclu|verif|confirm)\w*"
-    r"|\b(?:do not|don['’]t) know\b"
-    r"|\b(?:does|do|did)(?: not|n['’]t) (?:say|state|mention|specify|tell|give)\b"
-    r"|(?:\bnot enough|n['’]t enough|\binsufficient) (?:information|data|context)\b"
-    r"|\b(?:I|we)(?:['’]d| would)?(?: also)? need (?:to know|more|the|some|additional|further)\b[^.\n]{0,60}"
-    r"\bto (?:solve|answer|determine|calculate|find|say|tell)\b"
-    r"|\bno way (?:to|of) (?:tell|know|say)\w*"
-    r"|\bunknown\b(?!\s\w)|\bundefined\b|\bundetermined\b|\bindeterminate\b|\bn/a\b|\bno answer\b"
-    r"|\bnone of (?:these|the (?:above|options|choices|answers|others))\b",
+    r"\b(?:can(?:not|['’]?t| not)|could(?: not|n['’]t)|unable to|(?:impossible|no way|hard|difficult) to)\s"
+    r"(?:be )?(?:answer|determin|calculat|comput|solv|find|say|know|tell|provid|help|decid|choos|do that)"
+    r"|\b(?:do not|don['’]t) know\b|\b(?:does|do|did)(?: not|n['’]t) (?:say|state|mention|specify|give)\b"
+    r"|(?:\bnot enough|n['’]t enough|\binsufficient) (?:information|data|context)\b|\bneed (?:to know|more)\b"
+    r"|\b(?:unknown|undefined|unclear|undetermined|indeterminate|n/a|no answer|isn['’]t given)\b(?!\s\w)"
+    r"|\bit depends\b|\bnone of (?:these|the (?:above|options|choices|answers|others))\b",
     re.IGNORECASE,
 )
 """Phrases by which a text declines to answer."""
 
+_SENTENCE_END = re.compile(
+    r"(?<!^\d)(?<!\n\d)(?<!\.[a-z])(?<!\b[A-Z])[.!?…][\"')\]*]{0,3}\s+(?=[^\w\s]{0,2}[A-Z\d])|;\s|\n"
+)
+_OPENER = re.compile(
+    r"\W*(?:By|After|For|With|From|At|On|In|Of|Out of|Over|Within|During|Given|Since|If|When|Because|As"
+    r"|Before|To|Between|Per|Every|While|Although|Instead|Rather|Compared|[A-Z][a-z]+ing)\b[^,\n]*,\s"
+)
+_LAST_FIGURE = r"(?=\D*\d[\d,.]*\D*$)"
+_CONCLUSION = re.compile(
+    r"\b(?:so|therefore|thus|hence|consequently|then|but|overall|only|lean|leaves|makes|means|gives|equals"
+    r"|left with|now has|totals?(?= of)|of which|i\.e\.,?|that is,?|in other words,|rounds?(?: up| down)? to"
+    r"|(?<=, )(?:leaving|giving|making)|conclu(?:de|sion)|in summary|based on (?:this|that))(?!\w)"
+    rf"|:{_LAST_FIGURE}",
+    re.IGNORECASE,
+)
+_REASON = re.compile(
+    r",?\s(?:because|since|as required|while|whereas|(?:even )?though|although|where|when|if|after|before)\s"
+    rf"|,\s(?:as|all of)\s|:\s(?!{_LAST_FIGURE[3:]}"
+)
 
-@dataclass(frozen=True)
-class Found:
-    """What a reader found: ``rewrites(piece)[start:end]``, where ``piece = text[offset:stop]``.
 
-    ``answer`` is canonical. None means that the text mentions an answer without giving one.
+class Found(NamedTuple):
+    """A canonical answer, which stands at ``text[start:end]``.
+
+    None instead of an answer means that the text gives none: it declines, or may mean two things.
     """
 
     answer: str | None
     start: int = 0
     end: int = 0
-    rewrites: Rewriter = Rewriter()
-    offset: int = 0
-    stop: int = 0
 
-    def place(self, text: str) -> tuple[int, int]:
-        """Return ``(start, end)`` of the answer in ``text``, the text that was read."""
-        start, end = self.rewrites.origin(text[self.offset : self.stop], self.start, self.end)
-        return self.offset + start, self.offset + end
+    def shifted(self, offset: int) -> Found:
+        """The same in a text that has ``offset`` more characters in front."""
+        return Found(self.answer, self.start + offset, self.end + offset)
 
 
-class Reader(Protocol):
-    """Reads answers of one type; every method returns None for a text that holds no answer."""
+class Reader:
+    """Reads answers of one type; None where a text holds nothing of the kind."""
+
+    def sentence(self, sentence: str) -> Found | None:
+        """Read one sentence."""
+        raise NotImplementedError
 
     def read(self, statement: str) -> Found | None:
-        """Read a statement: the text after "Answer:", or the content of a box."""
-        ...
-
-    def opens(self, statement: str) -> bool:
-        """Whether a statement begins with an answer, so that "the answer is" introduces one."""
-        ...
+        """Read a statement, the text after "Answer:" or the content of a box: its first line."""
+        start, stop = first_line(statement)
+        found = self.sentence(statement[start:stop])
+        return found and found.shifted(start)
 
     def close(self, text: str) -> Found | None:
-        """Read the end of a text that has no statement."""
-        ...
+        """Read a text that has no statement: its last sentence that holds something of the kind."""
+        begin = max(0, len(text) - WINDOW)
+        for start, sentence in reversed([*sentences(text[begin:])]):
+            if found := self.sentence(sentence):
+                return found.shifted(begin + start)
+        return None
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         """Whether two answers are the same."""
-        ...
+        return self._canonical(a) == self._canonical(b)
+
+    def _canonical(self, answer: str) -> str:
+        found = self.read(answer)
+        return found.answer if found and found.answer else answer.strip()
 
 
 def first_line(statement: str) -> tuple[int, int]:
@@ -164,14 +97,26 @@ def first_line(statement: str) -> tuple[int, int]:
     return start, len(statement) if end < 0 else end
 
 
-def any_of(words: str) -> str:
-    r"""Return a group that matches one of ``words``, separated by commas; a space matches any white space.
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """The sentences of ``text`` that hold a word, and where each begins."""
+    begin = 0
+    for stop in [*(end.end() for end in _SENTENCE_END.finditer(text)), len(text)]:
+        if re.search(r"\w", text[begin:stop]):
+            yield begin, text[begin:stop].rstrip()
+        begin = stop
 
-    >>> print(any_of("so, in total"))
-    (?:so|in\stotal)
-    """
-    alternatives = (word.strip().replace(" ", r"\s") for word in words.split(","))
-    return f"(?:{'|'.join(alternatives)})"
+
+def decisive(sentence: str, candidates: Sequence[Found]) -> list[Found]:
+    """The candidates behind a leading clause and the last "so", and before a reason ("because ...")."""
+    for passed in [_OPENER.match(sentence), *_CONCLUSION.finditer(sentence)]:
+        candidates = [c for c in candidates if passed and c.start >= passed.end()] or candidates
+    reason = _REASON.search(sentence, candidates[0].end) if candidates else None
+    return [c for c in candidates if reason is None or c.end <= reason.start()]
+
+
+def blanked(pattern: re.Pattern[str], text: str) -> str:
+    """``text`` of the same length, with spaces for what ``pattern`` matches."""
+    return pattern.sub(lambda match: " " * len(match.group()), text)
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

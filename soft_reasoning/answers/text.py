@@ -20,45 +20,42 @@ from typing import Any, TypeGuard
 from soft_reasoning.answers import algebra
 from soft_reasoning.answers.number import close_enough
 from soft_reasoning.answers.numerals import whole_value
-from soft_reasoning.answers.reader import REFUSAL, Found, Rewriter, first_line, last_match
-from soft_reasoning.answers.statements import WINDOW
+from soft_reasoning.answers.reader import REFUSAL, WINDOW, Found, Reader, first_line, last_match
 
-_END = re.compile(  # after "Vitamin C. It is", not in "St. Louis" or "J. K. Rowling"
-    r"\.(?=[\"'”*]*(?:\s+(?:The|This|That|It|He|She|They|We|In|So|Because)\b|\s*$))"
-    r"|(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Lt))(?<!\b(?:Mrs|Gen|Col|Sgt|Rev|Gov|Sen))(?<!\b(?:Prof|Capt))"
-    r"\.(?=[\"'”*]*\s+[A-Z])"
+_END = re.compile(
+    r"\.(?=[\"'”*]*(?:\s*$|\s+(?:The|This|That|It|He|She|They)\b))"
+    r"|(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt))(?<!\bMrs)\.(?=[\"'”*]*\s+[A-Z])"
 )
+"""The end of a sentence; not in "St. Louis" and "J. K. Rowling"."""
 _SIGNS = re.compile(r"((?<!\w)-(?=\.?\d)|(?<=\d)\.(?=\d)|(?<=[^\W\d_])[+#]+(?!\w))|[^\w\s]")
-_PLAIN = Rewriter((r"\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}", r"\1"), (r"\s+", " "))
+_WRAPPED = re.compile(r"\s*\\(?:text|mathrm|mathbf|textbf)\s?\{([^{}]*)\}\s*")
 _AROUND = "*`\"'“” "
 _MATHS = re.compile(r"\$\$?([^$\n]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]")
 _SENTENCE_END = re.compile(r"\.(?=[\"'”*]{0,3}(?:\s+[A-Z]|\s*$))")
 _LAST_MATHS = re.compile(
     r"\$\$?([^$]+)\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]|=\s*([^=&$]{1,200}?)\s*\\end\{align", re.DOTALL
 )
-_REASON = re.compile(r",?\s(?:since|because|as\srequired)\b[^.\n]*\.?\s*$")
-_AS_IT_IS = Rewriter()
-_ESCAPED = Rewriter((r"\\\\(?=[A-Za-z{}])", r"\\"))
+_ESCAPED = re.compile(r"\\\\(?=[A-Za-z{}])")
 """JSON doubles each backslash."""
+_REASON = re.compile(r",?\s(?:since|because|as\srequired)\b[^.\n]*\.?\s*$")
 
 
-class TextReader:
-    """Reads answers in words; a :class:`~soft_reasoning.answers.reader.Reader`."""
+class TextReader(Reader):
+    """Reads answers in words."""
 
     def read(self, statement: str) -> Found | None:
         start, stop = first_line(statement)
-        line = _PLAIN(statement[start:stop])
+        line = statement[start:stop]
+        if wrapped := _WRAPPED.fullmatch(line):
+            start, line = start + wrapped.start(1), wrapped[1]
         begin = len(line) - len(line.lstrip(_AROUND))
         sentence_end = _END.search(line, begin)
-        answer = line[begin : sentence_end.start() if sentence_end else len(line)].rstrip(_AROUND)
+        answer = line[begin : sentence_end.start() if sentence_end else None].rstrip(_AROUND)
         if not answer:
             return None
         if REFUSAL.search(answer):
             return Found(None)
-        return Found(answer, begin, begin + len(answer), _PLAIN, start, stop)
-
-    def opens(self, statement: str) -> bool:
-        return False
+        return Found(answer, begin, begin + len(answer)).shifted(start)
 
     def close(self, text: str) -> Found | None:
         return None
@@ -73,23 +70,16 @@ def _plain_words(text: str) -> str:
     return " ".join(word for word in words if word not in ("a", "an", "the")) or text.strip().casefold()
 
 
-class LatexReader:
-    """Reads formulas; a :class:`~soft_reasoning.answers.reader.Reader`."""
+class LatexReader(Reader):
+    """Reads formulas."""
 
     def read(self, statement: str) -> Found | None:
         start, stop = first_line(statement)
-        piece = statement[start:stop]
-        line = piece if "\\begin" in piece else _ESCAPED(piece)
+        line = statement[start:stop]
         if maths := _MATHS.search(line):
-            group = next(i for i, text in enumerate(maths.groups(), start=1) if text)
-            begin, end = maths.span(group)
-        else:
-            sentence_end = _SENTENCE_END.search(line)
-            begin, end = 0, sentence_end.start() if sentence_end else len(line)
-        return _bare(line, begin, end, start, stop, _AS_IT_IS if line == piece else _ESCAPED)
-
-    def opens(self, statement: str) -> bool:
-        return False
+            return _bare(statement, *(start + place for place in maths.span(maths.lastindex or 0)))
+        sentence_end = _SENTENCE_END.search(line)
+        return _bare(statement, start, start + sentence_end.start() if sentence_end else stop)
 
     def close(self, text: str) -> Found | None:
         offset = max(0, len(text) - WINDOW)
@@ -99,7 +89,7 @@ class LatexReader:
         if last is None:
             return None
         begin, end = last.span(last.lastindex or 0)
-        return _bare(text, offset + begin, offset + end, 0, len(text))
+        return _bare(text, offset + begin, offset + end)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         x, y = whole_value(a), whole_value(b)
@@ -108,18 +98,17 @@ class LatexReader:
         return algebra.equivalent(a, b)
 
 
-def _bare(
-    line: str, begin: int, end: int, start: int, stop: int, rewrites: Rewriter = _AS_IT_IS
-) -> Found | None:
-    """``line[begin:end]`` without dollars and spaces around it."""
-    piece = line[begin:end]
+def _bare(text: str, begin: int, end: int) -> Found | None:
+    """``text[begin:end]`` without dollars and spaces around it."""
+    piece = text[begin:end]
     begin += len(piece) - len(piece.lstrip(" \t\n$"))
     answer = piece.strip(" \t\n$")
     if not answer:
         return None
     if REFUSAL.search(answer):
         return Found(None)
-    return Found(answer, begin, begin + len(answer), rewrites, start, stop)
+    place = begin, begin + len(answer)
+    return Found(answer if "\\begin" in answer else _ESCAPED.sub(r"\\", answer), *place)
 
 
 FREE = ("open",)
@@ -131,16 +120,13 @@ _TRIES = 64
 """Most brackets that begin no JSON value; more are no answer."""
 
 
-class OpenReader:
+class OpenReader(Reader):
     """Reads the text itself; answers are the same if they differ in white space alone."""
 
     def read(self, statement: str) -> Found | None:
         answer = statement.strip()
         start = len(statement) - len(statement.lstrip())
-        return Found(answer, start, start + len(answer), stop=len(statement)) if answer else None
-
-    def opens(self, statement: str) -> bool:
-        return False
+        return Found(answer, start, start + len(answer)) if answer else None
 
     def close(self, text: str) -> Found | None:
         return self.read(text)
@@ -157,7 +143,7 @@ class CodeReader(OpenReader):
         if not blocks:
             return super().read(statement)
         start, end = blocks[-1].span(1)
-        return Found(textwrap.dedent(statement[start:end]).strip(), start, end, stop=len(statement))
+        return Found(textwrap.dedent(statement[start:end]).strip(), start, end)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         return _tree(a) == _tree(b)
@@ -179,7 +165,7 @@ class JsonReader(OpenReader):
                     place = begin.end()
                     break
                 text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-                last = Found(text, begin.start(), place, stop=len(statement))
+                last = Found(text, begin.start(), place)
                 begin = _OPENING.search(statement, place)
         return last
 

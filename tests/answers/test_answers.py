@@ -48,7 +48,6 @@ PLACES = {
     "It is true. So it [cannot be true].": "boolean",
     "He died in 1865. So they [could not] have met.": "boolean",
     "That would be a [yes].": "boolean",
-    "He lost 8 of 20, so he now has [a dozen].": "number",
     "8 squared, i.e. [64]": "number",
     "I'd pick ([A]) over (B).": "choice",
     "Answer: Definitely ([D])": "choice",

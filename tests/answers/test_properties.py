@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, equal, extract, locate, vote
+from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, locate
 from soft_reasoning.answers.numerals import canonical, whole_value
 
 patient = settings(deadline=None)  # machines under load take their time
@@ -67,7 +67,7 @@ def test_extraction_recovers_decimals(value, form):
 @patient
 @given(st.lists(st.one_of(st.none(), st.integers(-3, 3).map(str)), max_size=12))
 def test_vote_is_the_mode(answers):
-    winner = vote(answers, "number")
+    winner = Grader().vote(answers, "number")
     held = [answer for answer in answers if answer is not None]
     assert (winner is None) == (not held)
     if held:
