@@ -184,7 +184,6 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
           for which, part in (metrics.get("auc") or {}).items() if part is not None),
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
-        *([["floating-point operations", f"{metrics['flops']['total']:.2g}"]] if metrics["flops"] else []),
         *([f"{title}, peak", memory(metrics["peak_bytes"][kind])]
           for kind, title in (("kv", "keys and values"), ("activations", "activations"))
           if metrics["peak_bytes"][kind] is not None),

@@ -172,17 +172,18 @@ def _version(name: str) -> str | None:
 def git_commit() -> str | None:
     """Return the commit of the package's own clone, ``-dirty`` if files differ; None outside a clone."""
     git = ["git", "-C", str(Path(__file__).resolve().parent.parent)]
-    own = ["ls-files", "--error-unmatch", "types.py"]  # not so inside somebody else's clone
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10, "check": True}
     try:
-        for arguments in (own, ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]):
-            done = subprocess.run([*git, *arguments], capture_output=True, text=True, timeout=10, check=True)
+        # Inside somebody else's clone the package's files are not tracked.
+        subprocess.run([*git, "ls-files", "--error-unmatch", "types.py"], **options)
+        describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run([*git, *describe], **options).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:
-    """Return model, device and operations (``flops.rates``) of ``engine``, as far as it shows them.
+    """Return model and device of ``engine``, as far as it shows them.
 
     ``revision`` identifies weights of the hub, ``weights`` those of a folder. ``batch_invariant``: whether a
     request had the same bits alone as among others when the engine tried it; None where it did not try.
@@ -201,32 +202,4 @@ def describe_engine(engine: Any) -> dict[str, Any]:
         },
         "device": None if model is None else str(engine.device),
         "batch_invariant": getattr(engine, "batch_invariant", None),
-        "flops": rates(model),
     }
-
-
-def rates(model: Any) -> dict[str, int] | None:
-    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
-
-    None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
-    section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
-    2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
-    leaves out the lookup table unless it is also the output layer. Of a mixture of experts it counts those
-    that a token passes through.
-    """
-    if model is None:
-        return None
-    config, lookup = model.config.get_text_config(), model.get_input_embeddings().weight
-    output = model.get_output_embeddings()
-    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
-    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts if experts else 1.0
-    weights = 0.0
-    for name, weight in model.named_parameters():
-        packed = getattr(weight, "quant_state", None)
-        count = weight.numel() if packed is None else packed.shape.numel()
-        weights += count * (share if ".experts." in name else 1.0)
-    if output is None or output.weight is not lookup:
-        weights -= lookup.numel()
-    heads = getattr(config, "num_attention_heads", 0)  # some models have none
-    width = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
-    return {"position": round(2 * weights), "key": 4 * config.num_hidden_layers * heads * width}

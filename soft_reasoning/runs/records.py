@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
-
-ProblemKey = tuple[str | None, str | None, str | None]
-"""A problem's question, answer type and reference answer."""
 
 FIRST = 5
 """Number of candidates of coverage@5, equal to the samples of the paper's baselines."""
@@ -30,11 +27,6 @@ another answer was chosen."""
 
 WORDS = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
-
-
-def problem_key(record: Mapping[str, Any]) -> ProblemKey:
-    """Question, answer type and reference answer of a record."""
-    return record.get("question"), record.get("answer_type"), record.get("target")
 
 
 def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
@@ -73,19 +65,16 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 
 def candidates_of(record: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a record."""
-    known = {field.name for field in fields(Candidate)}
     candidates = []
     for row, text in zip(record["candidates"], record["resps"][0], strict=True):
-        values: dict[str, Any] = {name: value for name, value in row.items() if name in known}
-        if values.get("u"):
-            values["u"] = tuple(values["u"])
-        candidates.append(Candidate(**values, text=text))
+        u = row["u"] and tuple(row["u"])
+        candidates.append(Candidate(**{**row, "text": text, "u": u}))
     return candidates
 
 
 def agreement_of(candidate: Mapping[str, Any]) -> float | None:
     """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
-    agreement = candidate.get("agreement")  # records of earlier versions lack the key
+    agreement = candidate["agreement"]
     return candidate["verified"] if agreement is None else agreement
 
 
@@ -98,7 +87,7 @@ def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | N
     """
     final, kind = record["answer"], record["answer_type"]
     stored = [candidate["answer"] for candidate in record["candidates"]]
-    if grader.name == record.get("extraction", MODES[0]):  # records of the first versions lack the key
+    if grader.name == record["extraction"]:
         return final, stored
     read = [grader.extract(text, kind) for text in record["resps"][0]]
     pairs = [*zip(stored, read, strict=True)]
@@ -143,15 +132,7 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         UserError: If the record lacks a field.
     """
     try:
-        candidates = _candidates(record, grader)
-        proposals = [entry.get("proposal") or {} for entry in record["trace"]]
-        return Graded(
-            problem=_problem(record, grader, candidates),
-            candidates=candidates,
-            readings=[_reading(record, other) for other in _compared(grader)],
-            usage={role: Usage(**counts) for role, counts in record["usage"].items()},
-            decided=[proposal["decided"] for proposal in proposals if "decided" in proposal],
-        )
+        return _graded(record, grader)
     except KeyError as error:
         raise UserError(
             f"problem {shortened(str(record.get('doc_id')))}: its line in samples.jsonl was edited, it lacks "
@@ -159,11 +140,13 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         ) from error
 
 
-def _candidates(record: Mapping[str, Any], grader: AnswerGrader) -> list[dict[str, Any]]:
-    problem, texts = problem_of(record), record["resps"][0]
-    means = [iter((entry.get("proposal") or {}).get("mean", ())) for entry in record["trace"]]
-    rows = []
-    for i, (read, stored) in enumerate(zip(answers_of(record, grader)[1], record["candidates"], strict=True)):
+def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
+    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+    correct, difficulty = grader.correct(answer, problem), problem.doc.get("difficulty")
+    texts, candidates = record["resps"][0], list[dict[str, Any]]()
+    proposals = [entry.get("proposal") or {} for entry in record["trace"]]
+    means = [iter(proposal.get("mean", ())) for proposal in proposals]
+    for i, (read, stored) in enumerate(zip(answers, record["candidates"], strict=True)):
         number, agreement = stored["round"], agreement_of(stored)
         row = {
             "correct": grader.correct(read, problem),
@@ -171,36 +154,34 @@ def _candidates(record: Mapping[str, Any], grader: AnswerGrader) -> list[dict[st
             "round": number,
             "reward": stored["reward"],
             "approved": None if agreement is None else agreement >= 0.5,
-            "length": None if stored.get("u") is None else math.hypot(*stored["u"]),
+            "length": None if stored["u"] is None else math.hypot(*stored["u"]),
             "new": texts[i] not in texts[:i],
             "expected": next(means[number], None) if number < len(means) else None,
         }
-        rows.append(row)
-    return rows
-
-
-def _problem(
-    record: Mapping[str, Any], grader: AnswerGrader, candidates: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+        candidates.append(row)
     approvals = [candidate["approved"] for candidate in candidates if candidate["correct"]]
-    correct, difficulty = grader.correct(answer, problem), problem.doc.get("difficulty")
     wrong = None
     if correct is False:
         known = "rejected" if all(approved is False for approved in approvals) else "outvoted"
         wrong = known if approvals else "uncovered"
-    return {
-        "doc_id": problem.id,
-        "answer": answer,
-        "correct": correct,
-        "covered": bool(approvals),
-        "covered_first": any(candidate["correct"] for candidate in candidates[:FIRST]),
-        "parsed": answer is not None,
-        "answers": len(set(answers) - {None}),
-        "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
-        "difficulty": None if difficulty is None else str(difficulty),
-        "wrong": wrong,
-    }
+    return Graded(
+        problem={
+            "doc_id": problem.id,
+            "answer": answer,
+            "correct": correct,
+            "covered": bool(approvals),
+            "covered_first": any(candidate["correct"] for candidate in candidates[:FIRST]),
+            "parsed": answer is not None,
+            "answers": len({*answers} - {None}),
+            "rounds": 1 + max((candidate["round"] for candidate in candidates), default=-1),
+            "difficulty": None if difficulty is None else str(difficulty),
+            "wrong": wrong,
+        },
+        candidates=candidates,
+        readings=[_reading(record, other) for other in _compared(grader)],
+        usage={role: Usage(**counts) for role, counts in record["usage"].items()},
+        decided=[proposal["decided"] for proposal in proposals if "decided" in proposal],
+    )
 
 
 def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
