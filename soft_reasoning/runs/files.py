@@ -19,7 +19,6 @@ GRADES = "grades.json"
 REPORT = "report.md"
 PREDICTIONS = "predictions.csv"
 PAGE = "report.html"
-CONFIG = ".hydra/config.yaml"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
 

@@ -12,10 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from soft_reasoning.runs.files import (
-    CONFIG,
     COSTS,
     GRADES,
     MANIFEST,
@@ -29,7 +26,6 @@ from soft_reasoning.runs.files import (
     read_manifest,
     read_records,
     write_json,
-    write_text,
     writing,
 )
 from soft_reasoning.runs.manifest import environment_changes, manifest_of, refuse_other
@@ -86,7 +82,7 @@ class Store:
                 if os.fstat(self._samples).st_size:
                     self._resume(manifest)
                 else:
-                    self._describe(manifest)
+                    write_json(self.folder / MANIFEST, manifest)
                     write_json(self.folder / COSTS, self.costs)
         except BaseException:
             self.close()
@@ -122,11 +118,6 @@ class Store:
         if changes := environment_changes(old, manifest):
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
 
-    def _describe(self, manifest: Mapping[str, Any]) -> None:
-        write_json(self.folder / MANIFEST, manifest)
-        (self.folder / CONFIG).parent.mkdir(exist_ok=True)
-        write_text(self.folder / CONFIG, yaml.safe_dump(manifest["config"], sort_keys=False))
-
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one problem's record; afterwards it is on the disk."""
         line = memoryview(encoded(json.dumps(record, ensure_ascii=False) + "\n"))
@@ -148,7 +139,7 @@ class Store:
         Keys that change no problem's result, such as ``limit``, may have had other values when the run
         began.
         """
-        self._describe(read_manifest(self.folder) | {"config": self._config})
+        write_json(self.folder / MANIFEST, read_manifest(self.folder) | {"config": self._config})
 
     def close(self) -> None:
         """Release the folder."""

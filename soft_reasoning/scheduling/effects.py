@@ -49,15 +49,8 @@ Answer = Callable[[Sequence[Job[Any]], Engine], Sequence[Any]]
 """For every effect asked its answer, or a :class:`Submitted`."""
 
 
-@dataclass(frozen=True)
-class Handler:
-    """A registered ``answer`` function, and the part of a run's time that it counts as."""
-
-    answer: Answer
-    time: str
-
-
-_HANDLERS: dict[type[Effect], Handler] = {}
+_HANDLERS: dict[type[Effect], tuple[Answer, str]] = {}
+"""For each type of effect its function, and the part of a run's time that this counts as."""
 
 
 def answers(
@@ -77,25 +70,24 @@ def answers(
     def register(answer: Answer) -> Answer:
         if effect in _HANDLERS:
             raise ValueError(f"expected an effect without a function, got {effect.__name__}, which has one")
-        _HANDLERS[effect] = Handler(answer, time)
+        _HANDLERS[effect] = answer, time
         return answer
 
     return register
 
 
-def handler_of(effect: Any) -> Handler:
-    """Return the handler of an effect.
+def handler_of(effect: Any) -> tuple[Answer, str]:
+    """Return the function that answers an effect, and what its time counts as.
 
     Raises:
         ValueError: If its type has none.
     """
-    handler = _HANDLERS.get(type(effect))
-    if handler is None:
+    if type(effect) not in _HANDLERS:
         known = ", ".join(kind.__name__ for kind in _HANDLERS)
         raise ValueError(
             f"expected an effect registered with effects.answers ({known}), got {type(effect).__name__}"
         )
-    return handler
+    return _HANDLERS[type(effect)]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -113,21 +105,19 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
     Those for another engine are completed at once, in one batch. A problem whose budget is spent gets empty
     completions.
     """
-    answered: dict[int, Submitted | list[Completion]] = {}
+    answered: dict[Job[Any], Submitted | list[Completion]] = {}
     for group in grouped(jobs, lambda job: id(job.effect.engine)):
         other = group[0].effect.engine
-        granted = [job.bounded(job.effect.requests) for job in group]
-        requests = [request for some in granted for request in some or ()]
+        granted = {job: job.bounded(job.effect.requests) for job in group}
+        requests = [request for bounded in granted.values() for request in bounded or ()]
         results: Iterator[Any] = iter(engine.add(requests) if other is None else other.generate(requests))
-        for job, some in zip(group, granted, strict=True):
-            own = list(islice(results, len(some or ())))
-            if some is None:
-                answered[id(job)] = [NOTHING] * len(job.effect.requests)
-            elif other is None:
-                answered[id(job)] = Submitted(own, partial(_counted, job))
-            else:
-                answered[id(job)] = _counted(job, own)
-    return [answered[id(job)] for job in jobs]
+        for job, bounded in granted.items():
+            if bounded is None:
+                answered[job] = [NOTHING] * len(job.effect.requests)
+                continue
+            mine = list(islice(results, len(bounded)))
+            answered[job] = Submitted(mine, partial(_counted, job)) if other is None else _counted(job, mine)
+    return [answered[job] for job in jobs]
 
 
 def _counted(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
@@ -172,13 +162,10 @@ def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Any]:
         pool = None if effect.features is None else effect.features.shape
         return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed, pool)
 
-    proposals: dict[int, Any] = {}
+    proposals: dict[Job[Propose], Any] = {}
     for group in grouped(jobs, stream):
         effect = group[0].effect
-        pools: dict[str, torch.Tensor] = {}
-        if effect.features is not None:
-            for name in ("features", "behaviour"):
-                pools[name] = torch.stack([getattr(job.effect, name) for job in group])  # (b, N, F), (b, N)
+        names = ("features", "behaviour") if effect.features is not None else ()  # (b, N, F), (b, N)
         batch = effect.optimiser.propose(
             torch.stack([job.effect.U for job in group]),  # (b, n, d)
             torch.stack([job.effect.y for job in group]),  # (b, n)
@@ -186,10 +173,10 @@ def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Any]:
             seed=effect.seed,
             round=effect.round,
             keys=[job.problem.id for job in group],
-            **pools,
+            **{name: torch.stack([getattr(job.effect, name) for job in group]) for name in names},
         )
-        proposals.update(zip(map(id, group), batch, strict=True))
-    return [proposals[id(job)] for job in jobs]
+        proposals.update(zip(group, batch, strict=True))
+    return [proposals[job] for job in jobs]
 
 
 @answers(Round, time="method")

@@ -77,7 +77,6 @@ class Job(Future[Result], Generic[E_co]):
         super().__init__()
         self.problem, self.method, self.context, self.watch = problem, method, context, watch
         self.usage: dict[str, Usage] = {}
-        self.clock: Clock = Clock()
         self.effect: E_co = cast(Any, None)
         self.submitted: Any = None
         self.outcomes: dict[int, Any] = {}
@@ -93,18 +92,17 @@ class Job(Future[Result], Generic[E_co]):
 
     def advance(self, answer: Any) -> None:
         """Send the effect's answer, or begin; an answer that is an exception ends the job."""
-        with self.clock.measure("method"):
-            try:
-                if isinstance(answer, Exception):
-                    raise answer
-                if (result := self._next(answer)) is not None:
-                    self.end(result)
-            except Exception as error:
-                self.end(self._named(error))
-            except (SystemExit, KeyboardInterrupt) as error:
-                if threading.current_thread() is threading.main_thread():
-                    raise
-                self.end(self._named(RuntimeError(f"{type(error).__name__}: {error}")))  # of a user's part
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            if (result := self._next(answer)) is not None:
+                self.end(result)
+        except Exception as error:
+            self.end(self._named(error))
+        except (SystemExit, KeyboardInterrupt) as error:
+            if threading.current_thread() is threading.main_thread():
+                raise
+            self.end(self._named(RuntimeError(f"{type(error).__name__}: {error}")))  # of a user's part
 
     def _next(self, answer: Any) -> Result | None:
         if self._steps is None:
@@ -115,7 +113,7 @@ class Job(Future[Result], Generic[E_co]):
             result = end.value if isinstance(end, StopIteration) else Result(None, ())
             return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
         if self._asked is None and isinstance(self.effect, Generate):
-            self._asked = next((one for one in self.effect.requests if one.role == "candidate"), None)
+            self._asked = next((r for r in self.effect.requests if r.role == "candidate"), None)
         return None
 
     def _begin(self) -> Steps[Result]:
@@ -142,11 +140,9 @@ class Job(Future[Result], Generic[E_co]):
 
     def _named(self, error: Exception) -> Exception:
         """``error`` with the problem's name, as a UserError if it is one; its cause is ``error``."""
-        text = f"problem {self.problem.name}: "
-        if isinstance(error, UserError):
-            named: Exception = UserError(f"{text}{error}")
-        else:
-            named = ProblemError(f"{text}{type(error).__name__}: {error}")
+        known = isinstance(error, UserError)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        named = (UserError if known else ProblemError)(f"problem {self.problem.name}: {text}")
         named.__cause__ = error
         return named
 

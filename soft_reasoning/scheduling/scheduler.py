@@ -44,7 +44,6 @@ class Scheduler:
 
     def add(self, job: Job[Any]) -> None:
         """Take a job on."""
-        job.clock = self.clock
         self.live.append(job)
 
     def step(self) -> list[Job[Any]]:
@@ -58,8 +57,9 @@ class Scheduler:
         self.drop([job for job in self.live if job.cancelled()])
         answers: Answered = [(job, None) for job in self.live if not job.begun]
         answers = answers or self._answer() or self._work()
-        for job, answer in answers:
-            job.advance(answer)
+        with self.clock.measure("method"):
+            for job, answer in answers:
+                job.advance(answer)
         ended = [job for job, _ in answers if job.done()]
         self.drop(ended)
         return ended
@@ -87,9 +87,9 @@ class Scheduler:
     def _ask(self, jobs: Sequence[Job[Any]]) -> Answered:
         """The answers given at once. What cannot be answered together is answered one by one."""
         try:
-            handler = handler_of(jobs[0].effect)
-            with self.clock.measure(handler.time):
-                results = handler.answer(jobs, self.engine)
+            answer_all, time = handler_of(jobs[0].effect)
+            with self.clock.measure(time):
+                results = answer_all(jobs, self.engine)
         except (UserError, ValueError) as error:
             if len(jobs) == 1:
                 return [(jobs[0], error)]

@@ -22,28 +22,14 @@ from experiments import finetune as script  # noqa: E402
 from experiments.finetune import strengths, token_losses  # noqa: E402
 
 
-@pytest.fixture
-def model():
-    """(logits of 12 tokens over 7 words, targets, reference log-probabilities, b), float64."""
+def test_the_gradient_is_that_of_weighted_cross_entropy():
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(12, 7, generator=generator, dtype=torch.float64, requires_grad=True)
-    targets = torch.randint(0, 7, (12,), generator=generator)
-    reference = torch.randn(12, 7, generator=generator, dtype=torch.float64).log_softmax(-1)
+    targets, rows = torch.randint(0, 7, (12,), generator=generator), torch.arange(12)
+    reference = torch.randn(12, 7, generator=generator, dtype=torch.float64).log_softmax(-1)[rows, targets]
     b = strengths(torch.ones(1, 12).bool()).double()
-    return logits, targets, reference[torch.arange(12), targets], b
-
-
-def chosen(logits, targets):
-    return logits.log_softmax(-1)[torch.arange(len(targets)), targets]
-
-
-def gradient(loss, logits):
-    return torch.autograd.grad(loss, logits)[0]
-
-
-def test_the_gradient_is_that_of_weighted_cross_entropy(model):
-    logits, targets, reference, b = model
-    got = gradient(token_losses(chosen(logits, targets), reference, b).sum(), logits)
+    loss = token_losses(logits.log_softmax(-1)[rows, targets], reference, b).sum()
+    [got] = torch.autograd.grad(loss, logits)
     probabilities = logits.detach().softmax(-1)
     for t in range(12):
         p = probabilities[t, targets[t]]
@@ -84,15 +70,11 @@ def test_rows_are_the_runs_prompt_and_the_solution_and_long_ones_are_left_out():
 
 
 def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_path, monkeypatch):
-    (tmp_path / "rows.jsonl").write_text(
-        "".join(
-            json.dumps(
-                {"question": f"Ann has {n} pens.", "thought": f"So {n} + 1 = {n + 1}.", "answer": n + 1}
-            )
-            + "\n"
-            for n in range(2, 18)
-        )
-    )
+    rows = [
+        {"question": f"Ann has {n} pens.", "thought": f"So {n} + 1 = {n + 1}.", "answer": n + 1}
+        for n in range(2, 18)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "asked.jsonl").write_text(json.dumps({"question": "How few?", "answer": 1}))
     run = [f"model.path={base}", "dataset=custom", f"dataset.path={tmp_path / 'asked.jsonl'}", "prompt=demo",
            f"dataset.train.path={tmp_path / 'rows.jsonl'}"]  # fmt: skip
@@ -115,13 +97,10 @@ def test_training_lowers_the_loss_and_the_adapter_loads_and_generates(base, tmp_
     assert not torch.allclose(logits_after(frozen, [prompt])[0], expected, atol=0.1)
 
 
-def test_a_missing_or_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    for adapter in ("/no/where", str(tmp_path / "empty")):
-        with pytest.raises(Exception, match="model.adapter: expected"):
-            build_engine(compose_config([f"model.path={base}", f"model.adapter={adapter}"]))
-    with pytest.raises(UserError, match="takes no adapters"):
-        build_engine(compose_config(["engine=fake", "model.adapter=x"]))
+def test_a_foreign_adapter_and_a_missing_package_are_one_line(base, tmp_path, monkeypatch):
+    config = compose_config([f"model.path={base}", f"model.adapter={tmp_path}"])
+    with pytest.raises(Exception, match="model.adapter: expected"):
+        build_engine(config)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(Exception, match=r"pip install 'soft-reasoning\[finetuning\]'"):
-        build_engine(compose_config([f"model.path={base}", f"model.adapter={tmp_path}"]))
+        build_engine(config)

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.runs.records import grade, problem_of, record_of
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.runs.world import summarise
@@ -162,3 +163,17 @@ def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
     assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7
     assert m["auc"]["new"] == pytest.approx(0.5)  # 4 and the second 3 were seen before
     assert summarise([row("3", "3", [["3", "4"]])])["auc"] == {"all": None, "new": None}
+
+
+@pytest.mark.parametrize(
+    ("generated", "samples"),
+    [
+        (250, 13),  # 650 / 50
+        (260, 12),  # 12.5, and an even number is the nearer one
+        (9000, 1),
+    ],
+)
+def test_an_equal_budget_allows_the_references_tokens_over_those_of_a_sample(generated, samples):
+    reference = {"problems": 20, "tokens": {"total": {"generated": 20 * 650}}}
+    tried = {"problems": 10, "tokens": {"total": {"generated": 10 * generated}}}
+    assert equal_samples(tried, 5, reference) == samples

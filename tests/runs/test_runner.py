@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.reports.report import summary as terminal
 from soft_reasoning.reports.report import write_report
 from soft_reasoning.runs.files import read_manifest, read_records
-from soft_reasoning.runs.local import Local
+from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.job import ProblemError
 from soft_reasoning.types import Problem, Result, UserError
-from tests.runs.world import parts, problems
+from tests.runs.world import OPTIONS, parts, problems
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +47,7 @@ def kept(folder):
 
 def test_a_run_leaves_its_whole_folder(whole, capsys):
     names = {path.name for path in whole.iterdir()}
-    assert {"manifest.json", "samples.jsonl", "results.json", "report.md", ".hydra", "report.html"} <= names
+    assert {"manifest.json", "samples.jsonl", "results.json", "report.md", "report.html"} <= names
     metrics = json.loads((whole / "results.json").read_text())
     records = list(read_records(whole))
     assert metrics["problems"] == len(records) == 12
@@ -116,13 +118,6 @@ def test_changed_data_and_changed_config_are_refused(world, whole, change, what)
     assert len(kept(whole)) == 12
 
 
-def test_a_disk_that_is_full_for_the_results_is_one_line(world, tmp_path):
-    method, context, config = world
-    (tmp_path / "results.json.part").symlink_to("/dev/full")
-    with pytest.raises(UserError, match="No space left"):
-        run(problems(1), Local(method, context), tmp_path, config, progress=False)
-
-
 class FailsAt:
     """Answers every question but one, at which ``error`` is raised."""
 
@@ -163,3 +158,11 @@ def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, caps
     shown = (tmp_path / "predictions.csv").read_text().splitlines()
     assert shown == ["id,question,answer", f"mine,How many pens?,{record['answer']}"]
     assert f"mine: {record['answer']}" in terminal(tmp_path)
+
+
+def test_a_kept_engine_counts_each_runs_memory_by_itself(monkeypatch):
+    monkeypatch.setattr(FakeEngine, "peak_bytes", {"kv": 7}, raising=False)
+    monkeypatch.setattr(FakeEngine, "begin_run", lambda self: self.peak_bytes.update(kv=0))
+    launcher, config = LocalLauncher(), compose_config(OPTIONS)
+    assert launcher.start(config, ()).peaks() == {"kv": 7}
+    assert launcher.start(config, ()).peaks() == {"kv": 0}

@@ -46,86 +46,71 @@ def interrupted(monkeypatch, calls):
     monkeypatch.setattr(FakeEngine, "add", adding)
 
 
-class TestTensorBoard:
-    @staticmethod
-    def events(folder):
-        pytest.importorskip("tensorboard")
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+def test_tensorboard_and_a_resumed_run_that_goes_on(run):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        found = EventAccumulator(str(folder))
-        found.Reload()
-        return found
-
-    def test_a_resumed_run_goes_on(self, run):
-        assert run(*FAKE, "limit=3", "logging=tensorboard").code == 0
-        done = run(*FAKE, "limit=7", "logging=tensorboard")
-        found, measured = self.events(done.folder / "tensorboard"), results(done.folder)
-        accuracy = found.Scalars("accuracy")
-        assert [point.step for point in accuracy] == [1, 2, 3, 4, 5, 6, 7]
-        assert accuracy[-1].value == pytest.approx(measured["exact_match"])
-        assert found.Scalars("coverage")[-1].value == pytest.approx(measured["coverage"])
-        tokens = measured["tokens"]["total"]["generated"]
-        assert found.Scalars("generated_tokens")[-1].value == tokens
-        assert found.Scalars("generated_tokens_per_problem")[-1].value == tokens / 7
-        assert [one.step for one in found.Scalars("final/exact_match")] == [3, 7]
-        text = found.Tensors("config/text_summary")[-1].tensor_proto.string_val[0]
-        assert b"max_new_tokens: 20" in text
+    assert run(*FAKE, "limit=3", "logging=tensorboard").code == 0
+    done = run(*FAKE, "limit=7", "logging=tensorboard")
+    events, measured = EventAccumulator(str(done.folder / "tensorboard")), results(done.folder)
+    events.Reload()
+    accuracy = events.Scalars("accuracy")
+    assert [point.step for point in accuracy] == [1, 2, 3, 4, 5, 6, 7]
+    assert accuracy[-1].value == pytest.approx(measured["exact_match"])
+    assert events.Scalars("coverage")[-1].value == pytest.approx(measured["coverage"])
+    tokens = measured["tokens"]["total"]["generated"]
+    assert events.Scalars("generated_tokens")[-1].value == tokens
+    assert events.Scalars("generated_tokens_per_problem")[-1].value == tokens / 7
+    assert [point.step for point in events.Scalars("final/exact_match")] == [3, 7]
+    text = events.Tensors("config/text_summary")[-1].tensor_proto.string_val[0]
+    assert b"max_new_tokens: 20" in text
 
 
-class TestWandb:
-    def test_figures_and_the_report(self, run):
-        pytest.importorskip("wandb")
-        given = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]
-        done = run(*FAKE, *given, "limit=5")
-        assert done.code == 0
-        [path] = done.folder.glob("wandb/offline-run-*/*.wandb")
-        until = time.monotonic() + 30  # wandb writes in a process of its own
-        while b"final/exact_match" not in (written := path.read_bytes()) and time.monotonic() < until:
-            time.sleep(0.2)
-        assert b"final/exact_match" in written and b"report.html" in written and b"mine" in written
+def test_wandb_gets_figures_and_the_report(run):
+    pytest.importorskip("wandb")
+    options = ["logging=wandb", "logging.mode=offline", "logging.project=mine", "logging.tags=[a,b]"]
+    done = run(*FAKE, *options, "limit=5")
+    assert done.code == 0
+    [path] = done.folder.glob("wandb/offline-run-*/*.wandb")
+    until = time.monotonic() + 30  # wandb writes in a process of its own
+    while b"final/exact_match" not in (written := path.read_bytes()) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert b"final/exact_match" in written and b"report.html" in written and b"mine" in written
 
 
-class TestMLflow:
-    @staticmethod
-    def runs(tmp_path, experiment="soft_reasoning"):
-        mlflow = pytest.importorskip("mlflow")
-        client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/runs.db")
-        found = client.get_experiment_by_name(experiment)
-        return client, client.search_runs([found.experiment_id], order_by=["start_time ASC"])
+def test_mlflow_and_an_interrupted_run_that_goes_on_as_a_new_one(run, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path}/runs.db"
+    words = [*FAKE, "logging=mlflow", f"logging.uri='{uri}'", "logging.experiment=mine", "limit=5"]
+    with monkeypatch.context() as broken:
+        interrupted(broken, 1)
+        assert run(*words).code == 130
+    done = run(*words)
+    client = mlflow.MlflowClient(uri)
+    experiment = client.get_experiment_by_name("mine").experiment_id
+    first, again = client.search_runs([experiment], order_by=["start_time ASC"])
+    assert "ended" not in done.err
+    assert (first.info.status, again.info.status) == ("KILLED", "FINISHED")
+    assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
+    assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
+    measured = results(done.folder)
+    assert [m.step for m in client.get_metric_history(again.info.run_id, "accuracy")] == [3, 4, 5]
+    assert again.data.metrics["final/coverage_5"] == pytest.approx(measured["coverage@5"])
+    assert again.data.metrics["final/exact_match"] == pytest.approx(measured["exact_match"])
+    names = {entry.path for entry in client.list_artifacts(again.info.run_id)}
+    assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
 
-    def given(self, tmp_path):
-        pytest.importorskip("mlflow")
-        return ["logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'"]
 
-    def test_an_interrupted_run_goes_on_as_a_new_one(self, run, tmp_path, monkeypatch):
-        given = [*FAKE, *self.given(tmp_path), "logging.experiment=mine", "limit=5"]
-        with monkeypatch.context() as broken:
-            interrupted(broken, 1)
-            assert run(*given).code == 130
-        _, [one] = self.runs(tmp_path, "mine")
-        assert one.info.status == "KILLED"
-        done = run(*given)
-        client, [_, again] = self.runs(tmp_path, "mine")
-        assert "ended" not in done.err and again.info.status == "FINISHED"
-        assert (again.info.run_name, again.data.tags["group"]) == ("one", tmp_path.name)
-        assert again.data.params["max_new_tokens"] == "20" and "limit" not in again.data.params
-        measured = results(done.folder)
-        assert [m.step for m in client.get_metric_history(again.info.run_id, "accuracy")] == [3, 4, 5]
-        assert again.data.metrics["final/coverage_5"] == pytest.approx(measured["coverage@5"])
-        assert again.data.metrics["final/exact_match"] == pytest.approx(measured["exact_match"])
-        names = {entry.path for entry in client.list_artifacts(again.info.run_id)}
-        assert {"results.json", "report.md", "report.html", "manifest.json"} <= names
+def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(run, tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
 
-    def test_an_error_of_the_tracker_ends_the_logging_and_not_the_run(self, run, tmp_path, monkeypatch):
-        given = self.given(tmp_path)
+    def gone(*_, **__):
+        raise ConnectionError("the server has gone")
 
-        def gone(*_, **__):
-            raise ConnectionError("the server has gone")
-
-        monkeypatch.setattr("mlflow.log_metrics", gone)
-        done = run(*FAKE, *given, "limit=5")
-        assert done.code == 0 and results(done.folder)["problems"] == 5
-        assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
+    monkeypatch.setattr("mlflow.log_metrics", gone)
+    done = run(*FAKE, "logging=mlflow", f"logging.uri='sqlite:///{tmp_path}/runs.db'", "limit=5")
+    assert done.code == 0 and results(done.folder)["problems"] == 5
+    assert done.err.count("logging=mlflow ended: ConnectionError: the server has gone") == 1
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from soft_reasoning.answers import Grader
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.records import grade, record_of
@@ -16,25 +17,15 @@ from soft_reasoning.runs.runner import run, write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Problem
 
-LEVELS = ("easy", "medium", "hard")
+LEVELS = [{"difficulty": level} for level in ("easy", "medium", "hard")]
 # The fake engine never agrees with itself; under this rule its searches end after different rounds.
-OPTIONS = [
-    "engine=fake",
-    "max_new_tokens=30",
-    "acquisition=ei",
-    "search.stopping.rule=improvement",
-    "model.sigma=2",
-]
+RULE = "search.stopping.rule=improvement"
+OPTIONS = ["engine=fake", "max_new_tokens=30", "acquisition=ei", RULE, "model.sigma=2"]
 
 
 def problems(n):
     return [
-        Problem(
-            f"p{i}",
-            f"Ann has {i} pens and buys {i % 5}. How many?",
-            str(i % 21),
-            doc={"difficulty": LEVELS[i % 3]},
-        )
+        Problem(f"p{i}", f"Ann has {i} pens and buys {i % 5}. How many?", str(i % 21), doc=LEVELS[i % 3])
         for i in range(n)
     ]
 
@@ -63,26 +54,18 @@ def stored(folder, config, results, **more):
     return folder
 
 
-class KilledAfter:
-    """An engine that ends its own process when requests come for the ``calls``-th time."""
-
-    def __init__(self, engine, calls):
-        self._engine, self._left = engine, calls
-
-    def __getattr__(self, name):
-        return getattr(self._engine, name)
-
-    def add(self, requests):
-        self._left -= 1
-        if self._left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._engine.add(requests)
-
-
 def main(folder, count, max_live, calls):
     """Run ``count`` problems into ``folder``, killed when requests come for the ``calls``-th time."""
+    add, left = FakeEngine.add, [calls]
+
+    def dying(self, requests):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return add(self, requests)
+
+    FakeEngine.add = dying
     method, context, config = parts()
-    object.__setattr__(context, "engine", KilledAfter(context.engine, calls))
     run(problems(count), Local(method, context, max_live), folder, config)
 
 

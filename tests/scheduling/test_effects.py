@@ -8,12 +8,7 @@ from soft_reasoning.scheduling import effects
 from soft_reasoning.scheduling.effects import Submitted, answers
 from soft_reasoning.scheduling.job import ProblemError
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import (
-    Effect,
-    Request,
-    Result,
-    Usage,
-)
+from soft_reasoning.types import Effect, Request, Result, Usage
 from tests.scripted import Context, Script, number, problems
 
 
