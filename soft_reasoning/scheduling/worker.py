@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from soft_reasoning.engines.base import Engine
@@ -38,7 +38,7 @@ class Worker:
     def __init__(self, engine: Engine, max_live: int = MAX_LIVE) -> None:
         self.engine: Engine = engine
         self.max_live: int = max_live
-        self._arrived: SimpleQueue[Callable[[], Sequence[Job[Any]]]] = SimpleQueue()
+        self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
         self._calls: deque[deque[Job[Any]]] = deque()  # of each call what is not begun
         # Guards ``_closed``. Reentrant, since the garbage collector may close a worker anywhere.
         self._lock = threading.RLock()
@@ -59,19 +59,10 @@ class Worker:
         """
         if not (self._closed or self._thread.is_alive()):
             raise UserError(FORKED)
-
-        def checked() -> Sequence[Job[Any]]:
-            try:
-                check()
-            except Exception as error:
-                _end(jobs, error)
-                return ()
-            return jobs
-
         with self._lock:
             if self._closed:
                 raise UserError(CLOSED)
-            self._arrived.put(checked)
+            self._arrived.put((jobs, check))
 
     def close(self) -> None:
         """End the thread and close the engine; jobs in work get an error."""
@@ -79,7 +70,7 @@ class Worker:
             if self._closed:
                 return
             self._closed = True
-        self._arrived.put(tuple)  # wakes the thread up
+        self._arrived.put(((), lambda: None))  # wakes the thread up
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -104,15 +95,16 @@ class Worker:
             self.engine.close()
 
     def _receive(self, wait: bool) -> None:
-        """Take the calls that have arrived; ``wait`` for the first one."""
-        try:
-            while True:
-                jobs = self._arrived.get(block=wait)()
-                wait = False
-                if jobs:
-                    self._calls.append(deque(jobs))
-        except Empty:
-            return
+        """Take the calls that have arrived and pass their checks; ``wait`` for the first one."""
+        while wait or not self._arrived.empty():
+            jobs, check = self._arrived.get()
+            wait = False
+            try:
+                check()
+            except Exception as error:
+                _end(jobs, error)
+            else:
+                self._calls += [deque(jobs)] if jobs else []
 
     def _admit(self, scheduler: Scheduler) -> None:
         while self._calls and len(scheduler.live) < self.max_live:
