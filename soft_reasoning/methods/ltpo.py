@@ -1,12 +1,12 @@
 """LTPO: thought embeddings that make the model sure (Ye et al. 2025, arXiv 2510.04182).
 
-K embeddings h follow the prompt, at first that of the end token. Their reward R is the mean over the K
-positions of -(1/10) sum of log p over the ten likeliest next tokens, so it is large where one token takes
-all. Step t draws eps ~ N(0, sigma_t^2) with sigma_t = sigma * decay^t and follows the gradient at h + eps:
-by the score function, h += rate * R * eps / sigma_t^2 (the paper), or by backpropagation and Adam (the
-released code). The thoughts after the step of the best reward are decoded greedily; nothing is decoded
-before. The released code differs in its prompt: the thoughts are placeholders in the user's message, which
-says what they are for, and it rewards one position more.
+K embeddings h follow the prompt. Their reward R is the mean over the K positions of -(1/10) sum of log p
+over the ten likeliest next tokens, so it is large where one token takes all. Step t draws eps ~ N(0,
+sigma_t^2) with sigma_t = sigma * decay^t and follows the gradient at h + eps: by the score function, h +=
+rate * R * eps / sigma_t^2 (the paper), or by backpropagation and Adam (the released code). The thoughts
+after the step of the best reward are decoded greedily; nothing is decoded before. The released code differs
+in its prompt: the thoughts are placeholders in the user's message, which says what they are for, and it
+rewards one position more.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Ltpo:
         rate: Learning rate.
         sigma: Standard deviation of the first step's noise, in the units of embeddings.
         decay: Of sigma, per step.
+        start: A text at whose first token's embedding every thought begins; None is the end token, after
+            which a chat model may write nothing.
         max_new_tokens: Tokens of the solution.
     """
 
@@ -48,6 +50,7 @@ class Ltpo:
     rate: float = 0.04
     sigma: float = 4.0
     decay: float = 0.9
+    start: str | None = None
     max_new_tokens: int = 300
     name: str = "ltpo"
 
@@ -65,7 +68,8 @@ class Ltpo:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine
-        h = engine.embed([min(engine.eos_ids)]).repeat(self.thoughts, 1)  # (K, D)
+        ids = engine.tokenizer.encode(self.start, add_special_tokens=False) if self.start else []
+        h = engine.embed([*ids, min(engine.eos_ids)][:1]).repeat(self.thoughts, 1)  # (K, D)
         h.requires_grad_()
         adam = torch.optim.Adam([h], lr=self.rate, maximize=True)
         best, highest, rewards = h.detach().clone(), 0.0, list[float]()
