@@ -12,7 +12,7 @@ USAGE = """\
 soft-reasoning COMMAND [options]
 
   run [group=choice] [key=value]       solve a data set; the same command continues an interrupted run
-  compare METHOD METHOD ... [options]  run several methods on the same problems
+  compare METHOD METHOD ... [options]  run several methods on the same problems (--all: find the best of all)
   sweep [key=a,b] [options]            run every combination of values (run -m), and combine the results
   calibrate [options]                  recommend sigma and points to begin with, for a model and data
   serve [options] [port=8000]          answer requests as OpenAI's API does

@@ -34,8 +34,12 @@ soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
 
 Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and
 report.html. A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
-many tokens as soft_reasoning. Choose a method on other questions than you report on:
-dataset.split=validation."""
+many tokens as soft_reasoning.
+
+compare --all [METHOD ...] runs every method that the engine can serve, or the named ones, with at most
+max_tokens (1000) per question. Half of them drop out after a quarter and after half of limit (200)
+questions. The best is written as a preset: run, serve, eval and Python take preset=FILE. Choose on other
+questions than you report on: dataset.split=validation."""
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
@@ -126,6 +130,11 @@ def compare_main(words: Sequence[str]) -> None:
     names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
     if not names and {"-h", "--help"} & {*words}:
         print(COMPARE)
+        return
+    if "--all" in words:
+        from soft_reasoning.commands.choose import choose  # it runs methods with this module's functions
+
+        choose(names, [word for word in words if word not in (*names, "--all")])
         return
     if len(names) < 2:
         named = " ".join(names) or "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -72,13 +72,14 @@ NEUTRAL = ("any", "json", "code")
 def completed(overrides: Sequence[str]) -> list[str]:
     """Return ``overrides`` with what follows from them.
 
-    ``model=A/NAME`` becomes a model's path, and ``prompt=FILE`` the choice ``file``. Another model than the
-    bundled one gets neither its sigma nor the prompt of the bundled data, which it alone understands.
+    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, and ``preset=FILE`` the
+    overrides that it holds. Another model than the bundled one gets neither its sigma nor the prompt of the
+    bundled data, which it alone understands.
     ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may name
     a preset for Soft Reasoning; other methods run in it without one.
     """
     result: list[str] = []
-    for word in overrides:
+    for word in _with_presets(overrides):
         key, _, value = word.partition("=")
         if key == "prompt" and is_file_name(value):
             result += ["prompt=file", override("prompt.path", str(Path(value).expanduser().absolute()))]
@@ -101,6 +102,25 @@ def completed(overrides: Sequence[str]) -> list[str]:
     if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
         result.append("preset=default")
     return result
+
+
+def _with_presets(overrides: Sequence[str]) -> Iterator[str]:
+    """Yield ``overrides``, and in the place of ``preset=FILE`` those that the file holds.
+
+    Raises:
+        UserError: If it holds none.
+    """
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if key != "preset" or not is_file_name(value):
+            yield word
+            continue
+        path = Path(value.strip("'\"")).expanduser()
+        preset = OmegaConf.load(path) if path.is_file() else None
+        words = preset.get("overrides") if isinstance(preset, DictConfig) else None
+        if not isinstance(words, ListConfig):
+            raise UserError(f"preset: expected a file that holds overrides, got {value}")
+        yield from map(str, words)
 
 
 def is_path(model: str) -> bool:

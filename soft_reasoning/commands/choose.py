@@ -1,0 +1,86 @@
+"""``compare --all``: every method that the engine can serve, half of which drop out after each stage."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from soft_reasoning.commands.launch import launch
+from soft_reasoning.commands.run import run_one
+from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.folder import choices
+from soft_reasoning.reports.compare import compare
+from soft_reasoning.runs.files import write_text
+from soft_reasoning.runs.runner import Summary
+from soft_reasoning.types import UserError
+
+PRESET = "preset.yaml"
+QUESTIONS, TOKENS = 200, 1000
+"""Of the last stage, and most tokens per question, unless limit= and max_tokens= say otherwise."""
+
+
+def choose(names: Sequence[str], words: Sequence[str]) -> None:
+    """Run successive halving (Karnin et al. 2013) over the methods ``names``, by default over all.
+
+    The stages ask a quarter, half and all of the questions; runs go on where the stage before left them. The
+    more accurate half stays, of equals those with fewer tokens. The best is written as a preset.
+    """
+
+    def halve(config: DictConfig, folder: Path) -> None:
+        total = QUESTIONS if config.limit is None else config.limit
+        if not isinstance(total, int) or total < 4:
+            raise UserError(f"limit: expected 4 questions or more to compare, got {total}")
+        overrides = [
+            w for w in HydraConfig.get().overrides.task if not w.startswith(("limit=", "max_tokens="))
+        ]
+        budget = f"max_tokens={config.max_tokens or TOKENS}"
+        kept, done = list(names) or choices("method"), dict[str, Summary]()
+        with closing(built(config, "launcher")) as launcher:
+            for stage, size in enumerate((total // 4, total // 2, total)):
+                done = {}
+                for name in kept:
+                    try:
+                        method = compose_config([*overrides, f"method={name}", budget, f"limit={size}"])
+                        done[name] = run_one(method, folder / name, launcher, tracked=False)
+                    except UserError as error:  # such as an ability that the engine lacks
+                        if stage:
+                            raise
+                        print(f"{name} is left out: {error}", file=sys.stderr)
+                if not done:
+                    raise UserError("compare: expected a method that can be run, got none")
+                print(f"\nStage {stage + 1}: {size} questions\n")
+                compare([done[name].folder for name in done], folder / f"stage-{stage + 1}")
+                kept = ranked(done)[: (len(done) + 1) // 2]
+        write_preset(folder / PRESET, [*overrides, f"method={kept[0]}", budget])
+        print(f"\nThe best of these questions is {kept[0]}: soft-reasoning run preset={folder / PRESET}")
+
+    launch(halve, words)
+
+
+def ranked(done: dict[str, Summary]) -> list[str]:
+    """Return the names, the most accurate first, of equals the one with the fewest tokens."""
+
+    def key(name: str) -> tuple[float, float]:
+        metrics = done[name].metrics
+        if metrics["exact_match"] is None:
+            raise UserError(
+                "compare: expected questions with reference answers, got none; give the data's gold"
+            )
+        return -metrics["exact_match"], metrics["tokens"]["total"]["generated"]
+
+    return sorted(done, key=key)
+
+
+def write_preset(path: Path, overrides: Sequence[str]) -> None:
+    """Write ``overrides`` as a preset, but for those that name the model and the questions."""
+    left_out = ("model", "dataset", "hydra", "seed", "fresh", "progress", "launcher", "max_live", "engine")
+    kept = [word for word in overrides if word.partition("=")[0].partition(".")[0] not in left_out]
+    text = OmegaConf.to_yaml(OmegaConf.create({"overrides": kept}))
+    write_text(path, f"# soft-reasoning compare --all, then run {shlex.join(overrides)}\n{text}")

@@ -1,0 +1,50 @@
+"""``compare --all``: what drops out after each stage, and the preset that it writes."""
+
+import json
+
+import pytest
+
+from soft_reasoning import UserError
+from soft_reasoning.commands.choose import ranked, write_preset
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.runs.runner import Summary
+
+FAKE = ("engine=fake", "progress=false", "max_new_tokens=12", "dataset.split=validation")
+
+
+def summary(accuracy, tokens):
+    return Summary(None, {"exact_match": accuracy, "tokens": {"total": {"generated": tokens}}})
+
+
+def test_the_more_accurate_comes_first_and_of_equals_the_cheaper():
+    assert ranked({"a": summary(0.5, 9), "b": summary(0.7, 9), "c": summary(0.5, 3)}) == ["b", "c", "a"]
+    with pytest.raises(UserError, match="expected questions with reference answers"):
+        ranked({"a": summary(None, 9)})
+
+
+def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
+    names = ("cot", "self_consistency", "slot", "deepconf", "ltpo")
+    words = ("compare", "--all", *names, *FAKE, "limit=8", "max_tokens=60", "hydra.run.dir=out")
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    assert "slot is left out: " in done.stderr
+    counts = {name: len((tmp_path / "out" / name / "samples.jsonl").read_text().splitlines())
+              for name in names if name != "slot"}  # fmt: skip
+    assert sorted(counts.values()) == [2, 2, 4, 8]
+    best = next(name for name, count in counts.items() if count == 8)
+    config = compose_config([f"preset={tmp_path / 'out' / 'preset.yaml'}", "engine=fake"])
+    assert (config.method.name, config.max_tokens, config.max_new_tokens) == (best, 60, 12)
+    assert config.dataset.split == "test" and config.limit is None
+    folder = tmp_path / "out" / "stage-3"
+    [row] = json.loads((folder / "comparison.json").read_text())
+    assert row["label"] == best
+
+
+def test_a_preset_keeps_the_method_s_own_options_and_must_hold_some(tmp_path):
+    file = tmp_path / "mine.yaml"
+    write_preset(file, ["model=demo", "dataset.split=validation", "method=deepconf", "method.final.keep=0.5"])
+    config = compose_config([f"preset={file}", "method.samples=3"])
+    assert (config.method.samples, config.method.final.keep) == (3, 0.5)
+    file.write_text("method: cot\n")
+    with pytest.raises(UserError, match="preset: expected a file that holds overrides, got"):
+        compose_config([f"preset={file}"])
