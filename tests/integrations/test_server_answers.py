@@ -91,12 +91,22 @@ def test_fields_that_act(client, reasoner, sent, meant):
 
 def test_harmless_fields_are_taken_and_change_nothing(client):
     parts = [{"type": "text", "text": Q[:10]}, {"type": "text", "text": Q[10:]}]
+    sent = {
+        "colour": None, "frequency_penalty": 0, "presence_penalty": 0.0, "repetition_penalty": 1.0,
+        "top_k": -1, "top_p": 0.5, "logit_bias": {}, "tools": [], "tool_choice": "auto",
+        "parallel_tool_calls": True, "response_format": {"type": "text"}, "n": None, "stop": None,
+        "text": {"format": {"type": "text"}},
+        "stream_options": None, "logprobs": False, "seed": None, "store": True, "user": "ann",
+        "metadata": {"a": "b"}, "reasoning_effort": "high", "soft_reasoning": None,
+    }  # fmt: skip
+    messages = [{"role": "user", "content": parts, "name": "ann"}]
     response = client.chat.completions.create(
-        model="cot-demo", messages=[{"role": "user", "content": parts, "name": "ann"}], top_p=0.5, store=True,
-        frequency_penalty=0, logit_bias={}, temperature=0.7, tools=[], logprobs=False, user="ann",
-        reasoning_effort="high", extra_body={"colour": None},
-    )  # fmt: skip
+        model="cot-demo", messages=messages, temperature=0.7, extra_body=sent
+    )
     assert response.choices == ask(client, "cot-demo").choices
+    prompt = client.completions.create(model="cot-demo", prompt=PROMPT, extra_body=sent)
+    assert prompt.choices == client.completions.create(model="cot-demo", prompt=PROMPT).choices
+    assert client.responses.create(model="cot-demo", input=Q, extra_body=sent).output_text
 
 
 def test_a_chat_with_an_earlier_answer(client, reasoner):

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import HTTPException
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.engines.text import decode
 
 HINTS = frozenset(
-    "include metadata min_p parallel_tool_calls prompt_cache_key reasoning reasoning_effort service_tier "
-    "safety_identifier store top_p truncation user verbosity".split()
+    "client_metadata include metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
+    "reasoning reasoning_effort safety_identifier service_tier store top_p truncation user verbosity".split()
 )
 """Fields without effect here that are taken whatever they say: an answer without them is still an answer."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "best_of": (1,), "function_call": ("auto", "none"), "length_penalty": (1,), "modalities": (["text"],),
+    "repetition_penalty": (1,), "response_format": ({"type": "text"},), "skip_special_tokens": (True,),
+    "text": ({"format": {"type": "text"}},), "tool_choice": ("auto", "none"), "top_k": (-1,),
+}  # fmt: skip
+"""Values of other fields that ask for nothing, as null, false, 0 and empty ones do."""
 
 
 class ApiError(HTTPException):
@@ -67,7 +74,7 @@ Count = Annotated[int, Field(ge=1)]
 Stop = Annotated[
     list[Annotated[str, Field(min_length=1)]],
     Field(max_length=4),
-    BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop or []),
+    BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
 ]
 
 
@@ -89,6 +96,12 @@ class Body(BaseModel):
     stream_options: dict[str, Any] | None = None
     soft_reasoning: Extra = Extra()
 
+    @model_validator(mode="before")
+    @classmethod
+    def without_null(cls, fields: Any) -> Any:
+        """A field that is null is one that was not sent."""
+        return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
+
     def questions(self, tokenizer: Any) -> list[Asked]:
         """Return what is to be solved."""
         raise NotImplementedError
@@ -100,7 +113,7 @@ class Body(BaseModel):
             ApiError: For the first of them.
         """
         for name, value in (self.model_extra or {}).items():
-            if value and name not in HINTS:  # null, false, 0 and empty ones ask for nothing
+            if value and name not in HINTS and value not in NEUTRAL.get(name, ()):
                 raise ApiError(
                     400, f"{name}: expected a field that has an effect here, got {name}={value!r:.40}; "
                     "leave it out, or start the server with server.unknown_fields=ignore", name,
