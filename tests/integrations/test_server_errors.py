@@ -53,6 +53,10 @@ def ask(client, model="cot-demo", messages=None, extra=None, **options):
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
         ({"top_logprobs": 3}, "top_logprobs", "an effect here, got top_logprobs=3; leave it out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "an effect here"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "an effect here"),
+        ({"body": {"top_k": 20}}, "top_k", "got top_k=20"),
+        ({"body": {"repetition_penalty": 1.1}}, "repetition_penalty", "got repetition_penalty=1.1"),
+        ({"body": {"n": None, "model": None}}, "model", "model: Field required"),
         ({"extra": {"preset": "x"}, "model": "demo"}, None, "preset: expected one of default, paper"),
         ({"extra": {"k": 65}, "model": "demo"}, "soft_reasoning.k", "at most 64"),
         ({"extra": {"k": 2}}, None, "k: expected a method that has it"),
@@ -122,7 +126,11 @@ def test_other_hosts_and_pages(running, reasoner):
 
     page, allows = {"origin": "https://page.example"}, "access-control-allow-origin"
     assert get(running.url).status_code == get(running.url, host="localhost:1").status_code == 200
-    assert get(running.url, host="rebound.example").status_code == 400
+    assert get(running.url, host="[::1]:1").status_code == 200
+    for host in ("rebound.example", "localhost.rebound.example:8000", ""):
+        assert get(running.url, host=host).status_code == 400
+    post = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    assert httpx.options(f"{running.url}/chat/completions", headers={**page, **post}).status_code == 400
     assert allows not in get(running.url, **page).headers  # so that a browser does not show it to the page
     with served(reasoner, allowed_origins=["https://page.example"], allowed_hosts=["*"]) as other:
         response = get(other.url, host="rebound.example", **page)
