@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 
-from soft_reasoning.commands import finished, run
+from soft_reasoning.commands import entry, finished, run
 from soft_reasoning.runs.files import read_records
 
 
@@ -25,6 +25,16 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "accuracy %" in said and str(folders / "one" / "report.html") in said
     assert opened == [(folders / "one" / "report.html").as_uri()]
+
+
+def test_tables_are_written_by_either_name_of_the_command(folders, capsys):
+    assert entry.COMMANDS["report"] == entry.COMMANDS["show"]
+    finished.show_main([str(folders / "one"), "--tables"])
+    tables = folders / "one" / "tables"
+    assert capsys.readouterr().out == f"{tables}\n"
+    assert {"headline.csv", "headline.tex", "tokens.csv", "time.csv"} <= {
+        path.name for path in tables.iterdir()
+    }
 
 
 def test_a_problem_is_explained(folders, capsys):

@@ -18,6 +18,7 @@ soft-reasoning COMMAND [options]
   serve [options] [port=8000]          answer requests as OpenAI's API does
   regrade FOLDER [grader.key=value]    grade a finished run again, without a model
   show FOLDER [PROBLEM]                show a run's results, or explain one problem
+  report FOLDER --tables               write every table of a run as CSV and LaTeX
   eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
 
 soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more."""
@@ -31,6 +32,7 @@ COMMANDS = {
     "serve": f"{HERE}.serve:main",
     "regrade": f"{HERE}.finished:regrade_main",
     "show": f"{HERE}.finished:show_main",
+    "report": f"{HERE}.finished:show_main",
     "eval": "soft_reasoning.integrations.harness.command:main",
 }
 """The function of each command, which takes the words after it."""

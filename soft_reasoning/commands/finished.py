@@ -19,7 +19,7 @@ from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import choices, conf_dir
 from soft_reasoning.reports.compare import COMPARISON
-from soft_reasoning.reports.report import summary, write_report
+from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_manifest, read_records
 from soft_reasoning.runs.records import candidates_of, problem_of
@@ -134,12 +134,17 @@ def show_main(words: Sequence[str]) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of a run or a comparison")
     parser.add_argument("problem", metavar="PROBLEM", nargs="?", help="the id of a problem")
     parser.add_argument("--no-browser", action="store_true", help="do not open report.html")
+    parser.add_argument("--tables", action="store_true", help="write every table of a run to its tables/, as "
+                        "CSV and LaTeX (those of a comparison lie in its folder)")  # fmt: skip
     arguments = parser.parse_args(words)
     with one_line_errors():
         if not arguments.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {arguments.folder}; check the path")
         if arguments.problem is not None:
             print(story_of(arguments.folder, arguments.problem).explain())
+            return
+        if arguments.tables:
+            print(write_tables(arguments.folder))
             return
         comparison = arguments.folder / COMPARISON
         compared = comparison.is_file()

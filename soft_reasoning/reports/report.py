@@ -1,4 +1,4 @@
-"""The files about a finished run: report.md, report.html and plots."""
+"""The files about a finished run: report.md, report.html, plots, and its tables on demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.stopped import STOPPED, if_stopped
-from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, share
+from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, save, share
 from soft_reasoning.reports.viewer.run import final_of, write_run
 from soft_reasoning.runs.files import (
     PREDICTIONS,
@@ -26,6 +26,10 @@ from soft_reasoning.runs.files import (
 from soft_reasoning.runs.records import FIRST
 from soft_reasoning.types import shortened
 
+EXTRACTION = (
+    "An answer that could not be parsed counts as wrong. The run searched and voted under its own "
+    "extraction; under another the texts that gave its final answers are read again."
+)
 ROUNDS = (
     "Accuracy, rewards and mean lengths |u| of points are over the problems still searching in a round; "
     "coverage is that of all problems and all rounds so far."
@@ -46,6 +50,8 @@ SHOWN = 20
 """Answers that a terminal shows; the file holds all."""
 
 ROUNDS_PLOT = "after_each_round.png"
+TABLES = "tables"
+"""Inside a run's folder, on demand: every table of it as CSV and LaTeX."""
 
 Metrics: TypeAlias = Mapping[str, Any]
 
@@ -81,11 +87,24 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     parts = [f"# {title}", _headline(metrics).markdown(), made]
     parts += [f"![{name}]({file})" for name, file in drawn.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
-    write_run(folder, title, tables_of(metrics), grades.keys(), grader, drawn)
+    write_run(folder, title, list(tables_of(metrics).values()), grades.keys(), grader, drawn)
     if _ungraded(grades):
         rows = [(name, question, answer or "") for name, question, answer in _predictions(folder, grades)]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), rows, labels=3).csv())
     return notes
+
+
+def write_tables(folder: Path) -> Path:
+    """Write every table of the finished run in ``folder`` as CSV and LaTeX; return the folder with them.
+
+    Raises:
+        UserError: If ``folder`` holds no finished run, or cannot be written.
+    """
+    tables = tables_of(read_results(folder))
+    with writing(folder):
+        for name, table in tables.items():
+            save(table, folder / TABLES, name)
+    return folder / TABLES
 
 
 def summary(folder: Path) -> str:
@@ -117,8 +136,8 @@ def _name(config: Mapping[str, Any], key: str) -> str:
     return str(value.get("name", key)) if isinstance(value, Mapping) else str(value or key)
 
 
-def tables_of(metrics: Metrics) -> list[Table]:
-    """The tables of a run for its page; those with nothing to show are left out."""
+def tables_of(metrics: Metrics) -> dict[str, Table]:
+    """The tables of a run by the names of their files; those with nothing to show are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
         "accuracy %": lambda row: share(row, "exact_match"),
@@ -134,16 +153,22 @@ def tables_of(metrics: Metrics) -> list[Table]:
     rounds = [(str(row["round"] + 1), row) for row in metrics["by_round"]]
     verdicts = [(name.replace("_", " "), part) for name, part in (metrics["verifier"] or {}).items()]
     wrong = metrics["wrong"].items() if verdicts else ()
-    tables = [
-        _headline(metrics),
-        Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
-        Table.of("difficulty", metrics["by_difficulty"].items(), problems | answers, "By difficulty"),
-        Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
-        Table.of("", wrong, {"%": percent}, "Wrong answers", WRONG),
-        _tokens(metrics),
-        _times(metrics["seconds"]),
-    ]
-    return [table for table in tables if table.rows]
+    unparsed = {
+        "unparsed %": lambda row: percent(row["unparsed"]),
+        "candidates unparsed %": lambda row: percent(row["candidate_unparsed"]),
+    }
+    extraction, difficulty = metrics["extraction"].items(), metrics["by_difficulty"].items()
+    tables = {
+        "headline": _headline(metrics),
+        "rounds": Table.of("round", rounds, problems | in_round, "By round", ROUNDS),
+        "difficulty": Table.of("difficulty", difficulty, problems | answers, "By difficulty"),
+        "extraction": Table.of("extraction", extraction, answers | unparsed, "By extraction", EXTRACTION),
+        "verifier": Table.of("", verdicts, {"%": percent}, "Verifier", VERIFIER),
+        "wrong": Table.of("", wrong, {"%": percent}, "Wrong answers", WRONG),
+        "tokens": _tokens(metrics),
+        "time": _times(metrics["seconds"]),
+    }
+    return {name: table for name, table in tables.items() if table.rows}
 
 
 def _tokens(metrics: Metrics) -> Table:

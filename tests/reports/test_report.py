@@ -8,7 +8,7 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.report import write_report
+from soft_reasoning.reports.report import write_report, write_tables
 from soft_reasoning.reports.statistics import holm, paired_permutation
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError
@@ -50,6 +50,16 @@ def test_the_report_shows_a_table_and_its_plots(tmp_path):
     name = "after_each_round.png"
     assert f"]({name})" in text and (tmp_path / name).stat().st_size > 5000
     assert (tmp_path / name).with_suffix(".pdf").stat().st_size > 5000
+
+
+def test_tables_are_written_on_demand(tmp_path):
+    finished(tmp_path, "soft_reasoning", range(12))
+    assert not (tmp_path / "tables").exists()
+    names = ("extraction", "headline", "rounds", "time", "tokens", "verifier", "wrong")
+    saved = sorted(path.name for path in write_tables(tmp_path).iterdir())
+    assert saved == [f"{name}.{form}" for name in names for form in ("csv", "tex")]
+    assert "accuracy %,60.0,11.2" in (tmp_path / "tables" / "headline.csv").read_text()
+    assert r"\toprule" in (tmp_path / "tables" / "rounds.tex").read_text()
 
 
 def test_without_matplotlib_the_report_says_so_in_one_line(tmp_path, monkeypatch):

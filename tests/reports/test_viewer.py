@@ -7,7 +7,7 @@ from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, wri
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.reports.viewer.run import entry_of
+from soft_reasoning.reports.viewer.run import entry_of, final_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.records import record_of
@@ -51,6 +51,20 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     assert by_answer["4"]["candidates"] == 3 and by_answer["4"]["chosen"]
     assert (by_answer["5"]["candidates"], by_answer["5"]["verifier"]) == (1, 3)
     assert by_answer["5"]["by_verifier"] == pytest.approx(0.7 * 3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "final"),
+    [
+        ({"rule": "vote", "keep": 0.5, "_target_": "x.FinalAnswer"}, FinalAnswer("vote", keep=0.5)),
+        ({"rule": "vote", "prior": None}, FinalAnswer("vote")),  # an unset option of another version
+        ({"rule": "pooled_vote"}, None),
+        ({"rule": "vote", "mine": 1}, None),
+        (None, None),
+    ],
+)
+def test_the_rule_of_a_stored_run_is_read(settings, final):
+    assert final_of({"method": {"final": settings}}) == final
 
 
 def test_numbers_that_json_lacks_and_halves_of_letters_survive(tmp_path):

@@ -136,7 +136,8 @@ def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
     settings = (config.get("method") or {}).get("final") or {}
     if "rule" not in settings:  # a method without such a rule
         return None
+    values = {key: value for key, value in settings.items() if key != "_target_" and value is not None}
     try:
-        return FinalAnswer(**{key: value for key, value in settings.items() if key != "_target_"})
-    except (TypeError, UserError):  # another class
+        return FinalAnswer(**values)
+    except (TypeError, UserError):  # another class, or a rule of another version
         return None

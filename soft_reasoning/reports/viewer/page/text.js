@@ -22,9 +22,8 @@ function afterAnchor(greedy, anchor) {
 function textOf(text, base) {
   const shown = text.replace(/\s+$/, "");
   if (!shown) return el("pre", { class: "text" }, el("span", { class: "none" }, "empty"));
-  const at = base === null || base === undefined ? -2 : divergence(shown, base);
-  if (at === -2) return el("pre", { class: "text" }, mathsOf(shown));
-  if (at === -1) return el("pre", { class: "text same" }, mathsOf(shown));
+  const at = base === null || base === undefined ? -1 : divergence(shown, base);
+  if (at === -1) return el("pre", { class: "text" }, mathsOf(shown));
   const rest = shown.slice(at);
   const word = /^\s*\S+/.exec(rest)?.[0] ?? "";
   return el("pre", { class: "text" },
