@@ -158,11 +158,11 @@ class Request:
         top_logprobs: Number of likeliest tokens to read at every generated token, or at the next one where
             none is generated.
         hidden_state: Whether to read the last hidden state at the end of the prompt
-            (where the engine offers ``hidden_states``).
+            (engines with ``HiddenStates``).
         adjust: Maps the tokens so far and the next one's logits (V,) to the logits (V,) that it is chosen
-            from; log-probabilities stay those of the model (where it offers ``adjust``).
+            from; log-probabilities stay those of the model (engines with ``AdjustsLogits``).
         feed: Maps the logits (V,) of a generated token, adjusted ones where there is ``adjust``, to the
-            embedding (D,) that is fed in its place (where it offers ``feed``).
+            embedding (D,) that is fed in its place (engines with ``FeedsEmbeddings``).
     """
 
     prompt_ids: tuple[int, ...]

@@ -1,16 +1,19 @@
-"""A third engine, by a file alone."""
+"""A third engine, with an ability, by a file alone."""
 
 import pytest
 import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from tests.contracts.abilities import AdjustsLogitsContract
 from tests.contracts.engine import EngineContract
 from tests.engines.models import random_ids, tiny
 
 
 class OneByOne(Engine):
     """A third engine: transformers' own model, a whole pass for each token of one request after the other."""
+
+    adjusts_logits = True  # as ``Engine.extend`` does for it
 
     def __init__(self, model, tokenizer):
         super().__init__()
@@ -34,7 +37,7 @@ class OneByOne(Engine):
         return outcomes.items()
 
 
-class TestAThirdEngine(EngineContract):
+class TestAThirdEngine(EngineContract, AdjustsLogitsContract):
     @pytest.fixture(scope="class")
     def engine(self):
         return OneByOne(tiny("llama"), FakeTokenizer())

@@ -30,7 +30,8 @@ from soft_reasoning.configuration.compose import (
     prompt_for,
     prompt_settings,
 )
-from soft_reasoning.engines.base import Engine, check_abilities
+from soft_reasoning.engines.abilities import check_abilities
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh, part_of
 from soft_reasoning.rewards.verifiers import Verifier

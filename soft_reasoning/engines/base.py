@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from soft_reasoning.engines.abilities import check_reads
 from soft_reasoning.engines.output import Output, PreparedRequest, adjusted, choose, prepare
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
@@ -49,14 +50,6 @@ class Engine:
     """Most tokens (prompt, soft tokens and completion together) that the model can take."""
     embedding_rms: float
     """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
-    offers: frozenset[str] = frozenset()
-    """Its abilities beyond text and logits, which methods list in ``needs``.
-
-    - ``hidden_states``: requests may read the last one; ``OpenModel.hidden_states`` and ``lm_head``.
-    - ``gradients``: ``OpenModel.lm_head_gradient`` and ``soft_gradient``.
-    - ``adjust``: requests may hold ``adjust``, which changes the logits that a token is chosen from.
-    - ``feed``: requests may hold ``feed``, which gives an embedding that is fed in place of the token's.
-    """
     model: Any = None
     """A transformers model, perhaps without its weights, whose configuration and sizes can be read."""
     device: Any = None
@@ -132,8 +125,7 @@ class Engine:
         the engine cannot give, ValueError for ids, soft tokens, positions and limits that no model can take.
         """
         for request in requests:
-            asked = {"hidden_states": request.hidden_state, "adjust": request.adjust, "feed": request.feed}
-            _check("this request", [name for name, value in asked.items() if value], self)
+            check_reads(request, self)
         prepared = [self.check(request) for request in requests]
         with self.lock:
             tickets = [next(self._tickets) for _ in prepared]
@@ -262,17 +254,3 @@ def not_finite(dtype: torch.dtype) -> str:
         f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "
         f"its numbers overflow or its weights are damaged: take {advice} or model.dtype=float32"
     )
-
-
-def check_abilities(method: Any, engine: Any) -> None:
-    """Raises UserError where ``method`` or a part of it needs an ability that ``engine`` lacks."""
-    for part in (method, *getattr(method, "__dict__", {}).values()):
-        _check(type(part).__name__, getattr(part, "needs", ()), engine)
-
-
-def _check(what: str, needs: Iterable[str], engine: Any) -> None:
-    if lacking := [name for name in needs if name not in engine.offers]:
-        raise UserError(
-            f"{what}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
-            f"use engine=hf, or leave {what} out"
-        )

@@ -52,7 +52,8 @@ class FakeEngine(Engine):
         >>> engine.generate([Request(prompt)])[0].text
     """
 
-    offers = frozenset({"adjust", "feed"})
+    adjusts_logits = True
+    feeds_embeddings = True
 
     def __init__(self, hidden_size: int = 32, context_length: int = 8192) -> None:
         super().__init__()

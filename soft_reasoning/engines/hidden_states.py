@@ -16,17 +16,18 @@ ROWS = 128
 
 
 class OpenModel(Engine):
-    """An engine whose transformers ``model`` can be read and differentiated.
+    """An engine whose transformers ``model`` can be read and differentiated. It has all abilities.
 
     Requests are run one at a time by the model's own attention: a result is the same in any batch, and memory
     is that of one.
     """
 
-    offers = frozenset({"hidden_states", "gradients", "adjust", "feed"})
+    adjusts_logits = True
+    feeds_embeddings = True
 
     @torch.inference_mode()
     def hidden_states(self, requests: Sequence[Request]) -> list[Tensor]:
-        """(n, D) float32 on the CPU for each prompt, soft tokens included: the states after the last norm."""
+        """See :class:`~soft_reasoning.engines.abilities.HiddenStates`."""
         states = []
         with self.lock:
             for prepared in [self.check(request) for request in requests]:
@@ -37,27 +38,18 @@ class OpenModel(Engine):
 
     @torch.inference_mode()
     def lm_head(self, states: Tensor) -> Tensor:
-        """(n, vocabulary) float32 on the CPU: the next token's logits for ``states`` (n, D)."""
+        """See :class:`~soft_reasoning.engines.abilities.LMHead`."""
         return self._logits(states).cpu().clone()
 
     @property
     def lm_head_share(self) -> float:
-        """The LM head's share of the model's parameters, for estimates of operations."""
+        """See :class:`~soft_reasoning.engines.abilities.LMHead`."""
         return self.model.get_output_embeddings().weight.numel() / self.model.num_parameters()
 
     def lm_head_gradient(
         self, states: Tensor, objective: Callable[[Tensor, slice], Tensor]
     ) -> tuple[float, Tensor]:
-        """Differentiate a sum over rows of the logits of ``states`` (n, D).
-
-        Args:
-            states: States after the last layer and norm.
-            objective: Maps the logits (m, vocabulary) of some rows, and which rows they are, to a scalar.
-                It is called for parts of the rows, so that memory is bounded, and the results are added.
-
-        Returns:
-            The sum, and its gradient (n, D) float32 on the CPU.
-        """
+        """See :class:`~soft_reasoning.engines.abilities.LMHead`."""
         total, gradients = 0.0, []
         with self.lock, torch.enable_grad():
             for start in range(0, len(states), ROWS):
@@ -68,16 +60,7 @@ class OpenModel(Engine):
         return total, torch.cat(gradients).float().cpu()
 
     def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
-        """Differentiate a function of the logits after ``request``'s soft tokens.
-
-        Args:
-            request: Holds soft tokens (m, D).
-            objective: Maps float32 logits (n, vocabulary), one row for each position from the first soft
-                token to the end of the prompt, to a scalar.
-
-        Returns:
-            Its value, and its gradient (m, D) float32 on the CPU.
-        """
+        """See :class:`~soft_reasoning.engines.abilities.SoftTokenGradients`."""
         prepared = self.check(request)
         if prepared.soft is None:
             raise ValueError("expected a request with soft tokens, got one without")

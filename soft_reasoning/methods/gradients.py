@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
+from soft_reasoning.engines.abilities import HiddenStates, LMHead, SoftTokenGradients
 from soft_reasoning.scheduling.effects import answers
 from soft_reasoning.scheduling.job import Job
 from soft_reasoning.types import Effect, Request, Usage
@@ -29,7 +29,7 @@ class ReadStates(Effect):
 
 @dataclass(frozen=True, eq=False)
 class HeadGradient(Effect):
-    """``OpenModel.lm_head_gradient`` of an ``objective`` at ``states`` (n, D)."""
+    """``LMHead.lm_head_gradient`` of an ``objective`` at ``states`` (n, D)."""
 
     states: Tensor
     objective: Callable[[Tensor, slice], Tensor]
@@ -37,14 +37,14 @@ class HeadGradient(Effect):
 
 @dataclass(frozen=True, eq=False)
 class SoftGradient(Effect):
-    """``OpenModel.soft_gradient`` of an ``objective`` at the request's soft tokens."""
+    """``SoftTokenGradients.soft_gradient`` of an ``objective`` at the request's soft tokens."""
 
     request: Request
     objective: Callable[[Tensor], Tensor]
 
 
 @answers(ReadStates)
-def read_states(jobs: Sequence[Job[ReadStates]], engine: Any) -> list[Tensor]:
+def read_states(jobs: Sequence[Job[ReadStates]], engine: HiddenStates) -> list[Tensor]:
     """Run each prompt."""
     states = engine.hidden_states([Request(job.effect.ids) for job in jobs])
     for job in jobs:
@@ -53,7 +53,7 @@ def read_states(jobs: Sequence[Job[ReadStates]], engine: Any) -> list[Tensor]:
 
 
 @answers(HeadGradient)
-def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: Any) -> list[tuple[float, Tensor]]:
+def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: LMHead) -> list[tuple[float, Tensor]]:
     """Follow each gradient through the LM head."""
     results = []
     for job in jobs:
@@ -64,7 +64,9 @@ def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: Any) -> list[tuple[
 
 
 @answers(SoftGradient)
-def soft_gradient(jobs: Sequence[Job[SoftGradient]], engine: Any) -> list[tuple[float, Tensor]]:
+def soft_gradient(
+    jobs: Sequence[Job[SoftGradient]], engine: SoftTokenGradients
+) -> list[tuple[float, Tensor]]:
     """Follow each gradient through the whole model."""
     results = []
     for job in jobs:

@@ -10,12 +10,13 @@ ends when R exceeds a threshold or after the last step, with the solution at han
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.abilities import HiddenStates, LMHead
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import joined, read_candidate, solution_request
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
@@ -48,7 +49,7 @@ class LatentSeek:
     threshold: float = -0.2
     max_new_tokens: int = 300
     name: str = "latentseek"
-    needs: ClassVar = ("hidden_states", "gradients")
+    needs: ClassVar = (HiddenStates, LMHead)
 
     def __post_init__(self) -> None:
         real("share", self.share, above=0.0, most=1.0)
@@ -59,6 +60,7 @@ class LatentSeek:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
+        head = cast(LMHead, context.engine)
         seen: list[Candidate] = []
         verdicts: list[Verdict] = []
         trace: list[dict[str, object]] = []
@@ -81,10 +83,10 @@ class LatentSeek:
                 read = yield ReadStates(request.prompt_ids + completion.token_ids[:count])
                 states = read[len(request.prompt_ids) - 1 : -1].clone().requires_grad_()
                 adam = torch.optim.Adam([states], lr=self.rate)
-            tokens = named(context.engine, states)
+            tokens = named(head, states)
             _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
             adam.step()
-            completion = yield from _solution(request, named(context.engine, states), context.engine)
+            completion = yield from _solution(request, named(head, states), context.engine)
         return Result(seen[-1].answer, tuple(seen), tuple(trace))
 
 
@@ -97,9 +99,9 @@ def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Complet
     return joined(start, rest, request.stop, engine)
 
 
-def named(engine: Any, states: Tensor) -> Tensor:
+def named(head: LMHead, states: Tensor) -> Tensor:
     """Return the likeliest tokens (n,) of ``states`` (n, D)."""
-    return engine.lm_head(states.detach()).argmax(-1)
+    return head.lm_head(states.detach()).argmax(-1)
 
 
 def policy_loss(tokens: Tensor, reward: float):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, whole
+from soft_reasoning.engines.abilities import SoftTokenGradients
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import SoftGradient
 from soft_reasoning.scheduling.context import Context
@@ -62,9 +63,9 @@ class Ltpo:
             real(key, getattr(self, key), above=0.0)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[type, ...]:
         """The abilities without which it cannot work."""
-        return ("gradients",) if self.gradient == "backprop" else ()
+        return (SoftTokenGradients,) if self.gradient == "backprop" else ()
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine

@@ -8,13 +8,14 @@ Settings are the released code's. Each question has its own delta, also in a bat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from soft_reasoning.checks import real, whole
+from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.context import Context
@@ -36,7 +37,7 @@ class Slot:
     rate: float = 0.1
     max_new_tokens: int = 300
     name: str = "slot"
-    needs: ClassVar = ("hidden_states", "gradients", "adjust")
+    needs: ClassVar = (HiddenStates, LMHead, AdjustsLogits)
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, least=0)
@@ -46,7 +47,7 @@ class Slot:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
         delta, losses = yield from self.fit(request.prompt_ids)
-        shifted = bias(context.engine, delta)
+        shifted = bias(cast(LMHead, context.engine), delta)
         completions = yield Generate(
             [replace(request, adjust=lambda ids, logits: logits + shifted.to(logits))]
         )
@@ -71,7 +72,7 @@ class Slot:
         return delta.detach(), losses
 
 
-def bias(engine: Any, delta: Tensor) -> Tensor:
+def bias(engine: LMHead, delta: Tensor) -> Tensor:
     """Return what ``delta`` (D,) adds to the logits (V,) at every step.
 
     Raises:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import counts, real
+from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
 from soft_reasoning.methods.base import solution_request, voted
 from soft_reasoning.prompts.building import CLOSE
 from soft_reasoning.scheduling.context import Context
@@ -42,7 +43,7 @@ class SoftThinking:
     gumbel: float = 0.0
     max_new_tokens: int = 300
     name: str = "soft_thinking"
-    needs: ClassVar = ("feed", "adjust")
+    needs: ClassVar = (FeedsEmbeddings, AdjustsLogits)
 
     def __post_init__(self) -> None:
         counts(self, "samples", "mixed", "max_new_tokens")

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
 from soft_reasoning.configuration.build import built, check_problems, plain
-from soft_reasoning.engines.base import check_abilities
+from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.scheduler import Scheduler

@@ -45,8 +45,8 @@ class Submitted:
     read: Callable[[list[Any]], Any]
 
 
-Answer = Callable[[Sequence[Job[Any]], Engine], Sequence[Any]]
-"""For every effect asked its answer, or a :class:`Submitted`."""
+Answer = Callable[[Sequence[Job[Any]], Any], Sequence[Any]]
+"""For every effect asked its answer, or a :class:`Submitted`; the engine may be typed by an ability."""
 
 
 _HANDLERS: dict[type[Effect], tuple[Answer, str]] = {}

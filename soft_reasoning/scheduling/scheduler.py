@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any
 
 from soft_reasoning.checks import whole
-from soft_reasoning.engines.base import Engine, check_abilities
+from soft_reasoning.engines.abilities import check_abilities
+from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import Submitted, grouped, handler_of
 from soft_reasoning.scheduling.job import Clock, Job

@@ -1,10 +1,17 @@
-"""What engines with further abilities must do. Inherit the suites of those that an engine offers."""
+"""What engines with further abilities must do: a suite for each. Inherit those of what an engine offers."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
+from soft_reasoning.engines.abilities import (
+    AdjustsLogits,
+    FeedsEmbeddings,
+    HiddenStates,
+    LMHead,
+    SoftTokenGradients,
+)
 from soft_reasoning.types import Request
 
 
@@ -13,10 +20,9 @@ def soft_request(engine, prompt, **options) -> Request:
     return Request(prompt, soft=0.5 * engine.embedding_rms * noise, position=2, max_new_tokens=1, **options)
 
 
-class StepsContract:
-    """``adjust`` and ``feed``."""
-
+class FeedsEmbeddingsContract:
     def test_a_token_s_embedding_fed_in_its_place_changes_nothing(self, engine, prompts):
+        assert isinstance(engine, FeedsEmbeddings)
         plain = Request(prompts[0], max_new_tokens=9)
         fed = replace(plain, feed=lambda logits: engine.embed([int(logits.argmax())])[0])
         for completion in engine.generate([fed, plain, fed])[::2]:
@@ -38,8 +44,11 @@ class StepsContract:
             ids += look.top_logprobs[0].ids[1:]
         assert beside.token_ids == engine.generate([Request(prompts[1])])[0].token_ids
 
+
+class AdjustsLogitsContract:
     def test_a_token_is_chosen_from_the_adjusted_logits_and_keeps_its_logprob(self, engine, prompts):
         """The likeliest token is barred at the second step alone, so the second likeliest is chosen there."""
+        assert isinstance(engine, AdjustsLogits)
 
         def barred(ids, logits):
             if len(ids) != 1:
@@ -53,10 +62,9 @@ class StepsContract:
         assert changed.logprobs[1] == pytest.approx(changed.top_logprobs[1].logprobs[1], abs=1e-5)
 
 
-class OpenModelContract:
-    """``hidden_states`` and ``gradients``."""
-
+class HiddenStatesContract:
     def test_the_states_of_a_prompt_begin_as_those_of_its_parts(self, engine, prompts):
+        assert isinstance(engine, HiddenStates)
         whole, part = engine.hidden_states([Request(prompts[0]), Request(prompts[0][:4])])
         assert whole.shape == (len(prompts[0]), engine.hidden_size) and whole.dtype == torch.float32
         assert torch.allclose(whole[:4], part, atol=1e-4)
@@ -75,7 +83,12 @@ class OpenModelContract:
             assert torch.allclose(alone.hidden_state, completion.hidden_state, atol=1e-5)
         assert together[-1].hidden_state is None
 
+
+class LMHeadContract:
+    """Of an engine whose hidden states can be read."""
+
     def test_the_lm_head_of_a_state_gives_the_next_token_s_logits(self, engine, prompts):
+        assert isinstance(engine, LMHead)
         asked = [Request(p, max_new_tokens=0, hidden_state=True, next_logits=True) for p in prompts]
         looks = engine.generate(asked)
         logits = engine.lm_head(torch.stack([look.hidden_state for look in looks]))
@@ -99,7 +112,10 @@ class OpenModelContract:
         ahead, behind = (engine.lm_head_gradient(states + s * step, weighted)[0] for s in (1, -1))
         assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=1e-3)
 
+
+class SoftTokenGradientsContract:
     def test_the_gradient_of_soft_tokens_is_that_of_finite_differences(self, engine, prompts):
+        assert isinstance(engine, SoftTokenGradients)
         request = soft_request(engine, prompts[0])
 
         def confidence(logits):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.types import Request
-from tests.contracts.abilities import StepsContract
+from tests.contracts.abilities import AdjustsLogitsContract, FeedsEmbeddingsContract
 from tests.contracts.engine import EngineContract
 
 
@@ -22,7 +22,7 @@ def prompts(engine):
     return [tuple(engine.tokenizer.encode(text)) for text in texts]
 
 
-class TestFake(EngineContract, StepsContract):
+class TestFake(EngineContract, FeedsEmbeddingsContract, AdjustsLogitsContract):
     def test_answers_are_small_numbers_that_depend_on_the_prompt(self, engine):
         prompts = [tuple(engine.tokenizer.encode(f"Question {i}:")) for i in range(40)]
         texts = [run.text for run in engine.generate([Request(p) for p in prompts])]

@@ -8,7 +8,13 @@ from soft_reasoning.engines.huggingface import HuggingFaceEngine, probe
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.huggingface.plain_runner import PlainRunner
 from soft_reasoning.types import Request
-from tests.contracts.abilities import OpenModelContract, StepsContract
+from tests.contracts.abilities import (
+    AdjustsLogitsContract,
+    FeedsEmbeddingsContract,
+    HiddenStatesContract,
+    LMHeadContract,
+    SoftTokenGradientsContract,
+)
 from tests.contracts.engine import EngineContract
 from tests.engines.models import BASE, FAMILIES, SHARING, random_ids, tiny
 
@@ -73,7 +79,13 @@ class TestHuggingFace(EngineContract):
         assert kinds == {"torch", "transformers"}
 
 
-class TestAbilities(StepsContract, OpenModelContract):
+class TestAbilities(
+    FeedsEmbeddingsContract,
+    AdjustsLogitsContract,
+    HiddenStatesContract,
+    LMHeadContract,
+    SoftTokenGradientsContract,
+):
     """A model with a block table, one that bends its logits, one with a cache of its own."""
 
     @pytest.fixture(scope="class", params=["llama", "gemma2", "mamba"])

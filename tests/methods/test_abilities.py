@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from soft_reasoning.engines.abilities import HiddenStates
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Request, UserError
 from tests.methods.scripted import ScriptedEngine, context_of
@@ -13,7 +14,7 @@ from tests.methods.scripted import ScriptedEngine, context_of
 @dataclass(frozen=True)
 class Reading:
     name: str = "reading"
-    needs: ClassVar = ("hidden_states",)
+    needs: ClassVar = (HiddenStates,)
 
     def solve(self, problem, context):
         raise AssertionError("it does not begin")
@@ -30,12 +31,12 @@ class Holder:
 
 @pytest.mark.parametrize("method", [Reading(), Holder(Reading())])
 def test_a_method_is_refused_where_the_engine_lacks_the_ability(method):
-    with pytest.raises(UserError, match="Reading: expected an engine with hidden_states") as error:
+    with pytest.raises(UserError, match="Reading: expected an engine with HiddenStates") as error:
         list(drive([Problem("p", "?")], method, context_of(ScriptedEngine({}))))
     assert "\n" not in str(error.value) and "got ScriptedEngine without" in str(error.value)
 
 
 def test_a_request_is_refused_where_the_engine_lacks_the_ability():
     request = Request((5, 6), max_new_tokens=0, hidden_state=True)
-    with pytest.raises(UserError, match="this request: expected an engine with hidden_states, got Scripted"):
+    with pytest.raises(UserError, match="this request: expected an engine with HiddenStates, got Scripted"):
         ScriptedEngine({}).generate([request])
