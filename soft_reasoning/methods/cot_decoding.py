@@ -30,7 +30,7 @@ from soft_reasoning.types import (
 )
 
 CONTINUATIONS = ("sample", "greedy")
-AGGREGATES = ("majority", "delta_sum")
+AGGREGATES = ("majority", "delta_sum", "delta_max")
 MARGIN = 2
 """Likeliest tokens whose probabilities a margin needs."""
 
@@ -45,8 +45,8 @@ class CotDecoding:
     Args:
         paths: Number of first tokens.
         continuation: ``sample`` (at ``temperature``, ``top_k``, ``top_p``) or ``greedy``.
-        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree. The likelier
-            first token wins a tie.
+        aggregate: ``majority`` counts paths, ``delta_sum`` adds the Deltas of paths that agree,
+            ``delta_max`` takes the most confident path. The likelier first token wins a tie.
         temperature: Sampling temperature.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
@@ -99,7 +99,13 @@ class CotDecoding:
         first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
         trace = {"round": 0, "first_tokens": first_tokens, "deltas": deltas}
         weights = None if deltas is None else [delta or 0.0 for delta in deltas]
-        answer = context.grader.vote([c.answer for c in candidates], problem.answer_type, weights)
+        answers = [candidate.answer for candidate in candidates]
+        if weights and self.aggregate == "delta_max":
+            parsed = [i for i, answer in enumerate(answers) if answer is not None]
+            best = max(parsed, key=weights.__getitem__, default=None)
+            answer = None if best is None else answers[best]
+        else:
+            answer = context.grader.vote(answers, problem.answer_type, weights)
         return Result(answer, candidates, (trace,))
 
 

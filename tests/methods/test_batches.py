@@ -29,6 +29,7 @@ METHODS = {
     "verifier_only": (),
     "rap": ("method.iterations=3",),
     "prefix_scorer": ("method.block_tokens=4",),
+    "prefix_scorer by token": ("method.form=token", "max_new_tokens=4"),
     "verified_sampling": ("search.stopping.rule=none", "search.rounds=2"),
     "soft_reasoning sampled": ("decoding=sampled", "search.stopping.rule=none", "search.rounds=2"),
     "soft_reasoning": ("search.stopping.rule=none", "search.rounds=2"),

@@ -120,7 +120,7 @@ def test_every_method_keeps_within_its_budget(engine, method):
         ("soft_reasoning", "method.placement=end"), ("soft_reasoning", "reward.verifier_weight=abc"),
         ("soft_reasoning", "verifier.max_new_tokens=0"), ("best_of_n", "decoding.top_p=2"),
         ("cot", "method.max_new_tokens=0"), ("fire", "method.first_top_k=-4"),
-        ("cot_decoding", "method.aggregate=mean"), ("prefix_scorer", "method.block_tokens=0"),
+        ("cot_decoding", "method.aggregate=mean"), ("prefix_scorer", "method.form=tree"),
         ("rap", "method.usefulness_weight=1.5"),
     ],
 )  # fmt: skip

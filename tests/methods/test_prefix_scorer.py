@@ -1,6 +1,7 @@
-"""The prefix scorer: which block is kept, and where a solution ends."""
+"""The prefix scorer: which block is kept, from what a token is drawn, and where a solution ends."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,8 @@ from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
-from soft_reasoning.methods.prefix_scorer import PrefixScorer
-from soft_reasoning.types import Completion, Generate, Problem, Prompt, seed_for
+from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
+from soft_reasoning.types import Completion, Generate, Problem, Prompt, TopLogprobs, seed_for
 
 TOKENIZER = FakeTokenizer()
 PROBLEM = Problem("p", "How many?", "7")
@@ -28,8 +29,8 @@ class Scripted:
     """Plays the engine: ``blocks`` are the K texts of each round ("</s>" ends one), ``worth`` a partial
     solution's text -> V. ``shown`` keeps the partial solutions, ``requests`` the requests."""
 
-    def __init__(self, blocks, worth):
-        self.blocks, self.worth = blocks, worth
+    def __init__(self, blocks=(), worth=None, logits=None):
+        self.blocks, self.worth, self.logits = list(blocks), worth, logits
         self.shown, self.requests = [], []
 
     def task(self, kind, problem, partial):
@@ -70,6 +71,10 @@ class Scripted:
         return [self.read(request) for request in effect.requests]
 
     def read(self, request):
+        if request.top_logprobs:
+            values, ids = self.logits.log_softmax(-1).topk(request.top_logprobs)
+            top = TopLogprobs(tuple(ids.tolist()), tuple(values.tolist()))
+            return Completion(top.ids[:1], top.logprobs[:1], "", "length", 2, top_logprobs=(top,))
         value = self.worth(TOKENIZER.decode(request.prompt_ids))
         odds = math.log(value / (1 - value))
         return Completion((), (), "", "length", 2, next_logits=torch.tensor([odds, odds, 0.0, 0.0]))
@@ -106,6 +111,35 @@ def test_a_stop_string_across_two_blocks_ends_the_solution():
     [candidate] = script.run(PrefixScorer(candidates=1)).candidates
     assert candidate.text == " is 7 "
     assert candidate.finish_reason == "stop"
+
+
+def test_the_tilted_distribution_is_the_closed_form():
+    logits = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
+    values = torch.tensor([0.1, 0.9, 0.5], dtype=torch.float64)
+    weights = [math.exp(a) * math.exp(3 * v) for a, v in zip(logits.tolist(), values.tolist(), strict=True)]
+    assert tilted(logits, values, 3.0).tolist() == pytest.approx([w / sum(weights) for w in weights])
+    assert torch.equal(tilted(logits, values, 0.0), logits.softmax(-1))
+    assert tilted(logits, values, 1e6).tolist() == pytest.approx([0, 1, 0])
+
+
+def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_value():
+    logits = torch.full((TOKENIZER.vocab_size,), -9.0)
+    words = [" We", " So", " Now"]
+    ids = [encode(word)[0] for word in words]
+    logits[torch.tensor(ids)] = torch.tensor([1.0, 0.5, 0.0])
+    worth = {"We": 0.2, "So": 0.7, "Now": 0.4}
+    method = PrefixScorer(
+        form="token", top_tokens=2, strength=2.0, temperature=0.5, max_new_tokens=1, candidates=1
+    )
+    script = Scripted(logits=logits, worth=worth.__getitem__)
+    [entry] = script.run(method).trace
+    assert script.shown == ["We", "So"]
+    weights = {" We": math.exp(1.0 / 0.5 + 2 * 0.2), " So": math.exp(0.5 / 0.5 + 2 * 0.7)}
+    drawn = TOKENIZER.decode([entry["token"]])
+    assert entry["probability"] == pytest.approx(weights[drawn] / sum(weights.values()))
+    assert entry["value"] == pytest.approx(worth[drawn.strip()])
+    sure = Scripted(logits=logits, worth=worth.__getitem__).run(replace(method, strength=1e4))
+    assert sure.candidates[0].text == " So"
 
 
 def test_the_bundled_models_wording_is_that_of_its_training():
