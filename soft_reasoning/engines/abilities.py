@@ -32,7 +32,7 @@ class LMHead(Protocol):
 
     @property
     def lm_head_share(self) -> float:
-        """The LM head's share of the model's parameters, for estimates of operations."""
+        """The LM head's share of the weights that a position meets, for estimates of operations."""
         ...
 
     def lm_head(self, states: Tensor) -> Tensor:

@@ -44,7 +44,9 @@ class OpenModel(Engine):
     @property
     def lm_head_share(self) -> float:
         """See :class:`~soft_reasoning.engines.abilities.LMHead`."""
-        return self.model.get_output_embeddings().weight.numel() / self.model.num_parameters()
+        head, lookup = self.model.get_output_embeddings().weight, self.model.get_input_embeddings().weight
+        weights = self.model.num_parameters() - (0 if head is lookup else lookup.numel())
+        return head.numel() / weights
 
     def lm_head_gradient(
         self, states: Tensor, objective: Callable[[Tensor, slice], Tensor]

@@ -13,7 +13,7 @@ from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import LABEL, METHOD, Cell, cells_of
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.stopped import mean_curve, read_stopped
-from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, save
+from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
 from soft_reasoning.runs.manifest import grows
@@ -41,6 +41,7 @@ COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "generated": lambda row: count(row["tokens"]),
     "sequences": lambda row: f"{row['sequences']:,.1f}",
     "time": lambda row: duration(row["seconds"]),
+    "operations": lambda row: rough(row["flops"]),
     "keys and values": lambda row: memory(row["peak_bytes"]["kv"]),
     "activations": lambda row: memory(row["peak_bytes"]["activations"]),
     "decided %": lambda row: percent(row["decided"]),
@@ -50,9 +51,9 @@ COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
 NOTE = (
     "Mean ± standard deviation over seeds, or ± standard error for a single run. Difference: accuracy less "
     "that of {reference}, in points, on the n problems of both, with a paired bootstrap interval; p: paired "
-    "permutation test (McNemar's for single runs), Holm-corrected for all rows. Tokens, sequences and time "
-    "are per problem, memory is the most in use. Decided: the share of proposals that the acquisition "
-    "function decided."
+    "permutation test (McNemar's for single runs), Holm-corrected for all rows. Tokens, sequences, time "
+    "and (floating-point) operations are per problem, memory is the most in use. Decided: the share of "
+    "proposals that the acquisition function decided."
 )
 
 
@@ -147,6 +148,7 @@ def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
             **{name: cell.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")},
             "tokens": cell.per_problem("tokens", "total", "generated"),
             "seconds": cell.per_problem("seconds", "total"),
+            "flops": cell.per_problem("flops", "total") or None,
             "peak_bytes": {kind: int(max(sizes)) if sizes else None for kind, sizes in peaks.items()},
             "decided": cell.mean("decided"),
         }

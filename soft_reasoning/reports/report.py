@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.stopped import STOPPED, if_stopped
-from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, save, share
+from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, rough, save, share
 from soft_reasoning.reports.viewer.run import final_of, write_run
 from soft_reasoning.runs.files import (
     PREDICTIONS,
@@ -209,6 +209,7 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
           for which, part in (metrics.get("auc") or {}).items() if part is not None),
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
+        ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],
         *([f"{title}, peak", memory(metrics["peak_bytes"][kind])]
           for kind, title in (("kv", "keys and values"), ("activations", "activations"))
           if metrics["peak_bytes"][kind] is not None),

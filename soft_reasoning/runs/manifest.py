@@ -183,7 +183,7 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:
-    """Return model and device of ``engine``, as far as it shows them.
+    """Return model, device and operations (:func:`rates`) of ``engine``, as far as it shows them.
 
     ``revision`` identifies weights of the hub, ``weights`` those of a folder. ``batch_invariant``: whether a
     request had the same bits alone as among others when the engine tried it; None where it did not try.
@@ -202,4 +202,31 @@ def describe_engine(engine: Any) -> dict[str, Any]:
         },
         "device": None if model is None else str(engine.device),
         "batch_invariant": getattr(engine, "batch_invariant", None),
+        "flops": rates(model),
     }
+
+
+def rates(model: Any) -> dict[str, int] | None:
+    """Return the operations of a Hugging Face ``model`` per ``position`` and per attended ``key``.
+
+    None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
+    section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
+    2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
+    leaves out the lookup table unless it is also the output layer. Of a mixture of experts it counts those
+    that a token passes through.
+    """
+    if model is None:
+        return None
+    config, lookup = model.config.get_text_config(), model.get_input_embeddings().weight
+    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or 1
+    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts
+    weights = 0.0
+    for name, weight in model.named_parameters():
+        packed = getattr(weight, "quant_state", None)  # the shape before quantisation
+        count = (weight if packed is None else packed).shape.numel()
+        weights += count * (share if ".experts." in name else 1)
+    if getattr(model.get_output_embeddings(), "weight", None) is not lookup:
+        weights -= lookup.numel()
+    heads = getattr(config, "num_attention_heads", 0)  # some models have none
+    width = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
+    return {"position": round(2 * weights), "key": 4 * config.num_hidden_layers * heads * width}

@@ -30,6 +30,7 @@ def measure(
     graded: Iterable[Graded],
     *,
     costs: Mapping[str, Any] | None = None,
+    rate: Mapping[str, int] | None = None,
     independent: bool = False,
 ) -> dict[str, Any]:
     """Return plain values, with ``_stderr`` beside each share; None where undefined.
@@ -41,6 +42,7 @@ def measure(
         costs: ``seconds`` and ``peak_bytes`` by kind, as in ``costs.json``. The second ``engine`` is the time
             spent waiting for the engine; ``idle`` is all other time, an upper bound: an engine in its own
             process (vLLM on a GPU) works on while nobody waits.
+        rate: Operations per position and key (``manifest.rates``); None if unknown.
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
     rows = sorted(graded, key=lambda row: row.problem["doc_id"])
@@ -75,12 +77,14 @@ def measure(
         },
         "verifier": _verifier(judged),
         "wrong": {why: _mean(known["wrong"] == why) for why in WHY},
-        **_costs(rows, costs or {}),
+        **_costs(rows, costs or {}, rate),
     }
 
 
-def _costs(rows: Sequence[Graded], costs: Mapping[str, Any]) -> dict[str, Any]:
-    """Tokens by role, seconds and memory."""
+def _costs(
+    rows: Sequence[Graded], costs: Mapping[str, Any], rate: Mapping[str, int] | None
+) -> dict[str, Any]:
+    """Tokens and operations by role, seconds and memory."""
     usage: dict[str, Usage] = {}
     for role in sorted({role for row in rows for role in row.usage}):
         usage[role] = sum((row.usage[role] for row in rows if role in row.usage), Usage())
@@ -98,6 +102,7 @@ def _costs(rows: Sequence[Graded], costs: Mapping[str, Any]) -> dict[str, Any]:
             }
             for role, counts in usage.items()
         },
+        "flops": None if rate is None else {role: flops(counts, rate) for role, counts in usage.items()},
         "seconds": seconds,
         "peak_bytes": {kind: peaks.get(kind) for kind in MEMORY},
     }
@@ -234,6 +239,18 @@ def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str
     if spent == 0:
         raise UserError("budget=equal: expected samples that hold tokens, got empty ones; use budget=own")
     return max(1, round(samples * wanted / spent))
+
+
+def flops(usage: Usage, rate: Mapping[str, int]) -> int:
+    """Return an estimate of the floating-point operations of ``usage`` at ``rate`` (``manifest.rates``).
+
+    It is too high in four ways: every position counts the output layer, which a prompt needs once; every
+    layer counts as full attention; the last token of a completion counts as if it were fed back; and a
+    recomputed position counts as if it attended to the whole prompt. Another model's tokens
+    (``verifier.model``) count as the run's.
+    """
+    positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
+    return rate["position"] * positions + rate["key"] * usage.attended
 
 
 def pass_at(n: int, correct: int, m: int) -> float:

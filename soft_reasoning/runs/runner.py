@@ -130,7 +130,8 @@ def run(
                 stored = f"{shown.done} of {len(problems)} problems are stored in {store.folder}"
                 shown.say(f"stopped: {stored}; the same command continues")
             raise
-        metrics = measure(rows, costs=store.costs, independent=solver.about["independent"])
+        rate, independent = solver.about.get("flops"), solver.about["independent"]
+        metrics = measure(rows, costs=store.costs, rate=rate, independent=independent)
         store.measured()
         write_results(store.folder, metrics, rows)
         for note in report(store.folder) if report is not None else ():
@@ -199,7 +200,8 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     folder = Path(folder)
     manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
     rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
-    metrics = measure(rows, costs=before, independent=manifest.get("independent", False))
+    rate, independent = manifest.get("flops"), manifest.get("independent", False)
+    metrics = measure(rows, costs=before, rate=rate, independent=independent)
     metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
     write_results(folder, metrics, rows)
     return metrics

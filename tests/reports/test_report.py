@@ -37,7 +37,8 @@ def finished(
         result = Result(text, candidates, usage={"candidate": Usage(5, 1, tokens, 2)})
         results.append((Problem(f"p{i}", "q", gold), result))
     independent = method in ("self_consistency", "fire")
-    stored(folder, config, results, seconds={"engine": 3.0, "total": 4.0}, independent=independent)
+    costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
+    stored(folder, config, results, **costs, independent=independent)
     assert write_report(folder, GRADER) == []
     return folder
 
@@ -85,6 +86,8 @@ def test_comparison_tests_every_method_against_the_reference(tmp_path, capsys):
     raw = [paired_permutation(zeros, ones), paired_permutation([0] * 5, [1] * 5)]
     assert [cot["p"], sc["p"]] == pytest.approx(holm(raw))
     assert (cot["tokens"], sc["tokens"], sr["tokens"], sr["seconds"]) == (1, 5, 20, 0.2)
+    assert [row["flops"] for row in (cot, sc, sr)] == [500, 900, 2400]  # 4 + tokens positions
+    assert [row[6] for row in cost.rows] == ["5e+02", "9e+02", "2.4e+03"]
     for table in (quality, cost):
         assert [row[0] for row in table.rows] == ["cot", "self_consistency", "soft_reasoning"]
     assert quality.rows[2][5] == "reference" and "soft_reasoning" in capsys.readouterr().out

@@ -112,7 +112,9 @@ def test_cost_is_counted_from_usage_time_and_memory():
         [row("3", "3", [["3"]], usage=usage)],
         seconds={"engine": 3.0, "total": 4.5},
         peaks={"kv": 7},
+        rate={"position": 100, "key": 2},
     )
+    assert m["flops"] == {"candidate": 1300, "verifier": 2700, "total": 4000}
     assert m["tokens"]["total"] == {"prompt": 30, "cached": 4, "generated": 9, "sequences": 3}
     assert m["seconds"] == {"engine": 3.0, "total": 4.5, "idle": 1.5}
     assert m["peak_bytes"] == {"kv": 7, "activations": None}

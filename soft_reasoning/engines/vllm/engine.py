@@ -58,7 +58,7 @@ SAME = 0.1
 class VLLMEngine(Engine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
-    ``model`` is the model without its weights, whose configuration can be read. There is no ``peak_bytes``:
+    ``model`` is the model without its weights, from which operations are counted. There is no ``peak_bytes``:
     vLLM reserves its share of memory at the start.
 
     Args:
