@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from soft_reasoning.engines.paths import DEMO_FOLDER
 
@@ -63,7 +64,9 @@ def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
     samples = (tmp_path / "run" / "samples.jsonl").read_bytes()
     assert len(samples.splitlines()) == 3
     assert json.loads((tmp_path / "run" / "results.json").read_text())
-    assert (tmp_path / "run" / ".hydra" / "config.yaml").is_file()
+    names = ("config", "overrides", "hydra")
+    config, typed, hydra = (OmegaConf.load(tmp_path / "run" / ".hydra" / f"{name}.yaml") for name in names)
+    assert (config.limit, typed) == (3, [*FAKE, "limit=3"]) and hydra.hydra.overrides.task == typed
 
     again = run(*FAKE, "limit=3", here)
     assert again.returncode == 0 and (tmp_path / "run" / "samples.jsonl").read_bytes() == samples

@@ -19,6 +19,7 @@ GRADES = "grades.json"
 REPORT = "report.md"
 PREDICTIONS = "predictions.csv"
 PAGE = "report.html"
+HYDRA = ".hydra"
 PROBES = "probes"
 """Inside a comparison: runs that only determine how many samples an equal budget allows."""
 

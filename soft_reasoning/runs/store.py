@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
 from soft_reasoning.runs.files import (
     COSTS,
     GRADES,
+    HYDRA,
     MANIFEST,
     PAGE,
     PREDICTIONS,
@@ -26,6 +32,7 @@ from soft_reasoning.runs.files import (
     read_manifest,
     read_records,
     write_json,
+    write_text,
     writing,
 )
 from soft_reasoning.runs.manifest import environment_changes, manifest_of, refuse_other
@@ -82,7 +89,7 @@ class Store:
                 if os.fstat(self._samples).st_size:
                     self._resume(manifest)
                 else:
-                    write_json(self.folder / MANIFEST, manifest)
+                    self._describe(manifest)
                     write_json(self.folder / COSTS, self.costs)
         except BaseException:
             self.close()
@@ -139,7 +146,19 @@ class Store:
         Keys that change no problem's result, such as ``limit``, may have had other values when the run
         began.
         """
-        write_json(self.folder / MANIFEST, read_manifest(self.folder) | {"config": self._config})
+        self._describe(read_manifest(self.folder) | {"config": self._config})
+
+    def _describe(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest, and what Hydra itself would write before the run is accepted."""
+        write_json(self.folder / MANIFEST, manifest)
+        config = manifest["config"]
+        files: dict[str, Any] = {"config": config, "overrides": shlex.split(config.get("command") or "")[2:]}
+        if HydraConfig.initialized():
+            files["hydra"] = {"hydra": OmegaConf.to_container(HydraConfig.get(), enum_to_str=True)}
+        (self.folder / HYDRA).mkdir(exist_ok=True)
+        for name, content in files.items():
+            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+            write_text(self.folder / HYDRA / f"{name}.yaml", text)
 
     def close(self) -> None:
         """Release the folder."""
