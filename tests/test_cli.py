@@ -1,5 +1,7 @@
 """The console script: its commands, help and completion."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +50,26 @@ def test_help_is_short_and_names_every_command_and_group(command):
     text = config.partition("template: |")[2].partition("hydra_logging")[0]
     groups = {path.name for path in Path(conf_dir()).iterdir() if path.is_dir()}
     assert not [group for group in groups if group not in text] and len(text.splitlines()) < 32
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash")
+def test_completion_in_bash(tmp_path):
+    script = tmp_path / "soft-reasoning"
+    code = "import sys; from soft_reasoning.commands.entry import main; main()"
+    loaded = "print(*{'torch'} & {*sys.modules}, file=sys.stderr)"  # a key press does not wait for it
+    script.write_text(f"#!{sys.executable}\n{code}\n{loaded}\n")
+    script.chmod(0o755)
+    lines = ["soft-reasoning ru", "soft-reasoning run acq", "soft-reasoning run method=cot_"]
+    ask = 'eval "$(soft-reasoning -sc install=bash)"\n'
+    for line in lines:
+        last = len(line.split()) - 1
+        ask += f"COMP_LINE='{line}' COMP_POINT={len(line)} COMP_CWORD={last}; hydra_bash_completion\n"
+        ask += 'echo "${COMPREPLY[@]}"\n'
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(Path(entry.__file__).parents[2])}
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=100, env=environment)
+    assert [set(line.split()) for line in done.stdout.splitlines()] == [
+        {"run"},
+        {"acquisition=", "acquisition."},
+        {"method=cot_decoding", "method=cot_decoding_original"},
+    ] and not done.stderr.strip(), done.stderr  # fmt: skip

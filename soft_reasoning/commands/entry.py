@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -21,7 +22,8 @@ soft-reasoning COMMAND [options]
   report FOLDER --tables               write every table of a run as CSV and LaTeX
   eval [arguments of lm-eval]          run lm-evaluation-harness with a method as its model
 
-soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more."""
+soft-reasoning --version says which one this is, soft-reasoning COMMAND --help more, and
+eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
 
 HERE = "soft_reasoning.commands"
 COMMANDS = {
@@ -50,6 +52,8 @@ def main() -> None:
         print(USAGE)
     elif command == "--version":
         print(f"soft-reasoning {soft_reasoning.__version__}")
+    elif command in ("-sc", "--shell-completion"):
+        _complete()
     elif command in COMMANDS:
         module, _, function = COMMANDS[command].partition(":")
         getattr(import_module(module), function)(words)
@@ -57,3 +61,19 @@ def main() -> None:
         print(f"soft-reasoning: expected a command ({', '.join(COMMANDS)}), got {command}; see --help",
               file=sys.stderr)  # fmt: skip
         sys.exit(2)
+
+
+def _complete() -> None:
+    """Complete a command's name, or leave its options to Hydra, which reads ``COMP_LINE``."""
+    program, _, rest = os.environ.get("COMP_LINE", "").lstrip().partition(" ")
+    command, space, options = rest.lstrip().partition(" ")
+    if sys.argv[-1].startswith("query=") and not space:
+        print(*(name for name in COMMANDS if name.startswith(command)))
+        return
+    import hydra
+
+    from soft_reasoning.configuration.folder import conf_dir, register_resolvers
+
+    register_resolvers()
+    os.environ["COMP_LINE"] = f"{program} {options}"
+    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(lambda config: None)()

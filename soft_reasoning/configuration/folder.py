@@ -11,8 +11,6 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from omegaconf import OmegaConf
 
-from soft_reasoning.types import UserError
-
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
 """Between two overrides."""
 _FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
@@ -25,6 +23,8 @@ def conf_dir() -> str:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return str(folder)
+    from soft_reasoning.types import UserError  # imports torch, which shell completion does without
+
     raise UserError(
         f"expected the configuration in {package / 'conf'}, found none; install the package again"
     )
