@@ -32,6 +32,12 @@ MODES = ("flexible", "strict")
 
 _STRICT = re.compile(r"(?<![A-Za-z])Answer:[ \t]*([^\n]*)")
 _WORD = re.compile(r"\w+")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_FOREIGN = re.compile(
+    r"\b(?:Antwort|Respuesta|Risposta|Resposta|ist|sind|lautet|und|das|insgesamt|el|los|las|que|una|uma|est|les|une"
+    r"|che|della|sono|são|het|een|zijn)\b"
+)
+"""Words of languages in which "1.200" mostly is 1200."""
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
@@ -186,7 +192,10 @@ def _checked(text: str, answer_type: str, mode: str) -> Found | None:
     choice("extraction", mode, MODES)
     if isinstance(reader, OpenReader):  # the whole text, without statements
         return reader.close(text)
-    return _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
+    found = _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
+    if found and answer_type == "number" and _THOUSANDS.fullmatch(text, found.start, found.end):
+        return None if _FOREIGN.search(text) else found
+    return found
 
 
 def _strictly(text: str, reader: Reader) -> Found | None:

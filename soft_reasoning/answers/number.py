@@ -36,6 +36,7 @@ _REMARK = re.compile(
 )
 """How a remark on an answer that was given begins."""
 _CUT = re.compile(r"(?:[+×÷=/]|\s[-*]|\b(?:the|of|and|is|to|a|by|per|with|for|are|so|then|which))\s*$")
+_ASKS = re.compile(r"\b(?:[Hh]ow|[Ww]hat|[Ww]hich)\b[^!?\n]*\?$")
 
 _APPROACH = re.compile(
     r"(?:\W|\b(?:it|is|that|['’]?s|about|approximately|around|roughly|exactly|only|just|nearly|almost|probably"
@@ -98,7 +99,7 @@ class NumberReader(Reader):
         if digit and (remark := _REMARK.search(text, digit.end())):
             text = text[: remark.start()]
         text = text.rstrip()
-        if _CUT.search(text[-40:]) or REFUSAL.search(text.rpartition("\n")[2]):
+        if _CUT.search(text[-40:]) or _ASKS.search(text[-200:]) or REFUSAL.search(text.rpartition("\n")[2]):
             return Found(None)
         found = _last(text)
         return found and found.shifted(begin - 1)
