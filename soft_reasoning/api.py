@@ -97,7 +97,8 @@ class SoftReasoner:
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
-        self._open(name, prompt, answer_type, overrides, checked(options, "SoftReasoner"), {}, loaded)
+        own = checked(options, "SoftReasoner")
+        self._open(name, PartsMaker(name, prompt, answer_type, overrides, own, {}, loaded))
 
     @classmethod
     def from_pretrained(
@@ -128,22 +129,12 @@ class SoftReasoner:
         settings, own = loading_settings(options)
         self = cls.__new__(cls)
         name = fspath(name_or_path)
-        self._open(name, prompt, answer_type, overrides, own, settings, build_engine)
+        self._open(name, PartsMaker(name, prompt, answer_type, overrides, own, settings, build_engine))
         return self
 
-    def _open(
-        self,
-        model: str,
-        prompt: PromptLike | None,
-        answer_type: str | None,
-        overrides: Sequence[str],
-        options: Options,
-        settings: Mapping[str, Any],
-        load: Callable[[DictConfig], Engine],
-    ) -> None:
-        """Build the parts of the reasoner's own options, load the model and make the worker."""
-        self._name = model
-        self._parts = PartsMaker(model, prompt, answer_type, overrides, options, settings, load)
+    def _open(self, model: str, parts: PartsMaker) -> None:
+        """Make the worker of the loaded model, and the parts of the reasoner's own options."""
+        self._name, self._parts = model, parts
         self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
         weakref.finalize(self, self._worker.close)  # where nobody closes it
         try:
