@@ -170,14 +170,11 @@ def test_refusals(monkeypatch):
 
     with pytest.raises(UserError, match="engine=vllm: expected a model and options .*warp=9"):
         VLLMEngine("demo", warp=9)
-    with pytest.raises(UserError, match="engine.enable_prefix_caching: this option is .* fixed; remove it"):
-        VLLMEngine("demo", enable_prefix_caching=False)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
     for change, said in (
         ("model.adapter=/nowhere", "takes no adapters"),
         ("model.device_map=cpu", "model.device_map: expected null or auto with engine=vllm, got 'cpu'; use"),
-        ("model.attn_implementation=sdpa", "model.attn_implementation: expected null with engine=vllm"),
     ):
         with pytest.raises(UserError, match=said):
             build(change)
