@@ -12,7 +12,6 @@ from experiments.demo.solutions import training_rows
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
 
 FOLDER = Path(soft_reasoning.__file__).parent / "demo"
@@ -30,39 +29,31 @@ def solve(engine, *overrides, split="validation", limit=60):
     return [(p, r, context.grader) for p, r in drive(problems, method, context)]
 
 
-@pytest.mark.parametrize("split", ["validation", "test"])
-def test_the_problem_files_are_what_the_generator_makes(split):
-    taken = {p.question for p in make_split("validation", 500)} if split == "test" else set()
-    made = [(p.question, str(p.answer), p.difficulty) for p in make_split(split, 500, exclude=taken)]
-    rows = [json.loads(line) for line in (FOLDER / f"{split}.jsonl").read_text().splitlines()]
-    assert [(r["question"], r["answer"], r["difficulty"]) for r in rows] == made
+def rows_of(split):
+    return [json.loads(line) for line in (FOLDER / f"{split}.jsonl").read_text().splitlines()]
 
 
-def test_the_training_rows_are_what_the_generator_makes():
-    held_out = {
-        json.loads(line)["question"]
-        for split in ("validation", "test")
-        for line in (FOLDER / f"{split}.jsonl").read_text().splitlines()
-    }
-    rows = [json.loads(line) for line in (FOLDER / "train.jsonl").read_text().splitlines()]
-    assert rows == training_rows(500, held_out)
-    drawn = make_split("train", 500, exclude=held_out)
-    assert [row["answer"] for row in rows] == [str(problem.answer) for problem in drawn]
+def test_the_files_are_what_the_generator_makes():
+    taken = set()
+    for split in ("validation", "test"):
+        made = make_split(split, 500, exclude=taken)
+        expected = [(problem.question, str(problem.answer), problem.difficulty) for problem in made]
+        assert [(r["question"], r["answer"], r["difficulty"]) for r in rows_of(split)] == expected
+        taken |= {problem.question for problem in made}
+    assert rows_of("train") == training_rows(500, taken)
+    drawn = make_split("train", 500, exclude=taken)
+    assert [row["answer"] for row in rows_of("train")] == [str(problem.answer) for problem in drawn]
 
 
 def test_the_prompts_are_those_of_training(engine):
-    config = compose_config()
-    prompts: Prompts = build_context(config, engine).prompts
+    prompts = build_context(compose_config(), engine).prompts
     [problem] = demo_dataset("test", name="demo", limit=1).problems()
     decode = engine.tokenizer.decode
     assert decode(prompts.solve(problem).ids[1:]) == solve_prompt(problem.question)
     shown = ["1 + 1 = 2.\nAnswer: 2", "3."]
-    assert decode(prompts.review("multi_generate", problem, shown).ids[1:]) == review_prompt(
-        problem.question, shown
-    )
-    assert decode(prompts.review("multi_judge", problem, shown).ids[1:]) == review_prompt(
-        problem.question, shown, "Judge:\n"
-    )
+    for kind, end in (("multi_generate", ()), ("multi_judge", ("Judge:\n",))):
+        expected = review_prompt(problem.question, shown, *end)
+        assert decode(prompts.review(kind, problem, shown).ids[1:]) == expected
 
 
 def accuracy(solved):
@@ -84,14 +75,8 @@ def test_first_tokens_lead_to_different_answers(engine):
 
 def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     right = {False: [], True: []}
-    for problem, result, grader in solve(
-        engine,
-        "method=verified_sampling",
-        "verifier=multi_generate",
-        "search.rounds=0",
-        "final=verifier",
-        limit=200,
-    ):
+    drawn = ("method=verified_sampling", "search.rounds=0", "verifier=multi_generate", "final=verifier")
+    for problem, result, grader in solve(engine, *drawn, limit=200):
         found = any(grader.correct(c.answer, problem) for c in result.candidates)
         right[found].append(grader.correct(result.answer, problem))
     assert sum(right[True]) / len(right[True]) > 0.85

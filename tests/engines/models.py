@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.engines.huggingface import HuggingFaceEngine
+from soft_reasoning.types import UserError
 
 VOCABULARY = FakeTokenizer().vocab_size
 BASE = {
@@ -159,3 +162,22 @@ def random_ids(count: int, seed: int) -> tuple[int, ...]:
     """Token ids of a random prompt."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randint(3, VOCABULARY, (count,), generator=generator).tolist())
+
+
+def tiny_engine(family: str = "llama", **others) -> HuggingFaceEngine:
+    return HuggingFaceEngine.from_loaded(tiny(family, **others), FakeTokenizer())
+
+
+def logprobs_of(model, prompt, ids) -> list[float]:
+    """Log-probabilities of ``ids`` after ``prompt`` in one plain pass of ``model``."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None]).squeeze(-1).tolist()
+
+
+def refusal(call, *arguments, **options) -> str:
+    """The one line with which ``call`` refuses its arguments."""
+    with pytest.raises(UserError) as error:
+        call(*arguments, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)

@@ -9,7 +9,8 @@ import torch
 
 from soft_reasoning.engines import paths
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.types import Request, UserError
+from soft_reasoning.types import Request
+from tests.engines.models import refusal
 
 WORDS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", *(f"w{i}" for i in range(20))]
 HIDDEN, HEADS, INNER = 64, 2, 96
@@ -55,13 +56,6 @@ def write(path, architecture="llama"):
     return stored
 
 
-def refusal(*arguments, **options):
-    with pytest.raises(UserError) as caught:
-        HuggingFaceEngine(*arguments, device="cpu", **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("dtype, memory", [("auto", "float32: 0.2 MB"), ("bfloat16", "bfloat16: 0.1 MB")])
 def test_a_file_is_dequantised_and_its_memory_told(tmp_path, caplog, dtype, memory):
     stored = write(tmp_path / "tiny.gguf")
@@ -77,21 +71,23 @@ def test_a_file_is_dequantised_and_its_memory_told(tmp_path, caplog, dtype, memo
 
 def test_another_architecture_is_refused(tmp_path):
     write(tmp_path / "tiny.gguf", "rwkv7")
-    assert "an architecture that transformers can read" in refusal(str(tmp_path / "tiny.gguf"))
+    assert "an architecture that transformers can read" in refusal(
+        HuggingFaceEngine, str(tmp_path / "tiny.gguf")
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a GGUF file"])
 def test_a_broken_file_is_refused(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)
-    assert "tiny.gguf" in refusal(str(tmp_path / "tiny.gguf"))
+    assert "tiny.gguf" in refusal(HuggingFaceEngine, str(tmp_path / "tiny.gguf"))
 
 
 @pytest.mark.parametrize("path", ["/nowhere/tiny.gguf", "tiny.gguf", "~/nowhere/tiny.gguf"])
 def test_a_missing_file_is_named(path):
-    message = refusal(path)
+    message = refusal(HuggingFaceEngine, path)
     assert path in message and "OWNER/REPOSITORY/FILE.gguf" in message
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(paths, "PACKAGE", "no-such-package")
-    assert "expected the package no-such-package" in refusal("smollm2_135m")
+    assert "expected the package no-such-package" in refusal(HuggingFaceEngine, "smollm2_135m")

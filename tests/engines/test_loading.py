@@ -5,14 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    LlamaForSequenceClassification,
-    LlamaModel,
-    T5Config,
-)
+from hydra.utils import instantiate
+from transformers import AutoConfig, BitsAndBytesConfig, LlamaForSequenceClassification, LlamaModel, T5Config
 
+from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
@@ -21,41 +17,18 @@ from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
 from soft_reasoning.engines.paths import weights_mark
 from soft_reasoning.types import Request, Sampling, UserError
-from tests.engines.models import BASE, tiny
+from tests.engines.models import BASE, refusal, tiny, tiny_engine
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    return tiny_engine()
 
 
-def one_line(error) -> str:
-    text = str(error.value)
-    assert "\n" not in text
-    return text
-
-
-def test_a_missing_folder_is_named():
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine("/nowhere/model")
-    assert "/nowhere/model" in one_line(error) and "model.path=" in one_line(error)
-
-
-def test_what_the_hub_says_becomes_one_line(monkeypatch):
-    def fail(*_, **__):
-        raise OSError("You are trying to access a gated repo.\nMake sure to have access")
-
-    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", fail)
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine("x/y")
-    assert "gated repo. Make sure" in one_line(error) and "model.path=" in one_line(error)
-
-
-@pytest.mark.parametrize("fault", ["no weights", "cut off", "another size", "quantization"])
-def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, monkeypatch, fault):
+@pytest.mark.parametrize("fault", ["no weights", "cut off", "another size", "quantization", "3bit"])
+def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engine, read_as_fake, fault):
     options = {}
     engine.model.save_pretrained(tmp_path)
-    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     if fault == "no weights":
         weights.unlink()
@@ -64,40 +37,22 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     elif fault == "another size":
         config.write_text(config.read_text().replace('"intermediate_size": 96', '"intermediate_size": 80'))
     else:
-        options["quantization"] = {"bits": object()}
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine(str(tmp_path), device="cpu", **options)
-    assert f"a complete model in {tmp_path}" in one_line(error) or "soft-reasoning[large]" in one_line(error)
+        options["quantization"] = "3bit" if fault == "3bit" else {"bits": object()}
+    message = refusal(HuggingFaceEngine, str(tmp_path), device="cpu", **options)
+    reasons = (f"a complete model in {tmp_path}", "soft-reasoning[large]", "expected model.quantization")
+    assert any(reason in message for reason in reasons)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 @pytest.mark.parametrize("device", ["gpu", "cuda:1"])
 def test_a_device_that_is_not_there_is_refused(device):
-    with pytest.raises(UserError) as error:
-        HuggingFaceEngine("demo", device=device)
-    assert f"a device of this machine, such as cpu, got {device!r}" in one_line(error)
+    message = refusal(HuggingFaceEngine, "demo", device=device)
+    assert f"a device of this machine, such as cpu, got {device!r}" in message
 
 
 def test_an_encoder_decoder_is_refused():
     with pytest.raises(UserError, match="decoder-only.*t5"):
         loading.refuse(T5Config())
-
-
-@pytest.mark.parametrize("options", [{"dtype": "float8"}, {"quantization": "3bit"}])
-def test_unknown_options_list_the_known(tmp_path, options):
-    with pytest.raises(UserError, match="expected model"):
-        HuggingFaceEngine(str(tmp_path), **options)
-
-
-def test_a_folder_gives_the_same_as_the_loaded_model(tmp_path, engine, monkeypatch):
-    engine.model.save_pretrained(tmp_path)
-    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
-    loaded = HuggingFaceEngine(str(tmp_path), device="cpu")
-    request = Request(tuple(range(5, 30)), max_new_tokens=8)
-    assert loaded.generate([request]) == engine.generate([request])
-    assert loaded.model.dtype == torch.float32
-    assert isinstance(loaded.model, type(AutoModelForCausalLM.from_config(engine.model.config)))
-    loaded.close()
 
 
 def test_every_end_token_of_the_generation_config_ends_a_completion(engine):
@@ -169,9 +124,7 @@ class TestWeightsThatDoNotFit:
     """A checkpoint is refused where transformers would draw weights at random."""
 
     @pytest.fixture
-    def load(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: FakeTokenizer())
-
+    def load(self, tmp_path, read_as_fake):
         def load(model):
             model.save_pretrained(tmp_path)
             return HuggingFaceEngine(str(tmp_path), device="cpu")
@@ -180,13 +133,14 @@ class TestWeightsThatDoNotFit:
 
     @pytest.mark.parametrize("kind", [LlamaModel, LlamaForSequenceClassification])
     def test_a_model_without_its_head_is_refused(self, load, kind):
-        with pytest.raises(UserError) as error:
-            load(kind(AutoConfig.for_model("llama", **BASE)))
-        assert "1 are missing or of another shape (lm_head.weight)" in one_line(error)
+        message = refusal(load, kind(AutoConfig.for_model("llama", **BASE)))
+        assert "1 are missing or of another shape (lm_head.weight)" in message
 
-    def test_a_head_that_is_tied_to_the_embeddings_is_not_missing(self, load):
-        model = tiny("llama", tie_word_embeddings=True)
-        assert load(model).generate(requests())[0].token_ids
+    @pytest.mark.parametrize("tied", [False, True])  # a tied head is not missing
+    def test_a_folder_gives_the_same_as_the_loaded_model(self, load, tied):
+        loaded, engine = load(tiny("llama", tie_word_embeddings=tied)), tiny_engine(tie_word_embeddings=tied)
+        assert loaded.generate(requests()) == engine.generate(requests())
+        assert loaded.model.dtype == torch.float32
 
 
 class TestNumbersThatAreNotFinite:
@@ -196,16 +150,14 @@ class TestNumbersThatAreNotFinite:
 
     def test_in_an_embedding(self, model):
         model.get_input_embeddings().weight.data[17, 3] = math.inf
-        with pytest.raises(UserError) as error:
-            HuggingFaceEngine.from_loaded(model, FakeTokenizer())
-        assert "embeddings, got NaN or infinity in that of token 17" in one_line(error)
+        message = refusal(HuggingFaceEngine.from_loaded, model, FakeTokenizer())
+        assert "embeddings, got NaN or infinity in that of token 17" in message
 
     @pytest.mark.parametrize("dtype, advice", [(torch.float32, "other weights"), (torch.float16, "bfloat16")])
     def test_in_all_logits(self, model, dtype, advice):
         model.model.norm.weight.data[0] = math.nan
-        with pytest.raises(UserError) as error:
-            HuggingFaceEngine.from_loaded(model.to(dtype), FakeTokenizer())
-        assert "finite logits" in one_line(error) and advice in one_line(error)
+        message = refusal(HuggingFaceEngine.from_loaded, model.to(dtype), FakeTokenizer())
+        assert "finite logits" in message and advice in message
 
     @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)])
     def test_after_some_prompts_only(self, model, sampling):
@@ -230,7 +182,7 @@ class TestNumbersThatAreNotFinite:
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
+def test_memory_that_runs_out_is_recognised(engine, monkeypatch, read_as_fake, error):
     """In a batch, while a model is loaded, and while it is tried out."""
     on_the_way_out = RuntimeError("the buffer could not be freed")
     on_the_way_out.__context__ = error
@@ -241,13 +193,12 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    with monkeypatch.context() as patch, pytest.raises(UserError) as caught:
+    with monkeypatch.context() as patch:
         patch.setattr(model, "forward", fail)
-        HuggingFaceEngine.from_loaded(model, engine.tokenizer)
-    assert "memory for the model LlamaForCausalLM" in one_line(caught)
-    assert "model.dtype" in one_line(caught) and "decoder-only" not in one_line(caught)
+        message = refusal(HuggingFaceEngine.from_loaded, model, engine.tokenizer)
+    assert "memory for the model LlamaForCausalLM" in message
+    assert "model.dtype" in message and "decoder-only" not in message
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda *_, **__: model.config)
-    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda *_, **__: engine.tokenizer)
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(UserError, match="memory for the model x/y"):
         HuggingFaceEngine("x/y")
@@ -266,3 +217,49 @@ def test_other_weights_have_another_mark(tmp_path):
         marks.add(weights_mark(str(tmp_path), None))
     assert len(marks) == 5
     assert weights_mark("owner/name", None) == "owner/name@main" != weights_mark("owner/name", "v2")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Loads the engine under overrides; returns what config, tokenizer and model were asked for with."""
+    model, calls = tiny("llama"), {}
+
+    def record(part, result):
+        def from_pretrained(name, **options):
+            calls[part] = {"name": name, **options}
+            return result
+
+        return from_pretrained
+
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", record("config", model.config))
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", record("tokenizer", FakeTokenizer()))
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", record("model", (model, {})))
+
+    def load(*overrides):
+        instantiate(compose_config(["engine.device=cpu", *overrides]).engine).close()
+        return calls
+
+    return load
+
+
+def test_every_option_of_a_model_reaches_transformers(asked):
+    calls = asked(
+        "model.path=someone/model", "model.revision=abc123", "model.dtype=bfloat16", "model.device_map=auto",
+        "model.attn_implementation=sdpa", "model.quantization=4bit", "model.trust_remote_code=true",
+    )  # fmt: skip
+    common = {"name": "someone/model", "revision": "abc123", "trust_remote_code": True}
+    assert calls["model"].pop("output_loading_info") is True
+    assert calls["config"] == calls["tokenizer"] == common
+    quantised = calls["model"].pop("quantization_config")
+    named = {"dtype": torch.bfloat16, "device_map": "auto", "attn_implementation": "sdpa"}
+    assert calls["model"] == common | named
+    assert isinstance(quantised, BitsAndBytesConfig) and quantised.load_in_4bit
+
+
+def test_quantisation_in_full_and_a_map_of_devices(asked):
+    options = asked(
+        "model.quantization={load_in_4bit: true, bnb_4bit_quant_type: nf4}", "+model.device_map.model=cpu"
+    )["model"]
+    assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
+    assert dict(options["device_map"]) == {"model": "cpu"}
+    assert asked("model.quantization=8bit")["model"]["device_map"] == {"": "cpu"}

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from soft_reasoning.engines.output import draw, settings
-from soft_reasoning.types import Sampling
+from soft_reasoning.engines.output import draw
 
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 1.0])
 
@@ -37,9 +36,3 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it():
 def test_the_ends_of_the_unit_interval_give_tokens_of_positive_probability(u):
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 1.0]])
     assert draw(logits, torch.tensor([u], dtype=torch.float64), temperature=1.0).item() in (1, 3)
-
-
-def test_the_first_token_has_settings_of_its_own():
-    fire = Sampling(0.8, top_k=50, top_p=0.9, first_temperature=30.0, first_top_k=16)
-    assert settings(fire, 0) == (30.0, 16, 0.9) and settings(fire, 1) == (0.8, 50, 0.9)
-    assert settings(Sampling(0.8, top_k=5), 0) == (0.8, 5, 1.0)

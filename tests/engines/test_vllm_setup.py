@@ -33,21 +33,20 @@ def test_the_build_of_vllm_says_where_it_runs(monkeypatch, installed, gpus, targ
     assert on_the_cpu() is expected
 
 
-@pytest.mark.parametrize("name", ["model", "enable_prefix_caching", "max_logprobs"])
-def test_what_the_engine_sets_itself_is_refused(name):
-    check_options({"max_num_seqs": 4}, None, None)
-    with pytest.raises(UserError, match=rf"^engine\.{name}: this option is set from the model or fixed"):
-        check_options({"max_num_seqs": 4, name: False}, None, None)
+FIXED = "this option is set from the model or fixed"
 
 
 @pytest.mark.parametrize(
-    ("device_map", "attention", "message"),
+    ("options", "device_map", "attention", "message"),
     [
-        ("cuda:1", None, r"model\.device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
-        (None, "sdpa", r"model\.attn_implementation: .* got 'sdpa'; leave it out"),
+        ({"model": False}, None, None, rf"engine\.model: {FIXED}"),
+        ({"enable_prefix_caching": False}, None, None, rf"engine\.enable_prefix_caching: {FIXED}"),
+        ({"max_logprobs": False}, None, None, rf"engine\.max_logprobs: {FIXED}"),
+        ({}, "cuda:1", None, r"model\.device_map: .* got 'cuda:1'; use engine\.tensor_parallel_size"),
+        ({}, None, "sdpa", r"model\.attn_implementation: .* got 'sdpa'; leave it out"),
     ],
 )
-def test_what_vllm_does_not_read_of_a_model_is_refused(device_map, attention, message):
-    check_options((), "auto", None)
+def test_what_the_engine_sets_itself_or_does_not_read_is_refused(options, device_map, attention, message):
+    check_options({"max_num_seqs": 4}, "auto", None)
     with pytest.raises(UserError, match=f"^{message}"):
-        check_options((), device_map, attention)
+        check_options({"max_num_seqs": 4, **options}, device_map, attention)

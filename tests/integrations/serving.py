@@ -17,8 +17,20 @@ def questions(count):
     return [one.question for one in demo_dataset(name="demo", limit=count).problems()]
 
 
+QUESTION = questions(5)[-1]
+"""One that takes several rounds."""
+
+
 def chat(question):
     return [{"role": "user", "content": question}]
+
+
+def ask(client, model="demo", messages=None, extra=None, extra_body=None, **options):
+    """A chat's response; ``extra`` are the options of this package."""
+    body = {**(extra_body or {}), **({} if extra is None else {"soft_reasoning": extra})}
+    return client.chat.completions.create(
+        model=model, messages=messages or chat(QUESTION), extra_body=body, **options
+    )
 
 
 def wait_until(holds, seconds=60.0):

@@ -66,16 +66,6 @@ def theirs(demo, inputs, **options):
 
 def test_the_greedy_method_is_greedy_decoding_token_for_token(demo, batch):
     assert torch.equal(ours(demo, batch, method="cot"), theirs(demo, batch))
-    ids = first(batch)["input_ids"]
-    found = demo[0].generate(  # by place
-        ids,
-        custom_generate=FOLDER,
-        trust_remote_code=True,
-        tokenizer=demo[1],
-        method="cot",
-        max_new_tokens=60,
-    )
-    assert torch.equal(found, theirs(demo, first(batch)))
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gpt2", "mamba"])
@@ -91,10 +81,8 @@ def test_other_architectures(family):
 
 
 def test_rows_may_be_padded_on_either_side(demo, batch):
-    n, right = (
-        batch["input_ids"].shape[1],
-        demo[1](TEXTS, return_tensors="pt", padding=True, padding_side="right"),
-    )
+    n = batch["input_ids"].shape[1]
+    right = demo[1](TEXTS, return_tensors="pt", padding=True, padding_side="right")
     left = ours(demo, batch, method="cot")
     padded = ours(demo, {key: right[key] for key in batch}, method="cot")
     assert torch.equal(padded[:, :n], right["input_ids"]) and torch.equal(padded[:, n:], left[:, n:])

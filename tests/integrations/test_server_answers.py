@@ -8,35 +8,10 @@ import pytest
 pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
-from soft_reasoning import SoftReasoner  # noqa: E402
-from tests.integrations.serving import chat, questions, served  # noqa: E402
+from tests.integrations.serving import QUESTION, ask, chat, served  # noqa: E402
 
-QUESTIONS = questions(6)
-Q = QUESTIONS[4]  # one that takes several rounds
+Q = QUESTION
 PROMPT = f"Question:\n{Q}\nThought:\n"
-
-
-@pytest.fixture(scope="module")
-def reasoner():
-    with SoftReasoner.from_pretrained("demo", k=2, rounds=1, overrides=["max_new_tokens=60"]) as reasoner:
-        yield reasoner
-
-
-@pytest.fixture(scope="module")
-def running(reasoner):
-    with served(reasoner, keep_alive_seconds=0.05) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(running):
-    with running.client() as client:
-        yield client
-
-
-def ask(client, model="demo", question=Q, extra=None, **options):
-    body = {} if extra is None else {"extra_body": {"soft_reasoning": extra}}
-    return client.chat.completions.create(model=model, messages=chat(question), **body, **options)
 
 
 def check(response, solution, stops=()):
@@ -111,9 +86,9 @@ def test_harmless_fields_are_taken_and_change_nothing(client):
 
 def test_a_chat_with_an_earlier_answer(client, reasoner):
     first = ask(client, "cot-demo").choices[0].message
-    talk = [{"role": "developer", "content": "Be brief."}, *chat(Q), first, *chat(QUESTIONS[1])]
+    talk = [{"role": "developer", "content": "Be brief."}, *chat(Q), first, *chat("How many are left?")]
     meant = [{"role": "system", "content": "Be brief."}, *chat(Q),
-             {"role": "assistant", "content": first.content}, *chat(QUESTIONS[1])]  # fmt: skip
+             {"role": "assistant", "content": first.content}, *chat("How many are left?")]  # fmt: skip
     response = client.chat.completions.create(model="cot-demo", messages=talk)
     check(response, reasoner.solve(meant, method="cot"))
 
@@ -157,11 +132,12 @@ def test_a_stream_holds_the_same_answer(client, model):
         assert entries == (choice.logprobs and choice.logprobs.content)
 
 
-def test_a_stream_has_a_delta_for_each_round_and_comments_between(running, reasoner):
+def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
     body = {"model": "demo", "messages": chat(Q), "stream": True}
-    with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
-        assert response.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in response.iter_lines() if line]
+    with served(reasoner, keep_alive_seconds=0.05) as running:
+        with httpx.stream("POST", f"{running.url}/chat/completions", json=body, timeout=120) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            lines = [line for line in response.iter_lines() if line]
     assert ": in work" in lines and lines[-1] == "data: [DONE]"
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
     told = [one["reasoning_content"] for one in deltas if one.get("reasoning_content")]

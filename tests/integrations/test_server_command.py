@@ -73,18 +73,11 @@ def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path)
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["port=99999"], "server.port: Input should be less than or equal to 65535, got 99999"),
-        (["limit=5"], "got limit=5, which only soft-reasoning run reads"),
-        (["methods=[cot,rap]"], "expected one method"),
-    ],
-)
-def test_what_cannot_be_served_is_one_line(tmp_path, words, message):
+def test_what_cannot_be_served_is_one_line(tmp_path):
     ended = subprocess.run(
-        command("port=0", *words), cwd=tmp_path, env=environment(), capture_output=True, text=True
+        command("port=99999"), cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
+    message = "server.port: Input should be less than or equal to 65535, got 99999"
     assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
