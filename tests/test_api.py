@@ -70,7 +70,7 @@ def test_a_closed_reasoner_says_so():
         ("demo", {"overrides": ["limit=3"]}, "got limit=3, which only"),
         ("demo", {"answer_type": "boolean"}, "answer_type=boolean: expected a prompt .* use prompt=boolean"),
         ("demo", {"dtyp": "auto"}, "expected options among method, .*dtype, .*got dtyp"),
-        ("gpt-4o", {}, "model.path: expected weights that can be loaded, got gpt-4o, which"),
+        ("gpt-4o", {}, "expected the model gpt-4o on the hub or in the local cache"),
         ("nowhere/to/be/found", {}, "expected a folder with a model at model.path, found none"),
         ("demo", {"dtype": "float7"}, "model.dtype"),
     ],

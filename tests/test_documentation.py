@@ -108,9 +108,9 @@ def headers(path):
 
 
 ELSEWHERE = re.compile(
-    r"^(pip|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
+    r"^(pip|export|inspect|lm-eval|\./sr (test|docs))|reasoning (serve|eval)|\[group=|=mine\.[A-Z]"
     r"|HOST|launcher=ray|gguf|paper_|sweep_|neurons|paper\.|demo\.train|bench_(gpu|server)|adapter"
-    r"|demo_rivals"
+    r"|demo_rivals|compare --all"
     r"|finetune|verifier_accuracy|runs=\[FOLDER\]|bench_search.py --grid( |$)|safetensors model="
 )
 """Commands that other tests run, or that need a server, a cluster or a GPU. Hours of training have none."""

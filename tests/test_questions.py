@@ -167,23 +167,12 @@ def test_on_round_is_called_in_the_callers_thread(reasoner):
     assert reasoner.solve(QUESTIONS) == found
 
 
-class Slow:
-    """A model that takes a while for each token."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def logits(self, ids):
-        time.sleep(0.05)
-        return self.model.logits(ids)
-
-
-def test_a_deadline_holds_within_a_round():
+def test_a_deadline_holds_within_a_round(monkeypatch):
     options = {"method": "self_consistency", "k": 20}
     with SoftReasoner.from_pretrained("demo", overrides=FAKE) as reasoner:
         free = reasoner.solve(QUESTIONS[0], **options)
-        engine = reasoner.context.engine
-        engine._model = Slow(engine._model)
+        fast = FakeEngine.logits
+        monkeypatch.setattr(FakeEngine, "logits", lambda *each: time.sleep(0.05) or fast(*each))
         bounded = reasoner.solve(QUESTIONS[0], **options, max_seconds=0.3)
         assert 20 <= bounded.generated_tokens <= 30 < free.generated_tokens  # the first gets what time allows
 
