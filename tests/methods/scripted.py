@@ -49,9 +49,15 @@ class ScriptedEngine(FakeEngine):
         return super().add(requests)
 
 
+def task(kind, problem, partial):
+    """A prompt of the kind and the partial solution."""
+    assert problem.gold is None
+    return Prompt((*PROMPT, *TOKENIZER.encode(f"{kind} {partial}", add_special_tokens=False)))
+
+
 def context_of(engine):
     prompts = SimpleNamespace(
-        solve=lambda problem: Prompt(PROMPT, stop=("Question:",)), split=lambda text: ("", text)
+        solve=lambda problem: Prompt(PROMPT, stop=("Question:",)), split=lambda text: ("", text), task=task
     )
     return Context(engine=engine, prompts=prompts, grader=Grader(), seed=0)
 
