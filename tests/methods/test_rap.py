@@ -2,6 +2,7 @@
 
 import json
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from soft_reasoning.methods.rap import FINAL, overall_question, read_answer
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Completion, Problem
 from tests.at_once import AtOnce
+from tests.methods.scripted import TOKENIZER, ScriptedEngine
 
 PROBLEM = Problem("p", "Ada has 3 apples. She eats some. How many are left?", "5")
 LAST = f"{FINAL} How many are left?"
@@ -26,49 +28,33 @@ def says(*numbers):
     return [f"So it is. The answer is {n}." for n in numbers]
 
 
-class Scripted(AtOnce, FakeEngine):
-    """Writes what ``table`` holds under what follows "Steps:", one text after the other; a usefulness is
-    split over the spellings of Yes and No."""
-
-    def __init__(self, table):
-        super().__init__()
-        self.table = {key: list(texts) if isinstance(texts, list) else texts for key, texts in table.items()}
-        self.batches = []
-
-    def _key(self, ids):
-        return self.tokenizer.decode(ids).split("Steps:\n")[1]
+class Scripted(AtOnce, ScriptedEngine):
+    """Writes the next of the texts of ``script`` under what follows "Steps:"; a number is a usefulness."""
 
     def complete(self, requests):
-        drawn = [request for request in requests if not request.next_logits]
-        if drawn:
-            self.batches.append(len(drawn))
-            assert len({request.seed for request in drawn}) == len(drawn)
-        return [self._read(r) if r.next_logits else self._completion(r, self._text(r)) for r in requests]
+        return [self._reply(request, self._script[self._key(request)]) for request in requests]
 
-    def _read(self, request):
-        words = [self.tokenizer.decode([i]) for i in request.next_logits]
-        assert words == ["Yes", " Yes", "No", " No"]
-        yes = self._useful(request)
-        odds = torch.tensor([yes / 3, yes * 2 / 3, (1 - yes) / 2, (1 - yes) / 2], dtype=torch.float64)
-        return Completion((), (), "", "length", len(request.prompt_ids), next_logits=odds.log().float())
+    def _key(self, request):
+        return TOKENIZER.decode(request.prompt_ids).split("Steps:\n")[1]
 
-    def _useful(self, request):
-        return self.table[self._key(request.prompt_ids)]
-
-    def _text(self, request):
-        return self.table[self._key(request.prompt_ids)].pop(0)
-
-    def _completion(self, request, text):
-        ids = tuple(self.tokenizer.encode(text, add_special_tokens=False))
-        return Completion(ids, (0.0,) * len(ids), text, "stop", len(request.prompt_ids))
+    def _reply(self, request, entry):
+        if request.next_logits:
+            odds = torch.tensor([entry, 0.0, 1 - entry, 0.0]).log()
+            return Completion((), (), "", "length", 1, next_logits=odds)
+        text = entry.pop(0)
+        ids = tuple(TOKENIZER.encode(text, add_special_tokens=False))
+        return Completion(ids, (0.0,) * len(ids), text, "stop", 1)
 
 
-def run(engine, problems=(PROBLEM,), max_live=64, **changes):
+def run(script, problem=PROBLEM, **changes):
+    """The result and the requests for text."""
+    engine = Scripted(deepcopy(script))
     config = compose_config(
         ["engine=fake", "method=rap", *(f"method.{key}={value}" for key, value in changes.items())]
     )
     method, context = build_method(config), build_context(config, engine)
-    return {p.id: r for p, r in drive(problems, method, context, max_live=max_live)}
+    [(_, result)] = drive([problem], method, context)
+    return result, engine.requests
 
 
 A = "Q: a?\nA: So it is. The answer is 1.\n"
@@ -93,8 +79,7 @@ SMALL = {"actions": 2, "answers": 6, "depth": 3, "iterations": 3}
 
 
 def test_the_tree_that_the_script_tells():
-    engine = Scripted(TABLE)
-    result = run(engine, **SMALL)["p"]
+    result, _ = run(TABLE, **SMALL)
     tree = {(entry.get("question"), entry.get("parent")): entry for entry in result.trace}
     root, a, b = tree[None, None], tree["a?", 0], tree["b?", 0]
     c = tree["c?", a["node"]]
@@ -118,18 +103,16 @@ def test_the_tree_that_the_script_tells():
 
 
 def test_answer_candidates_and_usage():
-    engine = Scripted(TABLE)
-    result = run(engine, **SMALL)["p"]
+    result, requests = run(TABLE, **SMALL)
     assert result.answer == "5"  # 0.8 + 0.354 + 0.9 against 0.424 + 0.606
     assert [(c.answer, c.round) for c in result.candidates] == [("5", 0), ("6", 2)]
     assert result.candidates[0].reward == pytest.approx((0.8 + math.sqrt(0.125) + 0.9) / 3)
     assert result.candidates[0].text == "So it is. The answer is 5.\nAnswer: 5"
     texts = [" a?", *says(1), " c?", *says(2), *says(5)]
-    count = sum(len(engine.tokenizer.encode(t, add_special_tokens=False)) for t in texts)
+    count = sum(len(TOKENIZER.encode(t, add_special_tokens=False)) for t in texts)
     assert result.candidates[0].generated_tokens == count
-    assert engine.batches == [2] * 12
+    assert len({request.seed for request in requests}) == len(requests) == 24
     assert result.usage["candidate"].sequences == 24 and result.usage["verifier"].sequences == 5
-    assert not any(texts for texts in engine.table.values() if isinstance(texts, list))
 
 
 def test_chains_that_agree_outvote_the_best_one():
@@ -138,7 +121,7 @@ def test_chains_that_agree_outvote_the_best_one():
     for q, useful, said in (("a?", 0.5, 9), ("b?", 0.49, 4), ("c?", 0.48, 4)):
         table |= {f"Q: {q}\nUseful:": useful, f"Q: {q}\nA:": says(1, 1)}
         table |= {f"{steps[q]}Q: {LAST}\nUseful:": useful, f"{steps[q]}Q: {LAST}\nA:": says(said, said)}
-    result = run(Scripted(table), actions=3, depth=2, iterations=9, exploration=5)["p"]
+    result, _ = run(table, actions=3, depth=2, iterations=9, exploration=5)
     assert [c.answer for c in result.candidates] == ["9", "4", "4"]
     assert result.answer == "4"
 
@@ -148,9 +131,9 @@ def test_an_unparsed_answer_is_one_of_its_own_where_numbers_are_asked_for(kind, 
     texts = ["The answer is 1727.", "I do not know."] + ["The answer is 1727."] * 2
     step = "Q: when?\nA: The answer is 1727.\n"
     replies = {f"{step}Q: {LAST}\nUseful:": 0.5, f"{step}Q: {LAST}\nA:": ["The answer is 1, yes."] * 2}
-    engine = Scripted({"Q:": [" when?"], "Q: when?\nUseful:": 0.5, "Q: when?\nA:": texts, **replies})
+    script = {"Q:": [" when?"], "Q: when?\nUseful:": 0.5, "Q: when?\nA:": texts, **replies}
     problem = Problem("p", PROBLEM.question, answer_type=kind)
-    result = run(engine, [problem], actions=1, depth=2, iterations=1)["p"]
+    result, _ = run(script, problem, actions=1, depth=2, iterations=1)
     assert (result.trace[1]["drawn"], result.trace[1]["confidence"]) == (drawn, confidence)
     assert result.trace[1]["parsed"] == "1727"
     assert result.answer == {"boolean": "True", "number": "1"}[kind]
@@ -180,27 +163,19 @@ def test_the_overall_question_of_the_bundled_problems_is_that_of_their_training(
     )
 
 
-def texts(prompt, engine):
-    context = build_context(compose_config(["engine=fake", "method=rap", f"prompt={prompt}"]), engine)
-
-    def text(kind, steps, **fields):
-        return engine.tokenizer.decode(context.prompts.task(kind, PROBLEM, steps, **fields).ids[1:])
-
-    return text
-
-
 def test_the_bundled_models_prompts_are_those_of_its_training():
-    text, steps = (
-        texts("demo", FakeEngine()),
-        [("How many?", "3 + 4 = 7. The answer is 7."), ("And then?", "8.")],
-    )
+    prompts = build_context(compose_config(["prompt=demo"]), FakeEngine()).prompts
+    steps = [("How many?", "3 + 4 = 7. The answer is 7."), ("And then?", "8.")]
+
+    def text(kind, **fields):
+        return TOKENIZER.decode(prompts.task(kind, PROBLEM, steps, **fields).ids[1:])
+
     before = steps_prompt(PROBLEM.question, steps)
-    assert text("rap_question", steps) == f"{before}Q:"
-    assert text("rap_answer", steps, asked="What is left?") == f"{before}Q: What is left?\nA:"
-    assert text("rap_useful", steps, asked="What is left?") == f"{before}Q: What is left?\nUseful:"
-    assert (text("rap_answer", steps, asked="x?") + " y\n").startswith(
-        steps_prompt(PROBLEM.question, [*steps, ("x?", "y")])
-    )
+    assert text("rap_question") == f"{before}Q:"
+    assert text("rap_answer", asked="What is left?") == f"{before}Q: What is left?\nA:"
+    assert text("rap_useful", asked="What is left?") == f"{before}Q: What is left?\nUseful:"
+    after = steps_prompt(PROBLEM.question, [*steps, ("x?", "y")])
+    assert (text("rap_answer", asked="x?") + " y\n").startswith(after)
 
 
 @pytest.mark.parametrize(("shots", "shown"), [(0, 4), (1, 1), (8, 8), (9, 8)])
