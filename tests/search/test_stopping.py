@@ -39,17 +39,32 @@ def test_rules(best, improvement, difference):
     assert Stopping(rule="none").reason(rounds) is None
 
 
-def test_agreement_is_more_than_half_of_the_round():
-    for scores, reason in (
-        ((1.0, 1.0, 1.0, 0.0, 0.0), "converged"),
-        ((1.0, 1.0, 0.4, 0.0, 0.0), None),
-        ((1.0, 0.5, 0.0, 0.0), None),  # just half
-        ((1.0, 0.5, 0.5, 0.0), "converged"),
-        ((None, None), None),  # no verifier
-        ((1.0, 1.0, None), "converged"),
-    ):
-        rule = Stopping(rule="agreement")
-        assert rule.reason([[0.0] * len(scores)], agreement=scores) == reason
+AGREED, DOUBTFUL, HALVES = (1.0, 1.0, 0.0), (0.3, 0.3, 0.0), (1.0, 0.5, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "seen", "reason"),
+    [
+        (Stopping(rule="agreement"), {"agreement": (1.0, 1.0, 1.0, 0.0, 0.0)}, "converged"),
+        (Stopping(rule="agreement"), {"agreement": (1.0, 1.0, 0.4, 0.0, 0.0)}, None),
+        (Stopping(rule="agreement"), {"agreement": (1.0, 0.5, 0.0, 0.0)}, None),  # just half
+        (Stopping(rule="agreement"), {"agreement": HALVES}, "converged"),
+        (Stopping(rule="agreement"), {"agreement": (None, None)}, None),  # no verifier
+        (Stopping(rule="agreement"), {"agreement": (1.0, 1.0, None)}, "converged"),
+        (Stopping(rule="agreement"), {"agreement": AGREED, "scores": DOUBTFUL}, "converged"),
+        (Stopping(rule="sure"), {"agreement": AGREED, "scores": AGREED}, "converged"),
+        (Stopping(rule="sure"), {"agreement": AGREED, "scores": DOUBTFUL}, None),
+        (Stopping(), {"scores": (0.6, 0.6, 0.1), "votes": None}, "converged"),  # texts are not compared
+        (Stopping(), {"scores": (0.4, 0.4, 0.1), "votes": None}, None),
+        (Stopping(rule="settled", confidence=0.9), {"votes": [3.0, 1.0]}, None),
+        (Stopping(rule="settled", confidence=0.95), {"votes": [6.0, 1.0]}, "converged"),
+        (Stopping(rule="settled", confidence=0.99), {"votes": [6.0, 1.0]}, None),
+        (Stopping(rule="settled", confidence=0.99), {"votes": [9.0, 1.0]}, "converged"),
+        (Stopping(rounds=0, rule="settled"), {"votes": [3.0, 1.0]}, "rounds"),
+    ],
+)
+def test_rules_of_one_round(stopping, seen, reason):
+    assert stopping.reason([[0.0] * 5], **seen) == reason
 
 
 def test_bad_values():
@@ -71,26 +86,3 @@ def test_a_settled_vote_by_its_closed_form():
             sum(math.comb(throws, heads) for heads in range(a + 1)) / 2**throws
         )
     assert settled([]) == settled([2.0, 2.0, 1.0]) == pytest.approx(0.5)
-
-
-def test_texts_that_cannot_be_compared_end_when_the_verifier_is_sure():
-    sure, unsure = (Stopping().reason([[1.0] * 3], scores=[p, p, 0.1], votes=None) for p in (0.6, 0.4))
-    assert (sure, unsure) == ("converged", None)
-
-
-def test_a_search_ends_once_the_vote_is_settled():
-    rounds, ends = [[0.0] * 5], {}
-    for confidence in (0.9, 0.95, 0.99):
-        rule = Stopping(rule="settled", confidence=confidence)
-        ends[confidence] = [rule.reason(rounds, votes=[first, 1.0]) for first in (3.0, 6.0, 9.0)]
-    assert ends[0.9] == [None, "converged", "converged"]
-    assert ends[0.95] == [None, "converged", "converged"] and ends[0.99] == [None, None, "converged"]
-    assert Stopping(rounds=0, rule="settled").reason(rounds, votes=[3.0, 1.0]) == "rounds"
-
-
-def test_a_sure_verifier_is_more_than_one_that_agrees():
-    agreed, doubtful = (1.0, 1.0, 0.0), (0.3, 0.3, 0.0)
-    for scores, reason in ((doubtful, None), (agreed, "converged")):
-        more = {"agreement": agreed, "scores": scores}
-        assert Stopping(rule="sure").reason([[0.0] * 3], **more) == reason
-        assert Stopping(rule="agreement").reason([[0.0] * 3], **more) == "converged"
