@@ -1,4 +1,4 @@
-"""Reading takes linear time and never fails, whatever a model wrote."""
+"""Reading takes linear time, whatever a model wrote."""
 
 import time
 
@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader, LmEvalGrader
+from soft_reasoning.answers import ANSWER_TYPES, MODES, Grader
 from soft_reasoning.answers.grading import _flexibly
-from soft_reasoning.types import Problem
 
-GRADERS = [Grader(extraction=mode) for mode in MODES] + [
-    LmEvalGrader("strict-match"), LmEvalGrader("flexible-extract"),
-]  # fmt: skip
 PIECES = [
     "\n", " ", "\t", "a", "9", "1,", "$", "-", "1/", "=1", "1=", "9^9", "\\boxed{", "\\boxed{1}", "}",
     "{", "\\frac{1",
@@ -76,22 +72,3 @@ def test_a_loop_of_one_piece(unit):
 )
 def test_a_loop_of_several(unit, start, answer_type, mode):
     assert_linear(unit, start, answer_type, mode)
-
-
-@settings(deadline=None)
-@given(
-    st.one_of(st.text(max_size=300), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)),
-    st.sampled_from(ANSWER_TYPES),
-    st.sampled_from(GRADERS),
-)
-def test_any_text_is_graded(text, answer_type, grader):
-    if not grader.supports(answer_type):
-        return
-    answer = grader.extract(text, answer_type)
-    place = grader.locate(text, answer_type)
-    assert (answer is None) == (place is None)
-    if place is not None:
-        assert 0 <= place[0] < place[1] <= len(text)
-    if answer_type != "latex":  # formulas ask a process
-        assert grader.correct(answer, Problem("p", "?", text, answer_type)) in (True, False)
-        assert grader.vote([answer, None, answer], answer_type) == answer

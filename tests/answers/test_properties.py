@@ -5,8 +5,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soft_reasoning.answers import ANSWER_TYPES, Grader, equal, extract, locate
+from soft_reasoning.answers import ANSWER_TYPES, Grader, LmEvalGrader, equal, extract, locate
 from soft_reasoning.answers.numerals import canonical, whole_value
+from soft_reasoning.types import Problem
 
 patient = settings(deadline=None)  # machines under load take their time
 
@@ -31,6 +32,15 @@ def test_extraction_of_anything(text, answer_type, mode):
     if answer is not None and answer_type in ("number", "boolean", "choice"):
         assert extract(f"Answer: {answer}", answer_type, mode=mode) == answer
         assert equal(answer, answer, answer_type)
+
+
+@patient
+@given(TEXTS, TEXTS, st.sampled_from(["strict-match", "flexible-extract"]))
+def test_the_harness_s_rules_read_anything(text, gold, filter_name):
+    grader = LmEvalGrader(filter_name)
+    answer, place = grader.extract(text, "number"), grader.locate(text, "number")
+    assert answer == (None if place is None else text[slice(*place)])
+    assert grader.correct(answer, Problem("p", "?", gold)) in (True, False)
 
 
 @patient

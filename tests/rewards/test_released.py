@@ -106,4 +106,6 @@ def test_the_preset_proposes_what_the_released_formulas_propose():
     normal = torch.distributions.Normal(0.0, 1.0)
     z = gain / sigma
     value = gain.clamp(min=0) + sigma * normal.log_prob(z).exp() - gain.abs() * normal.cdf(z)
-    assert torch.equal(proposal.points, X[value.topk(5).indices])
+    best = value.topk(5)
+    assert torch.equal(proposal.points, X[best.indices])
+    torch.testing.assert_close(proposal.acquisition, best.values, rtol=0, atol=1e-7)

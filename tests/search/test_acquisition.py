@@ -33,9 +33,12 @@ IMPROVING = {
     "ei": analytic.ExpectedImprovement,
     "log_ei": analytic.LogExpectedImprovement,
     "pi": analytic.LogProbabilityOfImprovement,
-    "ucb": lambda model, best: analytic.UpperConfidenceBound(model, beta=2.0),
 }
-ALL = {**IMPROVING, "printed": PrintedAdaptiveEI, "released": ReleasedEI}
+UCB = analytic.UpperConfidenceBound
+ALL = {
+    **IMPROVING, "ucb": lambda model, best: UCB(model, beta=2.0),
+    "printed": PrintedAdaptiveEI, "released": ReleasedEI,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -51,7 +54,7 @@ def test_contract(name, check):
     check(ALL[name])
 
 
-@pytest.mark.parametrize("name", ["adaptive_ei", "ei", "log_ei", "pi"])
+@pytest.mark.parametrize("name", IMPROVING)
 def test_monotone_in_the_mean(name):
     contract.a_higher_mean_is_never_worse(IMPROVING[name])
 
@@ -146,11 +149,7 @@ def test_the_docstring_s_example_runs():
 
 
 def test_every_choice_of_the_command_line_is_botorch_s_or_ours():
-    for name, kind in {
-        "adaptive_ei": NoiseAdaptiveExpectedImprovement, "ei": analytic.ExpectedImprovement,
-        "log_ei": analytic.LogExpectedImprovement, "pi": analytic.LogProbabilityOfImprovement,
-        "ucb": analytic.UpperConfidenceBound,
-    }.items():  # fmt: skip
+    for name, kind in {**IMPROVING, "ucb": UCB}.items():
         made = instantiate(compose_config([f"acquisition={name}"]).acquisition)
         assert isinstance(made, partial) and made.func is kind
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, Surrogate
+from soft_reasoning.search import BayesianOptimiser, PreferentialOptimiser, RandomOptimiser, Surrogate
 from soft_reasoning.search.candidates import PoolCandidates
 from soft_reasoning.search.features import scaled
 from soft_reasoning.types import generator_for
@@ -53,13 +53,15 @@ def test_what_was_right_is_where_the_next_round_goes(features):
     assert all(len(p.mean) == 2 and p.mean[0] > y[0].mean() for p in proposals)
 
 
-@pytest.mark.parametrize("make", [optimiser, lambda: RandomOptimiser(candidate_points=PoolCandidates(N))])
-def test_no_behaviour_is_chosen_twice_and_none_that_is_closed(features, make):
+@pytest.mark.parametrize("kind", [BayesianOptimiser, PreferentialOptimiser, RandomOptimiser])
+def test_no_behaviour_is_chosen_twice_and_none_that_is_closed(features, kind):
+    method = kind(candidate_points=PoolCandidates(N))
     behaviour = (torch.arange(N) % 7).masked_fill(torch.arange(N) % 7 == 3, -1).expand(B, N)
     seen = torch.tensor([[3, 10]]).expand(B, 2)
-    for more in ({}, {"seen": seen, "y": torch.zeros(B, 2, dtype=torch.float64)}):
-        chosen, _ = choose(make(), features, behaviour=behaviour, **more)
-        for row in chosen:
+    for more in ({}, {"seen": seen, "y": torch.tensor([[0.0, 1.0]]).double().expand(B, 2)}):
+        chosen, proposals = choose(method, features, behaviour=behaviour, **more)
+        for row, proposal, points in zip(chosen, proposals, features, strict=True):
+            assert torch.equal(proposal.points, points[list(row)])
             numbers = [int(behaviour[0, i]) for i in row]
             assert len(set(numbers)) == K and -1 not in numbers
 

@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from soft_reasoning.search import PreferentialOptimiser, RandomOptimiser
-from soft_reasoning.search.candidates import PoolCandidates
 from tests.contracts.surrogate import data
 
 KEYS = ["a", "b"]
 
 
-def propose(optimiser, U, y, **others):
-    return optimiser.propose(U, y, 3, seed=0, round=1, keys=KEYS, **others)
+def propose(optimiser, U, y):
+    return optimiser.propose(U, y, 3, seed=0, round=1, keys=KEYS)
 
 
 def problems(dim=6):
@@ -29,12 +28,6 @@ def test_only_the_order_of_rewards_counts():
         assert a.points.shape == (3, 6) and (a.sd > 0).all() and a.decided == 1.0
 
 
-def test_a_problem_alone_gets_the_same_points():
-    U, y = problems()
-    alone = PreferentialOptimiser().propose(U[1:], y[1:], 3, seed=0, round=1, keys=["b"])[0]
-    assert torch.allclose(alone.points, propose(PreferentialOptimiser(), U, y)[1].points)
-
-
 def test_it_goes_where_comparisons_were_won():
     U, y = problems()
     better = torch.stack([p.points[..., 0].mean() for p in propose(PreferentialOptimiser(), U, y)])
@@ -47,19 +40,6 @@ def test_without_a_winner_it_is_random_search():
     expected = propose(RandomOptimiser(), U, torch.zeros_like(y))
     for a, b in zip(propose(PreferentialOptimiser(), U, torch.ones_like(y)), expected, strict=True):
         assert torch.equal(a.points, b.points)
-
-
-def test_a_pools_points_are_chosen_once_for_a_behaviour():
-    U, y = problems()
-    pool = torch.cat([U, U + 0.1, torch.randn(2, 20, 6, dtype=torch.float64)], dim=1)
-    behaviour = torch.arange(pool.shape[1]).repeat(2, 1)
-    behaviour[:, :8] = -1  # tried before
-    behaviour[:, 9] = 8
-    optimiser = PreferentialOptimiser(candidate_points=PoolCandidates(pool.shape[1]))
-    for i, proposal in enumerate(propose(optimiser, U, y, features=pool, behaviour=behaviour)):
-        assert torch.equal(pool[i, list(proposal.chosen)], proposal.points)
-        numbers = behaviour[i, list(proposal.chosen)]
-        assert len(set(numbers.tolist())) == 3 and (numbers >= 0).all()
 
 
 @pytest.mark.parametrize("change", [{"lengthscale": 0.3}, {"count": 8}])
