@@ -11,6 +11,7 @@ import torch
 from soft_reasoning.answers import Grader
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
+from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Prompt
@@ -55,10 +56,18 @@ def task(kind, problem, partial):
     return Prompt((*PROMPT, *TOKENIZER.encode(f"{kind} {partial}", add_special_tokens=False)))
 
 
-def context_of(engine):
-    prompts = SimpleNamespace(
-        solve=lambda problem: Prompt(PROMPT, stop=("Question:",)), split=lambda text: ("", text), task=task
-    )
+def judge(*scores):
+    """A verifier that gives these scores and asks nothing."""
+
+    def verify(problem, candidates, context, earlier):
+        return Verdict(scores=scores, answers=("9",), texts=("9 it is",))
+        yield
+
+    return SimpleNamespace(name="judge", verify=verify)
+
+
+def context_of(engine, solve=lambda problem: Prompt(PROMPT, stop=("Question:",))):
+    prompts = SimpleNamespace(solve=solve, split=lambda text: ("", text), task=task)
     return Context(engine=engine, prompts=prompts, grader=Grader(), seed=0)
 
 

@@ -1,16 +1,13 @@
 """Best of n, verified sampling of one round: self-consistency's samples, and which of them answers."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from soft_reasoning.methods.verified_sampling import VerifiedSampling
 from soft_reasoning.rewards.combine import Reward
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.search import Stopping
 from soft_reasoning.types import Completion, Round
-from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
+from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of, judge
 
 COMPLETIONS = [
     Completion((1,), (-0.7,), " Answer: 3", "eos", 2),
@@ -33,16 +30,6 @@ def answer_of(method, completions=COMPLETIONS):
 
 def best_of(verifier, **reward):
     return VerifiedSampling(verifier, Reward(**reward), Stopping(rounds=0), FinalAnswer("best_reward"))
-
-
-def judge(*scores):
-    """A verifier that gives these scores and asks nothing."""
-
-    def verify(problem, candidates, context, earlier):
-        return Verdict(scores=scores, answers=("9",), texts=("9 it is",))
-        yield
-
-    return SimpleNamespace(name="judge", verify=verify)
 
 
 @pytest.mark.parametrize(

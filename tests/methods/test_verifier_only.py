@@ -6,41 +6,18 @@ import pytest
 
 from soft_reasoning.methods.verifier_only import VerifierOnly
 from soft_reasoning.rewards.verifiers import NoVerifier, Oracle
-from soft_reasoning.types import Completion, Prompt, UserError
+from soft_reasoning.types import UserError
 from tests.methods.scripted import PROBLEM, ScriptedEngine, context_of
 from tests.rewards.named import MultiGenerate, MultiJudge, SingleGenerate, SingleJudge
-
-
-class Reviews:
-    """Prompts that keep what they were asked to show."""
-
-    def split(self, text):
-        return "", text
-
-    stop = ("Question:",)
-
-    def __init__(self):
-        self.asked = []
-
-    def review(self, kind, problem, solutions, **options):
-        assert problem.gold is None, "a verifier must not see the gold answer"
-        self.asked.append((kind, list(solutions)))
-        return Prompt((1, 2, 3))
+from tests.rewards.test_verifiers import Prompts, outcome
 
 
 def run(verifier, *written):
     """The result, the requests and what was asked, when the verifier writes (text, log-probability)."""
-    prompts = Reviews()
+    prompts = Prompts()
     context = replace(context_of(ScriptedEngine({})), prompts=prompts)
-    steps = VerifierOnly(verifier).solve(PROBLEM, context)
-    requests = next(steps).requests
-    completions = [Completion((1,), (score,), text, "eos", 3) for text, score in written]
-    assert len(requests) == len(completions)
-    try:
-        steps.send(completions)
-    except StopIteration as stop:
-        return stop.value, requests, prompts.asked
-    raise AssertionError("expected no further effect")
+    texts = [(text, (logprob,)) for text, logprob in written]
+    return *outcome(VerifierOnly(verifier).solve(PROBLEM, context), texts), prompts.asked
 
 
 @pytest.mark.parametrize("verifier", [MultiGenerate(), SingleGenerate()])

@@ -38,6 +38,13 @@ CANDIDATES = [
 
 
 class Prompts:
+    """Prompts that keep what they were ``asked`` to show; a review has ``length`` equal tokens a solution."""
+
+    stop = ("Question:",)
+
+    def __init__(self, length=1):
+        self.asked, self.length = [], length
+
     def split(self, text):
         return "", text
 
@@ -46,14 +53,11 @@ class Prompts:
         self.asked.append(("solve", []))
         return Prompt(ids=(1, 2))
 
-    def __init__(self):
-        self.asked = []
-
-    def review(self, kind, problem, solutions, *, shots, brief, room):
+    def review(self, kind, problem, solutions, **options):
         assert problem.gold is None, "a verifier must not see the gold answer"
         self.asked.append((kind, list(solutions)))
-        self.options = (shots, brief)
-        return Prompt(ids=(1, 2, 3, *" ".join(solutions).encode()), stop=("Question:",))
+        ids = [len(text) for text in solutions for _ in range(self.length)]
+        return Prompt(ids=tuple(ids), stop=self.stop)
 
 
 def context_of(prompts=None, **more):
@@ -63,35 +67,57 @@ def context_of(prompts=None, **more):
     )  # fmt: skip
 
 
-def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None, judges=()):
-    """The verdict, what was asked and the requests, with ``texts`` as the model's completions in turn; a
-    text may come with its tokens' log-probabilities, or be a completion."""
-    context = context_of(prompts, judges=judges)
-    steps, requests = verifier.verify(problem, candidates, context, earlier), []
+def outcome(steps, texts):
+    """What ``steps`` return and their requests, with ``texts`` as the model's completions in turn; a text
+    may come with its tokens' log-probabilities, or be a completion."""
+    requests = []
     try:
         effect = next(steps)
         while True:
             assert isinstance(effect, Generate)
-            given = texts[len(requests) : len(requests) + len(effect.requests)]
+            batch = texts[len(requests) : len(requests) + len(effect.requests)]
             requests += effect.requests
-            effect = steps.send([completion(one) for one in given])
+            effect = steps.send([completion(text) for text in batch])
     except StopIteration as stop:
-        return stop.value, context.prompts.asked, requests
+        return stop.value, requests
 
 
-def completion(given):
-    if isinstance(given, Completion):
-        return given
-    text, logprobs = given if isinstance(given, tuple) else (given, (0.0,))
+def run(verifier, *texts, candidates=CANDIDATES, problem=PROBLEM, earlier=(), prompts=None):
+    """The verdict, what was asked and the requests."""
+    context = context_of(prompts)
+    verdict, requests = outcome(verifier.verify(problem, candidates, context, earlier), texts)
+    return verdict, context.prompts.asked, requests
+
+
+def completion(text, logprobs=(0.0,)):
+    if isinstance(text, Completion):
+        return text
+    if isinstance(text, tuple):
+        text, logprobs = text
     return Completion((1,) * len(logprobs), logprobs, text, "eos", 3)
 
 
-def test_multi_generate_scores_agreement_and_omits_unparsed_candidates():
-    verdict, asked, requests = run(MultiGenerate(), "6 + 6 + 6 = 18. Answer: 18")
-    assert verdict.scores == (1.0, 0.0, 0.0, 1.0) and verdict.answers == ("18",)
-    [(kind, shown)] = asked
-    assert kind == "multi_generate" and shown == [c.text for c in CANDIDATES if c.answer is not None]
-    assert requests[0].role == "verifier" and requests[0].stop == ("Question:",)
+SHOWN = [candidate.text for candidate in CANDIDATES if candidate.answer is not None]
+ALONE = [("single_generate", [text]) for text in SHOWN]
+ANSWERS = ["Answer: 18", "Answer: 9", "Answer: 18.0"]
+WORDY = "6 + 6 + 6 = 18. Answer: 18"
+
+
+@pytest.mark.parametrize(
+    ("verifier", "texts", "shown", "scores", "answers"),
+    [
+        (MultiGenerate(), [WORDY], [("multi_generate", SHOWN)], (1, 0, 0, 1), ("18",)),
+        (MultiGenerate(show="answer"), [WORDY], [("multi_generate", ANSWERS)], (1, 0, 0, 1), ("18",)),
+        (SingleGenerate(), [WORDY, WORDY, "Answer: 7"], ALONE, (1, 0, 0, 0), ("18", "18", "7")),
+        (Fresh(), ["Answer: 9"], [("solve", [])], (0, 0, 1, 0), ("9",)),
+        (NoVerifier(), [], [], (None,) * 4, ()),
+        (Oracle(), [], [], (1, 0, 0, 1), ()),
+    ],
+)
+def test_what_is_shown_and_how_it_scores(verifier, texts, shown, scores, answers):
+    verdict, asked, requests = run(verifier, *texts)
+    assert asked == shown and verdict.scores == scores and verdict.answers == answers
+    assert {request.role for request in requests} <= {"verifier"} and len(requests) == len(texts)
 
 
 def test_several_samples_average_and_have_seeds_of_their_own():
@@ -121,12 +147,8 @@ def test_judgements_count_by_their_probability(confidence, weights):
 
 @pytest.mark.parametrize("verifier", [MultiGenerate(max_new_tokens=300), MultiJudge(max_new_tokens=300)])
 def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
-    class Long(Prompts):
-        def review(self, kind, problem, solutions, **options):
-            prompt = super().review(kind, problem, solutions, **options)
-            return Prompt(ids=prompt.ids[:3] * 100 * len(solutions))  # 300 tokens a solution, of 1,000 - 300
-
-    verdict, asked, [request] = run(verifier, "Answer: 18", prompts=Long())
+    long = Prompts(length=300)  # of 1,000 - 300
+    verdict, asked, [request] = run(verifier, "Answer: 18", prompts=long)
     assert len(asked[0][1]) == 3 and len(request.prompt_ids) == 600
     assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
     if verifier.answers_itself:
@@ -135,36 +157,13 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
 
 @pytest.mark.parametrize("earlier", [0, 1, 4, 5, 11])
 def test_earlier_solutions_leave_the_prompt_before_candidates(earlier):
-    class Long(Prompts):
-        def review(self, kind, problem, solutions, **options):
-            super().review(kind, problem, solutions, **options)
-            return Prompt(ids=(1,) * 100 * len(solutions))  # room for 7
-
     texts = [f"old {i}" for i in range(earlier)]
     verdicts = [Verdict(scores=(), texts=tuple(texts))]
-    _, asked, [request] = run(
-        ReleasedVerifier(max_new_tokens=300), "Answer: 18", prompts=Long(), earlier=verdicts
-    )
+    verifier, long = ReleasedVerifier(max_new_tokens=300), Prompts(length=100)  # room for 7
+    _, asked, [request] = run(verifier, "Answer: 18", prompts=long, earlier=verdicts)
     wanted = [*texts[max(0, earlier - 4) :], *(c.text for c in CANDIDATES if c.answer is not None)]
     assert len(request.prompt_ids) == 100 * len(wanted)
     assert wanted in [shown for _, shown in asked]
-
-
-def test_answers_alone_can_be_shown():
-    _, asked, _ = run(MultiGenerate(show="answer"), "Answer: 18")
-    assert asked[0][1] == ["Answer: 18", "Answer: 9", "Answer: 18.0"]
-
-
-def test_single_generate_asks_once_a_candidate():
-    verdict, asked, _ = run(SingleGenerate(), "Answer: 18", "Answer: 18", "Answer: 7")
-    assert [len(shown) for _, shown in asked] == [1, 1, 1]
-    assert verdict.scores == (1.0, 0.0, 0.0, 0.0) and verdict.answers == ("18", "18", "7")
-
-
-def test_fresh_does_not_see_the_candidates():
-    verdict, asked, requests = run(Fresh(), "Answer: 9")
-    assert asked == [("solve", [])] and requests[0].role == "verifier"
-    assert verdict.scores == (0.0, 0.0, 1.0, 0.0) and verdict.answers == ("9",)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +178,6 @@ def test_fresh_does_not_see_the_candidates():
 def test_judges_name_numbers_of_what_they_were_shown_or_zero_and_one(judge, texts, scores):
     verdict, _, _ = run(judge, *texts)
     assert verdict.scores == scores and verdict.answers == ()
-
-
-def test_a_candidate_alone_is_named_too_where_numbers_begin_at_zero():
-    judge = MultiJudge(judgement=NamedChoice(first=0))
-    assert run(judge, "0", candidates=CANDIDATES[:1])[0].scores == (1.0,)
 
 
 @pytest.mark.parametrize(
@@ -206,13 +200,7 @@ def test_nothing_to_show_asks_nothing():
     assert verdict.scores == (0.0, 0.0) and not asked
 
 
-def test_none_neither_scores_nor_votes():
-    verdict, asked, _ = run(NoVerifier())
-    assert verdict.scores == (None,) * 4 and verdict.answers == () and not asked
-
-
-def test_oracle_reads_the_gold_answer_and_wants_one():
-    assert run(Oracle())[0].scores == (1.0, 0.0, 0.0, 1.0)
+def test_the_oracle_wants_a_gold_answer():
     with pytest.raises(UserError, match="gold"):
         run(Oracle(), problem=Problem("p", "How many?"))
 
@@ -235,6 +223,7 @@ def cut(text):
         (MultiGenerate(), "Answer: 18", None),  # 180?
         (MultiGenerate(), "Answer: 18\n\nThen", 1.0),
         (MultiJudge(), "Correct: 1", None),  # 1, 2?
+        (MultiJudge(judgement=NamedChoice(first=0)), "0\n\nQuestion", 1.0),
         (SingleJudge(), " 1\n\nQuestion", 1.0),
         (ReleasedVerifier(), "Answer: 18", 1.0),  # the public code reads what there is
     ],
