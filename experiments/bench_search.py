@@ -39,7 +39,7 @@ from hydra.utils import instantiate
 from torch import Tensor
 
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.search import Optimiser, RandomOptimiser
+from soft_reasoning.search import Optimiser, RandomOptimiser, SearchState
 from soft_reasoning.search.embedding import GaussianEmbedding
 from soft_reasoning.types import generator_for
 
@@ -173,7 +173,7 @@ def play(optimiser: object, box: object, problems: int, seed: int, d: int) -> tu
     truth, y = observe(box, U, seed, 0)
     history, lengths = [truth], [U.norm(dim=-1)]
     for round in range(1, ROUNDS):
-        proposals = optimiser.propose(U, y, K, seed=seed, round=round, keys=keys)
+        proposals = optimiser.propose(SearchState(U, y, K, seed=seed, round=round, keys=keys))
         new = torch.stack([proposal.points for proposal in proposals])
         truth, reward = observe(box, new, seed, round)
         history.append(truth)

@@ -27,7 +27,7 @@ from torch.quasirandom import SobolEngine
 from soft_reasoning import SoftReasoner, SoftReasoningObjective
 from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.search import BayesianOptimiser
+from soft_reasoning.search import BayesianOptimiser, SearchState
 
 K, ROUNDS = 5, 4
 
@@ -40,7 +40,8 @@ def fitted(U, y, **options):
 
 
 def ours(U, y, bounds, round):
-    return BayesianOptimiser().propose(U[None], y[None], K, seed=0, round=round, keys=["q"])[0].points
+    state = SearchState(U[None], y[None], K, seed=0, round=round, keys=["q"])
+    return BayesianOptimiser().propose(state)[0].points
 
 
 def botorch(U, y, bounds, round):

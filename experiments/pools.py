@@ -32,6 +32,7 @@ from soft_reasoning.rewards.combine import rewards_of
 from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.verifiers import Oracle, Verdict
 from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.search import SearchState
 from soft_reasoning.search.features import (
     Features,
     LookaheadFeatures,
@@ -146,10 +147,10 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
         if not k:
             break
         y = torch.tensor(rewards_of(seen), dtype=torch.float64)
-        [proposal] = method.optimiser.propose(
+        [proposal] = method.optimiser.propose(SearchState(
             pool.features[chosen][None], y[None], k, seed=replicate, round=len(rewards), keys=[one.id],
             features=pool.features[None], behaviour=pool.choices(before)[None],
-        )  # fmt: skip
+        ))  # fmt: skip
         texts = {c.text for c in seen}
         picks = [int(order[i]) for i in proposal.chosen]
         for a, high in zip(picks, proposal.mean.tolist(), strict=False):

@@ -1,7 +1,7 @@
 """The values that flow between the layers: frozen, typed, without behaviour.
 
-Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens),
-:class:`Completion` (what was read) and :class:`Propose` hold tensors. Everything stored is plain Python.
+Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
+:class:`Completion` (what was read) hold tensors. Everything stored is plain Python.
 """
 
 from __future__ import annotations
@@ -246,32 +246,6 @@ class Generate(Effect):
 
     requests: Sequence[Request]
     engine: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class Propose(Effect):
-    """The next ``k`` points given the data; the answer is a ``search.Proposal``.
-
-    Attributes:
-        optimiser: Proposes the points.
-        U: (n, d) float64 points.
-        y: (n,) float64 rewards.
-        k: Number of points.
-        round: Number of the round.
-        seed: With ``round`` the random stream of candidate points, shared by all problems of a run.
-        features: (N, F) float64, of a pool of points. ``U`` holds features, too, then.
-        behaviour: (N,) equal numbers for points of the pool that behave alike, -1 for those that may not be
-            chosen.
-    """
-
-    optimiser: Any
-    U: Tensor
-    y: Tensor
-    k: int
-    round: int
-    seed: int
-    features: Tensor | None = None
-    behaviour: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ class Optimiser:
     def __init__(self):
         self.calls = []
 
-    def propose(self, U, y, k, *, seed, round, keys):
-        self.calls.append((tuple(U.shape), k, round, list(keys)))
-        return [float(row.sum()) for row in U]
+    def propose(self, state):
+        self.calls.append((tuple(state.U.shape), state.k, state.round, state.keys))
+        return [float(row.sum()) for row in state.U]
 
 
 class Context:

@@ -22,7 +22,7 @@ from soft_reasoning.configuration.folder import conf_dir, run_name
 from soft_reasoning.configuration.options import spelled
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.search import BayesianOptimiser
+from soft_reasoning.search import BayesianOptimiser, SearchState
 from soft_reasoning.types import Problem, UserError
 
 CONF = Path(conf_dir())
@@ -129,7 +129,8 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
 def test_python_s_default_optimiser_is_the_command_line_s():
     optimiser, ours = build_method(compose_config()).optimiser, BayesianOptimiser()
     U = torch.randn(2, 10, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    theirs, mine = (one.propose(U, U[..., 0], 5, seed=0, round=1, keys="ab") for one in (optimiser, ours))
+    state = SearchState(U, U[..., 0], 5, seed=0, round=1, keys="ab")
+    theirs, mine = optimiser.propose(state), ours.propose(state)
     assert all(torch.equal(a.points, b.points) for a, b in zip(theirs, mine, strict=True))
 
 

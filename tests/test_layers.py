@@ -62,7 +62,8 @@ def test_the_search_knows_no_language_model():
 def test_methods_do_not_import_each_other():
     for importer, imported in imports():
         if importer.startswith("soft_reasoning.methods.") and imported.startswith("soft_reasoning.methods."):
-            assert imported.rpartition(".")[2] in ("base", "scale", "gradients"), importer  # what they share
+            shared = ("base", "gradients", "propose", "scale")
+            assert imported.rpartition(".")[2] in shared, importer
 
 
 def test_reports_read_what_runs_wrote_and_run_nothing():

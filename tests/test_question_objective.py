@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 
 from soft_reasoning import SoftReasoner, SoftReasoningObjective, UserError
 from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.search import SearchState
 from soft_reasoning.types import generator_for
 
 ROW = json.loads((FOLDER / "test.jsonl").read_text().splitlines()[2])
@@ -32,7 +33,7 @@ def test_the_method_itself_evaluates_the_same_points_to_the_same_rewards(reasone
     optimiser = reasoner.method.optimiser
     U = optimiser.initial(5, objective.dim, generator_for(0, QUESTION, "initial"))
     y = objective(U)
-    [proposal] = optimiser.propose(U[None], y[None], 5, seed=0, round=1, keys=[QUESTION])
+    [proposal] = optimiser.propose(SearchState(U[None], y[None], 5, seed=0, round=1, keys=[QUESTION]))
     objective(proposal.points)
     assert [c.reward for c in objective.candidates] == [c.reward for c in result.candidates]
     assert [c.text for c in objective.candidates] == [c.text for c in result.candidates]

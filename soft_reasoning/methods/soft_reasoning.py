@@ -23,6 +23,7 @@ from soft_reasoning.methods.base import (
     read_candidate,
     solution_request,
 )
+from soft_reasoning.methods.propose import Propose
 from soft_reasoning.methods.scale import ChooseSigma
 from soft_reasoning.prompts import PLACEMENTS
 from soft_reasoning.rewards.combine import rewards_of
@@ -32,7 +33,7 @@ from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace
 from soft_reasoning.search.features import Features, PointFeatures, Pool
-from soft_reasoning.search.optimiser import Optimiser
+from soft_reasoning.search.optimiser import Optimiser, SearchState
 from soft_reasoning.types import (
     GREEDY,
     Candidate,
@@ -40,7 +41,6 @@ from soft_reasoning.types import (
     Generate,
     Problem,
     Prompt,
-    Propose,
     Request,
     Result,
     Sampling,
@@ -216,17 +216,17 @@ class SoftReasoning(Verified):
     ) -> Steps[tuple[Tensor, Proposal]]:
         """Return the next points (k, d), and what the optimiser says of them."""
         U = _points(seen, box.subspace.dim)
-        y = torch.tensor(rewards_of(seen), dtype=torch.float64)
-        pool = box.pool
-        if pool is None:
-            proposal = yield Propose(self.optimiser, U, y, self.candidates, number, context.seed)
-            return proposal.points, proposal
-        k = min(self.candidates, pool.unseen(U))
-        proposal = yield Propose(
-            self.optimiser, pool.features[pool.find(U)], y, k, number, context.seed, pool.features,
-            pool.choices(U),
+        y = torch.tensor([rewards_of(seen)], dtype=torch.float64)
+        k, pool, features, behaviour = self.candidates, box.pool, None, None
+        if pool is not None:
+            features, behaviour = pool.features.unsqueeze(0), pool.choices(U).unsqueeze(0)
+            k, U = min(k, pool.unseen(U)), pool.features[pool.find(U)]
+        state = SearchState(
+            U.unsqueeze(0), y, k, seed=context.seed, round=number, keys=[box.problem.id],
+            features=features, behaviour=behaviour,
         )  # fmt: skip
-        return pool.points[list(proposal.chosen)], proposal
+        proposal: Proposal = yield Propose(self.optimiser, state)
+        return proposal.points if pool is None else pool.points[list(proposal.chosen)], proposal
 
     def evaluate(
         self, box: BlackBox, points: Tensor, rounds: Rounds, context: Context, **more: Any

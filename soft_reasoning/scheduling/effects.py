@@ -23,7 +23,7 @@ import torch
 
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.job import BudgetSpent, Job
-from soft_reasoning.types import Completion, Effect, Generate, Prompt, Propose, Request, Round, Usage
+from soft_reasoning.types import Completion, Effect, Generate, Prompt, Request, Round, Usage
 
 T = TypeVar("T")
 
@@ -151,32 +151,6 @@ def next_logits(
     if len(rows) < len(prompts):
         raise BudgetSpent
     return torch.stack(rows) if rows else torch.empty(0, len(ids or ()))
-
-
-@answers(Propose, time="optimiser")
-def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Any]:
-    """Call ``optimiser.propose`` once for all problems whose data have the same shape and stream."""
-
-    def stream(job: Job[Propose]) -> Hashable:
-        effect = job.effect
-        pool = None if effect.features is None else effect.features.shape
-        return (id(effect.optimiser), *effect.U.shape, effect.k, effect.round, effect.seed, pool)
-
-    proposals: dict[Job[Propose], Any] = {}
-    for group in grouped(jobs, stream):
-        effect = group[0].effect
-        names = ("features", "behaviour") if effect.features is not None else ()  # (b, N, F), (b, N)
-        batch = effect.optimiser.propose(
-            torch.stack([job.effect.U for job in group]),  # (b, n, d)
-            torch.stack([job.effect.y for job in group]),  # (b, n)
-            effect.k,
-            seed=effect.seed,
-            round=effect.round,
-            keys=[job.problem.id for job in group],
-            **{name: torch.stack([getattr(job.effect, name) for job in group]) for name in names},
-        )
-        proposals.update(zip(group, batch, strict=True))
-    return [proposals[job] for job in jobs]
 
 
 @answers(Round, time="method")

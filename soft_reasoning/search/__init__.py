@@ -3,7 +3,7 @@
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace, TokenSimplexEmbedding
-from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser
+from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
 from soft_reasoning.search.preferential import PreferentialOptimiser
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.search.stopping import Stopping
@@ -18,6 +18,7 @@ __all__ = [
     "PreferentialOptimiser",
     "Proposal",
     "RandomOptimiser",
+    "SearchState",
     "Stopping",
     "Subspace",
     "Surrogate",

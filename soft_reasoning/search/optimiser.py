@@ -11,6 +11,7 @@ points that it would get alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from typing import Any, Protocol
@@ -37,6 +38,54 @@ ROUNDS_KEPT = 8
 """Number of rounds whose candidate points, shared by all problems, are cached (2 MB each)."""
 
 
+@dataclass(eq=False)
+class SearchState:
+    """b problems with as many points each, before a round: what they have shown, and what may come next.
+
+    Attributes:
+        U: Points seen, (b, n, d) float64, or their features. n may be 0 where there is a pool.
+        y: Their rewards, (b, n) float64.
+        k: Points of the round.
+        seed: The run's seed.
+        round: Number of the round, from 1.
+        keys: The problems' ids.
+        features: (b, N, F) float64 of the problems' pools, from which the points are chosen.
+        behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for those that may not
+            be chosen.
+
+    Raises:
+        ValueError: If shapes do not fit or a value is not finite.
+    """
+
+    U: Tensor
+    y: Tensor
+    k: int
+    _: KW_ONLY
+    seed: int
+    round: int
+    keys: Sequence[str]
+    features: Tensor | None = None
+    behaviour: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        whole("k", self.k, least=1)
+        if self.U.ndim != 3 or self.y.shape != self.U.shape[:2] or len(self.keys) != len(self.U):
+            shapes = f"{tuple(self.U.shape)}, {tuple(self.y.shape)}, {len(self.keys)}"
+            raise ValueError(f"expected U (b, n, d), y (b, n) and b keys, got {shapes}")
+        if not (torch.isfinite(self.U).all() and torch.isfinite(self.y).all()):
+            raise ValueError("expected finite points and rewards")
+        self.U, self.y = self.U.double(), self.y.double()
+
+    @classmethod
+    def join(cls, states: Sequence[SearchState]) -> SearchState:
+        """Return one state of the problems of several, whose shapes, k, seed and round are equal."""
+        names = ("U", "y") if states[0].features is None else ("U", "y", "features", "behaviour")
+        joined: dict[str, Any] = {
+            name: torch.cat([getattr(state, name) for state in states]) for name in names
+        }
+        return replace(states[0], keys=[key for state in states for key in state.keys], **joined)
+
+
 class Optimiser(Protocol):
     """Chooses the points of every round."""
 
@@ -47,46 +96,9 @@ class Optimiser(Protocol):
         """The first round or, where there is a pool, the pool: (k, dim) float64."""
         ...
 
-    def propose(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        *,
-        seed: int,
-        round: int,
-        keys: Sequence[str],
-        features: Tensor | None = None,
-        behaviour: Tensor | None = None,
-    ) -> list[Proposal]:
-        """The next ``k`` points of each of b problems.
-
-        Args:
-            U: Points seen, (b, n, d), or their features. n may be 0 where there is a pool.
-            y: Their rewards, (b, n).
-            k: Points of a round.
-            seed: The run's seed.
-            round: Number of the round, from 1.
-            keys: The problems' ids.
-            features: (b, N, F) of the problems' pools, from which the points are chosen.
-            behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for those that may not
-                be chosen.
-
-        Raises:
-            ValueError: If shapes do not fit or a value is not finite.
-        """
+    def propose(self, state: SearchState) -> list[Proposal]:
+        """Return the next ``state.k`` points of each of its problems."""
         ...
-
-
-def checked(U: Tensor, y: Tensor, k: int, keys: Sequence[str] | None = None) -> tuple[Tensor, Tensor]:
-    """``U`` and ``y`` in float64 once their shapes and values are found right."""
-    whole("k", k, least=1)
-    if U.ndim != 3 or y.shape != U.shape[:2] or (keys is not None and len(keys) != len(U)):
-        came = f"{tuple(U.shape)}, {tuple(y.shape)}, {None if keys is None else len(keys)}"
-        raise ValueError(f"expected U (b, n, d), y (b, n) and b keys, got {came}")
-    if not (torch.isfinite(U).all() and torch.isfinite(y).all()):
-        raise ValueError("expected finite points and rewards")
-    return U.double(), y.double()
 
 
 def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
@@ -157,22 +169,11 @@ class BayesianOptimiser:
         return torch.cat([first, normal(k - len(first), dim, generator)])
 
     @torch.no_grad()
-    def propose(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        *,
-        seed: int,
-        round: int,
-        keys: Sequence[str],
-        features: Tensor | None = None,
-        behaviour: Tensor | None = None,
-    ) -> list[Proposal]:
-        U, y = checked(U, y, k, keys)
+    def propose(self, state: SearchState) -> list[Proposal]:
+        U, y, k, features, behaviour = state.U, state.y, state.k, state.features, state.behaviour
         if features is not None and behaviour is not None and not U.shape[1]:
             return self._first_round(k, features, behaviour)
-        draws = self._draws(U.shape[-1], seed, round) if features is None else features
+        draws = self._draws(U.shape[-1], state.seed, state.round) if features is None else features
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
             size = 1  # each problem has parameters of its own
@@ -183,7 +184,7 @@ class BayesianOptimiser:
             worth = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
             incumbent, best = worth.max(-1)
             if features is None:
-                streams = [generator_for(seed, key, "lengths", round) for key in keys[part]]
+                streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
                 lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
                 X = self.candidate_points.place(draws, gp, best, lengths)
             else:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 from soft_reasoning.checks import real, whole
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.candidates import NormalCandidates
-from soft_reasoning.search.optimiser import in_order, normal
+from soft_reasoning.search.optimiser import SearchState, in_order, normal
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.types import generator_for
@@ -56,34 +55,21 @@ class PreferentialOptimiser(RandomOptimiser):
         self.count: int = whole("count", count, least=1)
         self.independent = False
 
-    def propose(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        *,
-        seed: int,
-        round: int,
-        keys: Sequence[str],
-        features: Tensor | None = None,
-        behaviour: Tensor | None = None,
-    ) -> list[Proposal]:
-        proposals = super().propose(
-            U, y, k, seed=seed, round=round, keys=keys, features=features, behaviour=behaviour
-        )
-        whole("search.optimiser.count", self.count, least=k)
-        for i, key in enumerate(keys):
-            pairs = (y[i].unsqueeze(-1) > y[i]).nonzero()  # (winner, loser)
+    def propose(self, state: SearchState) -> list[Proposal]:
+        proposals = super().propose(state)
+        whole("search.optimiser.count", self.count, least=state.k)
+        for i, (key, U, y) in enumerate(zip(state.keys, state.U, state.y, strict=True)):
+            pairs = (y.unsqueeze(-1) > y).nonzero()  # (winner, loser)
             if not len(pairs):
                 continue
-            generator = generator_for(seed, key, "preferential", round)
+            generator = generator_for(state.seed, key, "preferential", state.round)
             index = None
-            if features is None or behaviour is None:
+            if state.features is None or state.behaviour is None:
                 choices = normal(self.count, U.shape[-1], generator)
             else:
-                index = in_order(behaviour[i : i + 1], behaviour.shape[-1])[0]
-                choices = features[i, index].double()
-            proposals[i] = self._best(U[i].double(), pairs, choices, k, index)
+                index = in_order(state.behaviour[i : i + 1], state.behaviour.shape[-1])[0]
+                choices = state.features[i, index].double()
+            proposals[i] = self._best(U, pairs, choices, state.k, index)
         return proposals
 
     def _best(self, U: Tensor, pairs: Tensor, choices: Tensor, k: int, index: Tensor | None) -> Proposal:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from soft_reasoning.checks import whole
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.candidates import NormalCandidates, pool_size
-from soft_reasoning.search.optimiser import checked, from_pools, in_order, normal
+from soft_reasoning.search.optimiser import SearchState, from_pools, in_order, normal
 from soft_reasoning.search.prior import Prior, first_points, opened
 from soft_reasoning.types import generator_for
 
@@ -32,23 +30,12 @@ class RandomOptimiser:
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
         return self._next(0, whole("k", k, least=1), dim, generator)
 
-    def propose(
-        self,
-        U: Tensor,
-        y: Tensor,
-        k: int,
-        *,
-        seed: int,
-        round: int,
-        keys: Sequence[str],
-        features: Tensor | None = None,
-        behaviour: Tensor | None = None,
-    ) -> list[Proposal]:
-        U, y = checked(U, y, k, keys)
-        if features is not None and behaviour is not None:
-            return from_pools(features, in_order(behaviour, k))
-        streams = [generator_for(seed, key, "random", round) for key in keys]
-        return [Proposal(self._next(U.shape[1], k, U.shape[-1], stream)) for stream in streams]
+    def propose(self, state: SearchState) -> list[Proposal]:
+        if state.features is not None and state.behaviour is not None:
+            return from_pools(state.features, in_order(state.behaviour, state.k))
+        _, seen, dim = state.U.shape
+        streams = [generator_for(state.seed, key, "random", state.round) for key in state.keys]
+        return [Proposal(self._next(seen, state.k, dim, stream)) for stream in streams]
 
     def _next(self, seen: int, k: int, dim: int, generator: torch.Generator) -> Tensor:
         first = first_points(self.prior, seen, k, dim)

@@ -9,6 +9,7 @@ from soft_reasoning.rewards.judged import Judged
 from soft_reasoning.rewards.released import ReleasedGrader, ReleasedVote
 from soft_reasoning.rewards.verifiers import Verdict
 from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.search import SearchState
 from soft_reasoning.types import Candidate, Problem, generator_for
 from tests.rewards.named import ReleasedVerifier
 from tests.rewards.test_verifiers import CANDIDATES, run
@@ -95,7 +96,7 @@ def test_the_preset_proposes_what_the_released_formulas_propose():
     draw = generator_for(0, "data")
     U = torch.randn(1, 10, 4, dtype=torch.float64, generator=draw)
     y = torch.rand(1, 10, dtype=torch.float64, generator=draw) + (torch.arange(10) % 3 == 0)
-    [proposal] = optimiser.propose(U, y, 5, seed=3, round=2, keys=["p"])
+    [proposal] = optimiser.propose(SearchState(U, y, 5, seed=3, round=2, keys=["p"]))
 
     X = torch.rand(5000, 4, dtype=torch.float64, generator=generator_for(3, "candidates", 2))
     K = torch.exp(-0.5 * torch.cdist(torch.cat([U[0], X]), torch.cat([U[0], X])).square())

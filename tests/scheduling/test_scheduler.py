@@ -7,11 +7,13 @@ import torch
 
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.methods.propose import Propose
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
 from soft_reasoning.scheduling.job import Clock, ProblemError
 from soft_reasoning.scheduling.scheduler import drive
-from soft_reasoning.types import Generate, Problem, Prompt, Propose, Request, Result, Usage, UserError
+from soft_reasoning.search import SearchState
+from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError
 from tests.scripted import (
     Context,
     Engine,
@@ -71,7 +73,8 @@ def test_proposals_of_one_shape_and_stream_are_one_call_and_join_the_next_batch(
 
     def steps(problem):
         n = 2 if int(problem.id) < 3 else 4
-        value = yield Propose(optimiser, torch.full((n, 5), 1.0), torch.zeros(n), k=3, round=1, seed=0)
+        U, y = torch.full((1, n, 5), 1.0), torch.zeros(1, n)
+        value = yield Propose(optimiser, SearchState(U, y, 3, seed=0, round=1, keys=[problem.id]))
         assert value == 5.0 * n
         return answer((yield ask(problem)))
 
@@ -110,7 +113,7 @@ def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
 
-    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, Propose.*\), got str"):
+    with pytest.raises(ProblemError, match=r"effects.answers \(Generate, Round.*\), got str"):
         list(drive(problems(1), Script(steps), Context()))
     with pytest.raises(UserError, match="max_live"):
         list(drive(problems(1), Script(steps), Context(), max_live=0))

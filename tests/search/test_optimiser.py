@@ -15,7 +15,13 @@ from botorch.acquisition import (
 )
 from botorch.utils.transforms import t_batch_mode_transform
 
-from soft_reasoning.search import BayesianOptimiser, PreferentialOptimiser, RandomOptimiser, Surrogate
+from soft_reasoning.search import (
+    BayesianOptimiser,
+    PreferentialOptimiser,
+    RandomOptimiser,
+    SearchState,
+    Surrogate,
+)
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.batch import KrigingBeliever, TopK, first_best
 from soft_reasoning.search.candidates import (
@@ -44,7 +50,9 @@ ALL = {
 
 def propose(optimiser, part=slice(None), *, seed=0, round=1, k=5, problems=6):
     U, y = data(problems=problems, n=15, d=50)
-    return optimiser.propose(U[part], y[part], k, seed=seed, round=round, keys=KEYS[:problems][part])
+    return optimiser.propose(
+        SearchState(U[part], y[part], k, seed=seed, round=round, keys=KEYS[:problems][part])
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -93,7 +101,7 @@ def test_pure_function_of_data_and_seed(name):
 def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, y):
     optimiser = BayesianOptimiser(candidate_points=NormalCandidates(), batch=KrigingBeliever())
     U, y = torch.zeros(1, 4, d, dtype=torch.float64), torch.tensor([y], dtype=torch.float64)
-    [proposal] = optimiser.propose(U, y, 3, seed=0, round=1, keys=KEYS[:1])
+    [proposal] = optimiser.propose(SearchState(U, y, 3, seed=0, round=1, keys=KEYS[:1]))
     for name in ("points", "acquisition", "mean", "sd"):
         assert getattr(proposal, name).isfinite().all(), name
 
@@ -119,7 +127,7 @@ def test_ties_go_to_the_lowest_index_and_are_not_decided():
     U, y = data(problems=1, n=15, d=200)
     flat = BayesianOptimiser(FLAT, ExpectedImprovement, NormalCandidates(), TopK())
     X = torch.randn(5000, 200, dtype=torch.float64, generator=generator_for(0, "candidates", 1))
-    [proposal] = flat.propose(U, y, 5, seed=0, round=1, keys=KEYS[:1])
+    [proposal] = flat.propose(SearchState(U, y, 5, seed=0, round=1, keys=KEYS[:1]))
     assert torch.equal(proposal.points, X[:5]) and proposal.decided == 0.0
 
 
@@ -150,12 +158,13 @@ def test_the_default_s_points_are_as_long_as_those_of_the_first_round(d):
     U, y = data(problems=100, n=15, d=d)
     keys = [str(i) for i in range(100)]
     expected = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
-    proposals = BayesianOptimiser().propose(U, y, 5, seed=0, round=1, keys=keys)
+    proposals = BayesianOptimiser().propose(SearchState(U, y, 5, seed=0, round=1, keys=keys))
     lengths = torch.stack([p.points.norm(dim=-1) for p in proposals])
     assert lengths.mean().item() == pytest.approx(expected, rel=0.1 if d == 1 else 0.03)
     assert lengths.var().item() == pytest.approx(d - expected**2, rel=0.2)
     free = BayesianOptimiser(candidate_points=NormalCandidates(), batch=TopK())
-    drifted = torch.stack([p.points.norm(dim=-1) for p in free.propose(U, y, 5, seed=0, round=1, keys=keys)])
+    drifting = free.propose(SearchState(U, y, 5, seed=0, round=1, keys=keys))
+    drifted = torch.stack([proposal.points.norm(dim=-1) for proposal in drifting])
     assert drifted.mean() > 1.1 * expected  # what the rule is for
 
 
@@ -163,7 +172,8 @@ def test_optimiser_learns_a_half_space():
     """Clean rewards, 30 problems: later rounds succeed more often than random ones."""
     U = torch.randn(30, 15, 50, dtype=torch.float64, generator=generator_for(0, "half-space"))
     y = (U[..., 0] > 0.84).double()
-    proposals = BayesianOptimiser().propose(U, y, 5, seed=0, round=1, keys=[str(i) for i in range(30)])
+    state = SearchState(U, y, 5, seed=0, round=1, keys=[str(i) for i in range(30)])
+    proposals = BayesianOptimiser().propose(state)
     rate = torch.stack([p.points[:, 0] > 0.84 for p in proposals]).double().mean()
     assert rate > 0.4
 
@@ -188,11 +198,11 @@ def test_bad_values():
     U, y = data(n=15, d=50)
     optimiser = BayesianOptimiser()
     with pytest.raises(ValueError, match="finite"):
-        optimiser.propose(U, y.masked_fill(y > 0.9, float("nan")), 5, seed=0, round=1, keys=KEYS[:3])
+        SearchState(U, y.masked_fill(y > 0.9, float("nan")), 5, seed=0, round=1, keys=KEYS[:3])
     with pytest.raises(ValueError, match="b keys"):
-        optimiser.propose(U, y, 5, seed=0, round=1, keys=KEYS[:2])
+        SearchState(U, y, 5, seed=0, round=1, keys=KEYS[:2])
     with pytest.raises(UserError, match="k: expected"):
-        optimiser.propose(U, y, 0, seed=0, round=1, keys=KEYS[:3])
+        SearchState(U, y, 0, seed=0, round=1, keys=KEYS[:3])
     with pytest.raises(UserError, match="k: expected"):
         optimiser.initial(0, 50, generator_for(0))
     with pytest.raises(UserError, match="posterior_mean, observed"):

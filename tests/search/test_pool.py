@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from soft_reasoning.search import BayesianOptimiser, PreferentialOptimiser, RandomOptimiser, Surrogate
+from soft_reasoning.search import (
+    BayesianOptimiser,
+    PreferentialOptimiser,
+    RandomOptimiser,
+    SearchState,
+    Surrogate,
+)
 from soft_reasoning.search.candidates import PoolCandidates
 from soft_reasoning.search.features import scaled
 from soft_reasoning.types import generator_for
@@ -30,10 +36,10 @@ def choose(optimiser, features, seen=None, y=None, behaviour=None, part=slice(No
     U = torch.stack([row[i] for row, i in zip(features, index, strict=True)])
     behaviour = torch.arange(N).expand(B, N) if behaviour is None else behaviour
     y = torch.zeros(B, 0) if y is None else y
-    proposals = optimiser.propose(
+    proposals = optimiser.propose(SearchState(
         U[part], y[part], k, seed=0, round=index.shape[1] // K, keys=KEYS[part],
         features=features[part], behaviour=behaviour[part],
-    )  # fmt: skip
+    ))  # fmt: skip
     return [p.chosen for p in proposals], proposals
 
 

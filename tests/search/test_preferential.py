@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from soft_reasoning.search import PreferentialOptimiser, RandomOptimiser
+from soft_reasoning.search import PreferentialOptimiser, RandomOptimiser, SearchState
 from tests.contracts.surrogate import data
 
 KEYS = ["a", "b"]
 
 
 def propose(optimiser, U, y):
-    return optimiser.propose(U, y, 3, seed=0, round=1, keys=KEYS)
+    return optimiser.propose(SearchState(U, y, 3, seed=0, round=1, keys=KEYS))
 
 
 def problems(dim=6):

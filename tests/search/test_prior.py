@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from soft_reasoning.search import BayesianOptimiser, RandomOptimiser
+from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SearchState
 from soft_reasoning.search.prior import Prior, question_mark
 from soft_reasoning.types import UserError, generator_for
 
@@ -64,9 +64,9 @@ def test_the_control_goes_through_the_portfolio_and_then_draws(prior):
     optimiser = RandomOptimiser(prior=prior)
     assert RandomOptimiser().independent and not optimiser.independent
     U = optimiser.initial(5, D, generator_for(0, "one"))[None]
-    [proposal] = optimiser.propose(U, U[..., 0], 5, seed=0, round=1, keys="a")
+    [proposal] = optimiser.propose(SearchState(U, U[..., 0], 5, seed=0, round=1, keys="a"))
     assert proposal.points[:2].tolist() == [list(point) for point in prior.portfolio[5:]]
     later = torch.cat([U, proposal.points[None]], dim=1)
-    [proposal] = optimiser.propose(later, later[..., 0], 5, seed=0, round=2, keys="a")
-    [plain] = RandomOptimiser().propose(later, later[..., 0], 5, seed=0, round=2, keys="a")
+    state = SearchState(later, later[..., 0], 5, seed=0, round=2, keys="a")
+    [proposal], [plain] = optimiser.propose(state), RandomOptimiser().propose(state)
     assert torch.equal(proposal.points, plain.points)
