@@ -79,17 +79,6 @@ def test_the_same_command_resumes_and_a_changed_one_is_refused(run, tmp_path):
     assert fresh.returncode == 0, fresh.stderr
 
 
-def test_a_larger_limit_continues_and_a_smaller_one_is_refused(run, tmp_path):
-    here = f"hydra.run.dir={tmp_path / 'run'}"
-    assert run(*FAKE, "limit=2", here).returncode == 0
-    more = run(*FAKE, "limit=4", here)
-    assert more.returncode == 0 and "2 of 4 problems are done" in more.stderr
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.json*")}
-    fewer = run(*FAKE, "limit=3", here)
-    assert fewer.returncode == 2 and "raise limit" in fewer.stderr.splitlines()[-1]
-    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.json*")}
-
-
 def test_weights_that_changed_in_their_folder_are_refused(run, tmp_path):
     model = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "model"))
     command = ["method=cot", f"model.path={model}", "limit=3", "max_new_tokens=4", "progress=false"]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import torch
 
 from soft_reasoning.types import UserError
@@ -52,8 +53,9 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
     It is half of what is free on a GPU, whose other half is for activations. Elsewhere it is a quarter of it,
     and at most ``CPU_BYTES``.
     """
-    on_gpu = device.type == "cuda"
-    free = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else min(CPU_BYTES, free_memory() // 4)
+    on_gpu, free = device.type == "cuda", min(CPU_BYTES, psutil.virtual_memory().available // 4)
+    if on_gpu:
+        free = torch.cuda.mem_get_info(device)[0] // 2
     tokens = max(4096, int(free / max(position_bytes, 1)))
     if on_gpu and position_bytes:
         log.warning(
@@ -84,16 +86,6 @@ def keep_freed_memory() -> None:
     work they are for. Freeing one large block raises the threshold, up to 32 MiB.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
-
-
-def free_memory() -> int:
-    """Return how many bytes of main memory are free, or can be; 8 GiB where the system does not say."""
-    try:
-        with open("/proc/meminfo") as file:
-            sizes = dict(line.split(":") for line in file)
-        return int(sizes["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return 8 * 2**30
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
