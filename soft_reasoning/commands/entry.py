@@ -28,7 +28,7 @@ eval "$(soft-reasoning -sc install=bash)" makes bash complete options."""
 HERE = "soft_reasoning.commands"
 COMMANDS = {
     "run": f"{HERE}.run:main",
-    "compare": f"{HERE}.run:compare_main",
+    "compare": f"{HERE}.compare:main",
     "sweep": f"{HERE}.run:sweep_main",
     "calibrate": f"{HERE}.calibrate:main",
     "serve": f"{HERE}.serve:main",

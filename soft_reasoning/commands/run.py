@@ -1,4 +1,4 @@
-"""The commands ``run`` and ``compare``: a method on a data set, or several on the same problems."""
+"""The commands ``run`` and ``sweep``: a method on a data set, or several on the same problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from soft_reasoning.commands.launch import launch, one_line_errors, refuse
+from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.commands.sweep import combine
 from soft_reasoning.configuration.build import (
     build_dataset,
@@ -28,18 +28,6 @@ from soft_reasoning.runs.manifest import grows
 from soft_reasoning.runs.metrics import equal_samples
 from soft_reasoning.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
-
-COMPARE = """\
-soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
-
-Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and
-report.html. A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
-many tokens as soft_reasoning.
-
-compare --all [METHOD ...] runs every method that the engine can serve, or the named ones, with at most
-max_tokens (1000) per question. Half of them drop out after a quarter and after half of limit (200)
-questions. The best is written as a preset: run, serve, eval and Python take preset=FILE. Choose on other
-questions than you report on: dataset.split=validation."""
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
@@ -123,24 +111,3 @@ def main(words: Sequence[str]) -> None:
 def sweep_main(words: Sequence[str]) -> None:
     """Run the command line ``sweep``: every combination of values separated by commas."""
     main(["--multirun", *words])
-
-
-def compare_main(words: Sequence[str]) -> None:
-    """Run the command line ``compare``."""
-    names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
-    if not names and {"-h", "--help"} & {*words}:
-        print(COMPARE)
-        return
-    if "--all" in words:
-        from soft_reasoning.commands.choose import choose  # it runs methods with this module's functions
-
-        choose(names, [word for word in words if word not in (*names, "--all")])
-        return
-    if len(names) < 2:
-        named = " ".join(names) or "none"
-        refuse(f"compare: expected two methods or more, got {named}; name them: compare cot soft_reasoning")
-    entries = []
-    for name, *changes in map(str.split, names):
-        quoted = [f"'{change}'" for change in changes]
-        entries.append(f"[{','.join([name, *quoted])}]" if changes else name)
-    main([f"methods=[{','.join(entries)}]", *(word for word in words if word not in names)])

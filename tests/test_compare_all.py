@@ -5,7 +5,7 @@ import json
 import pytest
 
 from soft_reasoning import UserError
-from soft_reasoning.commands.choose import ranked, write_preset
+from soft_reasoning.commands.compare import ranked, write_preset
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.runs.runner import Summary
 

@@ -1,4 +1,4 @@
-"""``compare --all``: every method that the engine can serve, half of which drop out after each stage."""
+"""The command ``compare``: the named methods, or (``--all``) every one that the engine can serve."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.commands.launch import launch
-from soft_reasoning.commands.run import run_one
+from soft_reasoning.commands import run
+from soft_reasoning.commands.launch import launch, refuse
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
@@ -21,9 +21,40 @@ from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.runner import Summary
 from soft_reasoning.types import UserError
 
+COMPARE = """\
+soft-reasoning compare METHOD METHOD ... [options of soft-reasoning run]
+
+Runs the methods on the same problems with the same prompts, grader and seed, and writes comparison.md and
+report.html. A method may bring options in quotes: "soft_reasoning preset=paper". budget=equal gives each as
+many tokens as soft_reasoning.
+
+compare --all [METHOD ...] runs every method that the engine can serve, or the named ones, with at most
+max_tokens (1000) per question. Half of them drop out after a quarter and after half of limit (200)
+questions. The best is written as a preset: run, serve, eval and Python take preset=FILE. Choose on other
+questions than you report on: dataset.split=validation."""
+
 PRESET = "preset.yaml"
 QUESTIONS, TOKENS = 200, 1000
 """Of the last stage, and most tokens per question, unless limit= and max_tokens= say otherwise."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Run the command line ``compare``."""
+    names = [word for word in words if "=" not in word.split()[0] and not word.startswith(("-", "+", "~"))]
+    if not names and {"-h", "--help"} & {*words}:
+        print(COMPARE)
+        return
+    if "--all" in words:
+        choose(names, [word for word in words if word not in (*names, "--all")])
+        return
+    if len(names) < 2:
+        named = " ".join(names) or "none"
+        refuse(f"compare: expected two methods or more, got {named}; name them: compare cot soft_reasoning")
+    entries = []
+    for name, *changes in map(str.split, names):
+        quoted = [f"'{change}'" for change in changes]
+        entries.append(f"[{','.join([name, *quoted])}]" if changes else name)
+    run.main([f"methods=[{','.join(entries)}]", *(word for word in words if word not in names)])
 
 
 def choose(names: Sequence[str], words: Sequence[str]) -> None:
@@ -48,7 +79,7 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
                 for name in kept:
                     try:
                         method = compose_config([*overrides, f"method={name}", budget, f"limit={size}"])
-                        done[name] = run_one(method, folder / name, launcher, tracked=False)
+                        done[name] = run.run_one(method, folder / name, launcher, tracked=False)
                     except UserError as error:  # such as an ability that the engine lacks
                         if stage:
                             raise
