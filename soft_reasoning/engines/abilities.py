@@ -1,6 +1,6 @@
-"""What some engines offer beyond ``engines.base.Engine``. A caller asks by type: ``isinstance(engine, ...)``.
+"""Abilities of some engines beyond ``engines.base.Engine``. A caller tests ``isinstance(engine, ...)``.
 
-A method that cannot do without one lists it in ``needs``, and is refused on an engine that lacks it:
+A method that needs an ability lists it in ``needs``, and is refused on an engine that lacks it:
 
     class Probe:
         name = "probe"
@@ -19,20 +19,20 @@ from soft_reasoning.types import Request, UserError
 
 @runtime_checkable
 class HiddenStates(Protocol):
-    """Its last hidden states can be read: here at all positions, by ``Request.hidden_state`` at the end."""
+    """Reads last hidden states: here at all positions, with ``Request.hidden_state`` at the last one."""
 
     def hidden_states(self, requests: Sequence[Request]) -> list[Tensor]:
-        """(n, D) float32 on the CPU for each prompt, soft tokens included: the states after the last norm."""
+        """(n, D) float32 on the CPU for each prompt, with soft tokens: the states after the last norm."""
         ...
 
 
 @runtime_checkable
 class LMHead(Protocol):
-    """Its LM head can be applied to states, and differentiated, without the rest of the model."""
+    """Applies and differentiates the LM head on states, without the rest of the model."""
 
     @property
     def lm_head_share(self) -> float:
-        """The LM head's share of the weights that a position meets, for estimates of operations."""
+        """The LM head's share of the weights used at a position, for estimates of operations."""
         ...
 
     def lm_head(self, states: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class LMHead(Protocol):
 
         Args:
             states: States after the last layer and norm.
-            objective: Maps the logits (m, vocabulary) of some rows, and which rows they are, to a scalar.
+            objective: Maps the logits (m, vocabulary) of some rows, and the slice of these rows, to a scalar.
                 It is called for parts of the rows, so that memory is bounded, and the results are added.
 
         Returns:
@@ -60,7 +60,7 @@ class LMHead(Protocol):
 
 @runtime_checkable
 class SoftTokenGradients(Protocol):
-    """Functions of its logits can be differentiated with respect to soft tokens, through the whole model."""
+    """Differentiates functions of the logits with respect to soft tokens, through the whole model."""
 
     def soft_gradient(self, request: Request, objective: Callable[[Tensor], Tensor]) -> tuple[float, Tensor]:
         """Differentiate a function of the logits after ``request``'s soft tokens.
@@ -81,14 +81,14 @@ class SoftTokenGradients(Protocol):
 
 @runtime_checkable
 class AdjustsLogits(Protocol):
-    """Its requests may hold ``adjust``, which changes the logits (V,) that each token is chosen from."""
+    """Takes requests with ``adjust``, which changes the logits (V,) that each token is chosen from."""
 
     adjusts_logits: bool
 
 
 @runtime_checkable
 class FeedsEmbeddings(Protocol):
-    """Its requests may hold ``feed``, which gives an embedding (D,) that is fed in place of each token's."""
+    """Takes requests with ``feed``, which returns an embedding (D,) that replaces each token's."""
 
     feeds_embeddings: bool
 
@@ -100,14 +100,14 @@ def check_abilities(method: Any, engine: Any) -> None:
 
 
 def check_reads(request: Request, engine: Any) -> None:
-    """Raises UserError where ``request`` asks for what ``engine`` cannot give."""
-    asked = {HiddenStates: request.hidden_state, AdjustsLogits: request.adjust, FeedsEmbeddings: request.feed}
-    _check("this request", [ability for ability, value in asked.items() if value], engine)
+    """Raises UserError where ``request`` needs an ability that ``engine`` lacks."""
+    uses = {HiddenStates: request.hidden_state, AdjustsLogits: request.adjust, FeedsEmbeddings: request.feed}
+    _check("this request", [ability for ability, value in uses.items() if value], engine)
 
 
-def _check(what: str, needs: Iterable[type], engine: Any) -> None:
+def _check(user: str, needs: Iterable[type], engine: Any) -> None:
     if lacking := [ability.__name__ for ability in needs if not isinstance(engine, ability)]:
         raise UserError(
-            f"{what}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
-            f"use engine=hf, or leave {what} out"
+            f"{user}: expected an engine with {' and '.join(lacking)}, got {type(engine).__name__} without; "
+            f"use engine=hf, or leave {user} out"
         )

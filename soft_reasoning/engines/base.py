@@ -1,4 +1,4 @@
-"""The engine seam: token ids in, tokens out, with the queue that every engine has."""
+"""The interface of an engine: token ids in, tokens out, with the queue that every engine has."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.engines.abilities import check_reads
-from soft_reasoning.engines.output import Output, PreparedRequest, adjusted, choose, prepare
+from soft_reasoning.engines.output import Output, PreparedRequest, adjust_logits, choose, prepare
 from soft_reasoning.engines.text import StopChecker
 from soft_reasoning.types import Completion, Request, UserError
 
 Outcome: TypeAlias = Completion | Exception
-"""How a request ends: complete, or with an error of its own."""
+"""How a request ends: complete, or with an error."""
 
 CHUNK = 8192
 """Embeddings that are converted to float32 at a time: a table of 128,000 tokens is gigabytes in float32."""
@@ -28,26 +28,26 @@ class Engine:
     """Runs a frozen language model. It knows no reward, no search and no problem.
 
     Requests are queued by :meth:`add` and advanced together by :meth:`step`. New ones join between two steps.
-    The same request gets the same tokens alone, in any batch and in any order, on the CPU in float32.
-    Elsewhere a sum's last bits may depend on the batch, and so how a near tie falls. All methods may be
-    called from several threads.
+    On the CPU in float32 a request gets the same tokens alone, in any batch and in any order. Elsewhere the
+    last bits of a sum may depend on the batch, and so may the choice between two nearly equal logits. All
+    methods may be called from several threads.
 
     A subclass sets the attributes below that have no value (:meth:`set_embeddings` sets some) and implements
-    :meth:`advance`. ``queued`` holds the requests in work by ticket, in order of arrival, as what ``row``
-    makes of them. An engine that keeps more about them extends :meth:`begin` and :meth:`drop`. These are
+    :meth:`advance`. ``queued`` maps the tickets of the requests in work, in order of arrival, to the objects
+    that ``row`` builds for them. An engine with more state extends :meth:`begin` and :meth:`drop`. These are
     called by one thread at a time.
     """
 
     tokenizer: Any
-    """Of transformers, or with its ``eos_token_id``, ``all_special_ids``, ``encode`` and ``decode``."""
+    """A tokenizer with transformers' ``eos_token_id``, ``all_special_ids``, ``encode`` and ``decode``."""
     eos_ids: frozenset[int]
-    """The tokens that end a completion."""
+    """End-of-sequence tokens."""
     hidden_size: int
     """D, the width of an input embedding."""
     vocabulary: int
     """V, the number of tokens."""
     context_length: int
-    """Most tokens (prompt, soft tokens and completion together) that the model can take."""
+    """Maximum number of tokens: prompt, soft tokens and completion together."""
     embedding_rms: float
     """Root mean square over the entries of the embedding table, in the units of :meth:`embed`."""
     model: Any = None
@@ -55,28 +55,28 @@ class Engine:
     device: Any = None
     """Where the model is."""
     max_new_tokens: int | None = None
-    """The model's own bound of a completion, if it has one."""
+    """The limit on new tokens in the model's generation config, if any."""
     row: Callable[[int, PreparedRequest], Any] = Output
-    """Makes what the engine keeps of a request in work, from its ticket."""
+    """Builds the engine's state of a request in work from its ticket and the prepared request."""
     batch_invariant: bool | None = None
-    """Whether a request had the same bits alone as among others when the engine tried it; None untried."""
+    """Whether a test request gave the same bits alone as in a batch; None if this was not tested."""
 
     def __init__(self) -> None:
         self.lock: RLock = RLock()
         self.queued: dict[int, Any] = {}
         self._tickets = itertools.count()
-        self._outcomes: dict[int, Outcome] = {}  # complete, but not returned yet
+        self._outcomes: dict[int, Outcome] = {}  # of complete requests that were not returned yet
 
     @property
     def peak_bytes(self) -> Mapping[str, int]:
-        """The most bytes so far: ``kv`` for keys and values, ``activations`` for all else but the weights."""
+        """Peak bytes: ``kv`` for keys and values, ``activations`` for everything else but the weights."""
         return {}
 
     def set_embeddings(self, lookup: Callable[[Tensor], Tensor], weight: Tensor) -> None:
-        """Keep the embedding table, and set what follows from it.
+        """Set the embedding table, and the attributes that follow from it.
 
         Args:
-            lookup: Token ids (1, n) to embeddings (1, n, D), as the model itself gets them (scale included).
+            lookup: Token ids (1, n) to embeddings (1, n, D) as the model reads them (scale included).
             weight: (V, D) rows that ``lookup`` returns, up to a common scale.
 
         Raises:
@@ -86,32 +86,33 @@ class Engine:
         self.vocabulary, self.hidden_size = len(weight), self.embed([0]).shape[1]
         total, count = 0.0, 0
         for start in range(0, self.vocabulary, CHUNK):
-            some = self.embed(range(start, min(start + CHUNK, self.vocabulary))).double()
-            broken = (~some.isfinite().all(-1)).nonzero().flatten()
+            chunk = self.embed(range(start, min(start + CHUNK, self.vocabulary))).double()
+            broken = (~chunk.isfinite().all(-1)).nonzero().flatten()
             if len(broken):
                 raise UserError(
                     "expected finite embeddings, got NaN or infinity in that of token "
                     f"{start + int(broken[0])}; the weights are damaged, or overflow in half precision: take "
                     "model.dtype=bfloat16"
                 )
-            total, count = total + float(some.square().sum()), count + some.numel()
+            total, count = total + float(chunk.square().sum()), count + chunk.numel()
         self.embedding_rms = (total / count) ** 0.5
 
     @torch.inference_mode()
     def embed(self, ids: Sequence[int]) -> Tensor:
-        """(len(ids), D) float32 on the CPU, as the model's own lookup returns it (scale included)."""
+        """(len(ids), D) float32 on the CPU, as the model's lookup returns it (scale included)."""
         rows = self._lookup(torch.tensor([list(ids)], dtype=torch.long, device=self._weight.device))[0]
         return rows.float().cpu().clone()
 
     @cached_property
     def _norms(self) -> Tensor:
-        return torch.cat([some.float().norm(dim=-1) for some in self._weight.split(CHUNK)]).clamp_min(1e-12)
+        return torch.cat([chunk.float().norm(dim=-1) for chunk in self._weight.split(CHUNK)]).clamp_min(1e-12)
 
     @torch.inference_mode()
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
         x = torch.nn.functional.normalize(x.float().to(self._weight.device), dim=-1)
-        cosines = torch.cat([x @ some.float().T for some in self._weight.split(CHUNK)], dim=-1) / self._norms
+        products = [x @ chunk.float().T for chunk in self._weight.split(CHUNK)]
+        cosines = torch.cat(products, dim=-1) / self._norms
         best = cosines.topk(min(count, self.vocabulary), dim=-1)
         return [
             list(zip(tokens, values, strict=True))
@@ -119,26 +120,28 @@ class Engine:
         ]
 
     def add(self, requests: Sequence[Request]) -> list[int]:
-        """Queue ``requests``: a ticket for each.
+        """Queue ``requests`` and return their tickets. If any request is invalid, none is queued.
 
-        Nothing is queued if one is bad: UserError for a prompt that does not fit the context and for what
-        the engine cannot give, ValueError for ids, soft tokens, positions and limits that no model can take.
+        Raises:
+            UserError: For a prompt that does not fit the context, or a feature that the engine lacks.
+            ValueError: For ids, soft tokens, positions or limits that no model can take.
         """
         for request in requests:
             check_reads(request, self)
         prepared = [self.check(request) for request in requests]
         with self.lock:
             tickets = [next(self._tickets) for _ in prepared]
-            self.begin({t: self.row(t, one) for t, one in zip(tickets, prepared, strict=True)})
+            self.begin({t: self.row(t, request) for t, request in zip(tickets, prepared, strict=True)})
         return tickets
 
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
         """Advance all requests by about one token, and return those of ``tickets`` that are complete.
 
-        None stands for all. Works only if none of them is complete yet. What is complete is returned once.
+        None stands for all tickets. If some are complete already, no token is computed. Each outcome is
+        returned once.
 
         Raises:
-            Exception: What the step raised. It also becomes the outcome of every request in work.
+            Exception: An error of the step, which also becomes the outcome of every request in work.
         """
         with self.lock:
             if not self._complete(tickets) and self.queued:
@@ -146,7 +149,7 @@ class Engine:
             return [(ticket, self._outcomes.pop(ticket)) for ticket in self._complete(tickets)]
 
     def cancel(self, tickets: Collection[int]) -> None:
-        """Drop ``tickets``, so far as they were not returned."""
+        """Drop those of ``tickets`` that were not returned yet."""
         with self.lock:
             self.drop(tickets)
             for ticket in tickets:
@@ -156,7 +159,7 @@ class Engine:
         """Complete ``requests``, in input order.
 
         Raises:
-            Exception: A bad request's error, before any work is done, or the first one that ends a request.
+            Exception: The error of an invalid request, before any work, or the first that ends a request.
         """
         tickets = self.add(requests)
         waiting, completions = set(tickets), dict[int, Completion]()
@@ -172,32 +175,32 @@ class Engine:
         return [completions[ticket] for ticket in tickets]
 
     def begin_run(self) -> None:
-        """Forget what earlier runs left, such as cached prompts."""
+        """Forget the state of earlier runs, such as cached prompts."""
 
     def close(self) -> None:
-        """Give memory and devices back; the engine is not used afterwards."""
+        """Release memory and devices; the engine cannot be used afterwards."""
 
     def check(self, request: Request) -> PreparedRequest:
-        """Cut ``request`` at its soft tokens; raises as ``engines.output.prepare``."""
+        """Check ``request`` and split it at its soft tokens; raises as ``engines.output.prepare``."""
         return prepare(request, self.hidden_size, self.context_length, self.vocabulary)
 
     def begin(self, rows: dict[int, Any]) -> None:
-        """Take ``rows`` on, by ticket."""
+        """Start work on ``rows``, by ticket."""
         self.queued.update(rows)
 
     def advance(self) -> Iterable[tuple[int, Outcome]]:
-        """Do a step's work; the tickets that it completes, which are forgotten, with their outcomes."""
+        """Compute one step; return the tickets that it completes, which are forgotten, with outcomes."""
         raise NotImplementedError
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget the requests of ``tickets``, so far as they are in work."""
+        """Forget those requests of ``tickets`` that are in work."""
         for ticket in tickets:
             self.queued.pop(ticket, None)
 
     def extend(self, rows: Sequence[Output], logits: Tensor) -> dict[int, Outcome]:
-        """Give every row its next token from float32 ``logits`` (R, V); the outcomes of those that end.
+        """Choose every row's next token from float32 ``logits`` (R, V); return outcomes of rows that end.
 
-        What a request reads of the logits is kept. Log-probabilities are those of the logits as they are.
+        Each request's readings of the logits are stored. Log-probabilities are those of the unchanged logits.
         """
         normalisers, outcomes = logits.logsumexp(-1), dict[int, Outcome]()
         for i, (row, normaliser) in enumerate(zip(rows, normalisers.tolist(), strict=True)):
@@ -208,18 +211,18 @@ class Engine:
         writing = [i for i, row in enumerate(rows) if row.ticket not in outcomes]
         if len(writing) < len(rows):
             rows, logits, normalisers = [rows[i] for i in writing], logits[writing], normalisers[writing]
-        shown = adjusted(logits, rows)
-        tokens = choose(shown, rows, sorted(self.eos_ids))
+        adjusted = adjust_logits(logits, rows)
+        tokens = choose(adjusted, rows, sorted(self.eos_ids))
         logprobs = (logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalisers).tolist()
         for i, (row, token, logprob) in enumerate(zip(rows, tokens.tolist(), logprobs, strict=True)):
             if row.request.feed is not None:
-                row.fed = row.request.feed(shown[i])
+                row.fed = row.request.feed(adjusted[i])
             if row.add(token, logprob, self.eos_ids, self.stops):
                 outcomes[row.ticket] = self.completion(row)
         return outcomes
 
     def completion(self, row: Output) -> Completion:
-        """The completion of ``row``, of which no token before the last one ended it."""
+        """The completion of ``row``; only its newest token can have ended it."""
         return row.completion(self.tokenizer, self.eos_ids, self.stops, checked=len(row.ids) - 1)
 
     @cached_property
@@ -236,11 +239,11 @@ class Engine:
         try:
             outcomes = dict(self.advance())
         except BaseException as error:
-            # Other threads wait for these, and what the engine keeps of them may be half done.
+            # Other threads wait for these requests, whose state in the engine may be half updated.
             failure = error if isinstance(error, Exception) else RuntimeError(f"interrupted by {error!r}")
-            lost = list(self.queued)
-            self.drop(lost)
-            self._outcomes.update(dict.fromkeys(lost, failure))
+            failed = list(self.queued)
+            self.drop(failed)
+            self._outcomes.update(dict.fromkeys(failed, failure))
             raise
         for ticket in outcomes:
             del self.queued[ticket]
@@ -248,7 +251,7 @@ class Engine:
 
 
 def not_finite(dtype: torch.dtype) -> str:
-    """Say in one line that logits are NaN or infinite."""
+    """Return the error message for logits that are NaN or infinite."""
     advice = "model.dtype=bfloat16, which has float32's range" if dtype == torch.float16 else "other weights"
     return (
         f"expected finite logits, got NaN or infinity from a model in {str(dtype).removeprefix('torch.')}; "

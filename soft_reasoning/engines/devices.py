@@ -16,19 +16,19 @@ RAN_OUT = (
     "out of memory", "can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED",
     "could not create a memory object", "could not create a primitive",
 )  # fmt: skip
-"""What PyTorch's allocators, CUDA and its libraries and, last, oneDNN say."""
+"""Texts in errors of PyTorch's allocators, CUDA and its libraries and, last, oneDNN."""
 
 CPU_BYTES = 2**31
-"""Most memory for keys and values outside a GPU, and at most a quarter of what is free."""
+"""Most memory for keys and values outside a GPU; they also take at most a quarter of free memory."""
 
 SMALL = 20_000_000
-"""Parameters of a model whose passes are too short to be shared among threads."""
+"""Models with fewer parameters have passes too short to be shared among threads."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
 
-def device_of(name: str | None) -> torch.device:
-    """Return the device ``name`` of this machine; None is a GPU (cuda, else mps) if there is one.
+def choose_device(name: str | None) -> torch.device:
+    """Return the device ``name``; for None a GPU (cuda, else mps) if the machine has one, else the CPU.
 
     Raises:
         UserError: If there is no such device.
@@ -42,16 +42,16 @@ def device_of(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(
             f"engine.device: expected a device of this machine, such as cpu, got {name!r} "
-            f"({str(error).partition(chr(10))[0]}); leave it out to take what there is"
+            f"({str(error).partition(chr(10))[0]}); leave it out to choose one automatically"
         ) from error
     return device
 
 
 def fitting_tokens(device: torch.device, position_bytes: float) -> int:
-    """Return for how many positions there is memory beside the loaded weights; on a GPU, say so in one line.
+    """Return how many positions fit into memory beside the loaded weights; on a GPU, log it.
 
-    It is half of what is free on a GPU, whose other half is for activations. Elsewhere it is a quarter of it,
-    and at most ``CPU_BYTES``.
+    On a GPU half of the free memory is used, since activations need the rest. Elsewhere it is a quarter, and
+    at most ``CPU_BYTES``.
     """
     on_gpu, free = device.type == "cuda", min(CPU_BYTES, psutil.virtual_memory().available // 4)
     if on_gpu:
@@ -66,13 +66,13 @@ def fitting_tokens(device: torch.device, position_bytes: float) -> int:
 
 
 def choose_threads(threads: int | None, parameters: int) -> None:
-    """Compute with ``threads`` threads from now on; None is one for a small model.
+    """Compute with ``threads`` threads from now on; None is one thread for a small model.
 
-    Its passes are short. On a machine with other work, threads that wait for each other at each of them take
-    many times as long as one thread. What the user has set in the environment holds.
+    The passes of a small model are short. On a busy machine, threads that wait for each other in every pass
+    take many times as long as one thread. Settings in the user's environment have priority.
     """
-    given = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
-    if threads is None and not given and parameters < SMALL and torch.get_num_threads() > 1:
+    in_environment = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+    if threads is None and not in_environment and parameters < SMALL and torch.get_num_threads() > 1:
         log.warning("one thread, since the model is small (engine.threads=N takes more)")
         threads = 1
     if threads is not None:
@@ -80,10 +80,10 @@ def choose_threads(threads: int | None, parameters: int) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let tensors reuse memory that others freed.
+    """Let tensors reuse memory that was freed.
 
-    The C library returns large freed blocks to the system, and touching new ones may cost more than the
-    work they are for. Freeing one large block raises the threshold, up to 32 MiB.
+    The C library returns large freed blocks to the system, and touching new blocks may cost more than the
+    computation in them. Freeing one large block raises its threshold, up to 32 MiB.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
@@ -92,8 +92,8 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether ``error``, or an error it was raised from, says that memory ran out."""
     if error is None:
         return False
-    said = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
-    return said or isinstance(error, MemoryError) or is_out_of_memory(error.__context__)
+    matches = isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
+    return matches or isinstance(error, MemoryError) or is_out_of_memory(error.__context__)
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def memory_for(model: str) -> Iterator[None]:
 
 
 def too_large(model: str, error: Exception) -> str:
-    """Say in one line that memory does not suffice for ``model``."""
+    """Return the error message for a ``model`` that does not fit into memory."""
     return (
         f"expected memory for the model {model}, and it ran out ({' '.join(str(error).split())[:200]}); free "
         "the device of other work, or take model.dtype=bfloat16, quantised weights, several devices "

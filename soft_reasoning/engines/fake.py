@@ -1,9 +1,9 @@
 """An engine without weights: a small deterministic language model for tests and docs.
 
 Its next token is a function of the tokens so far, so it behaves like a real model. A completion can be
-continued from any of its prefixes, a soft token equal to a token's embedding acts as that token, and any
-other acts as its nearest token. It begins in one of eight ways, names two small numbers that depend on the
-whole text before them, and ends, for example with "We total is 7. Answer: 12".
+continued from any of its prefixes, and a soft token acts as the token with the nearest embedding. A
+completion begins in one of eight ways, names two small numbers that depend on the whole text before them, and
+ends. An example is "We total is 7. Answer: 12".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from soft_reasoning.engines.fake_tokenizer import NUMBERS, OPENERS, FakeTokenize
 from soft_reasoning.engines.output import Output, PreparedRequest
 
 PEAK = 12.0
-"""Logit of the tokens that may follow (one more for the greedy one); the rest is standard normal noise."""
+"""Logit of the tokens that may follow (plus 1 for the greedy token); the rest is standard normal noise."""
 NOISE_ROWS = 251
 
 RULES = (
@@ -34,17 +34,17 @@ RULES = (
     (r" \d+\.", (" Answer",)),
     (r" \d+\n", ("</s>",)),
 )
-"""What may follow a text whose last two tokens end like this; else a sentence opens."""
+"""Patterns of the last two tokens, and the tokens that may follow; elsewhere an opener follows."""
 
 
 class _Row(Output):
-    """A request in work, and the tokens that the model has read."""
+    """A request in work, with the tokens that the model has read."""
 
     read_ids: list[int]
 
 
 class FakeEngine(Engine):
-    """Answers any prompt with an ``Answer: <0..20>``; see the module for how.
+    """Answers any prompt with an ``Answer: <0..20>``, as the module's docstring describes.
 
     Example:
         >>> engine = FakeEngine()
@@ -62,12 +62,12 @@ class FakeEngine(Engine):
         self.eos_ids: frozenset[int] = frozenset([self.tokenizer.eos_token_id])
         rows = _embeddings(self.tokenizer, hidden_size)
         self.set_embeddings(rows.__getitem__, rows)
-        self._rules = [(re.compile(rule + r"\Z"), self.tokenizer.ids_of(words)) for rule, words in RULES]
-        self._openers = self.tokenizer.ids_of(OPENERS)
+        self._rules = [(re.compile(rule + r"\Z"), self.tokenizer.token_ids(words)) for rule, words in RULES]
+        self._openers = self.tokenizer.token_ids(OPENERS)
         self._noise = torch.randn(NOISE_ROWS, len(rows), generator=torch.Generator().manual_seed(1))
 
     def row(self, ticket: int, prepared: PreparedRequest) -> _Row:
-        """The row of a request; a soft token acts as the token nearest to it."""
+        """The row of a request; a soft token becomes the token nearest to it."""
         row, soft = _Row(ticket, prepared), prepared.soft
         nearest = [] if soft is None else [best for [(best, _)] in self.nearest_tokens(soft, 1)]
         row.read_ids = [*prepared.head, *nearest, *prepared.tail]
@@ -84,7 +84,7 @@ class FakeEngine(Engine):
         return list(outcomes.items())
 
     def logits(self, ids: list[int]) -> Tensor:
-        """(V,) float32: the next token's, after ``ids``."""
+        """(V,) float32: the logits of the token after ``ids``."""
         digest = int.from_bytes(hashlib.blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
         text = self.tokenizer.decode(ids[-2:])
         choices = next((choices for rule, choices in self._rules if rule.search(text)), self._openers)
@@ -95,9 +95,9 @@ class FakeEngine(Engine):
 
 
 def _embeddings(tokenizer: FakeTokenizer, hidden_size: int) -> Tensor:
-    """(V, D) of RMS 0.1. The openers lie close together, so that a perturbed one may act as another."""
+    """(V, D) of RMS 0.1. Openers lie close together, so a perturbed opener may act as another."""
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(tokenizer.vocab_size, hidden_size, generator=generator)
-    openers = tokenizer.ids_of(OPENERS)
+    openers = tokenizer.token_ids(OPENERS)
     table[openers] = 0.95 * torch.randn(hidden_size, generator=generator) + 0.3 * table[openers]
     return 0.1 * table

@@ -34,7 +34,7 @@ class FakeTokenizer:
         self._longest = max(map(len, self._pieces))
         self.vocab_size: int = len(self._pieces)
 
-    def ids_of(self, tokens: Sequence[str]) -> list[int]:
+    def token_ids(self, tokens: Sequence[str]) -> list[int]:
         """The ids of whole tokens."""
         return [self._pieces.index(token.encode()) for token in tokens]
 
@@ -43,9 +43,9 @@ class FakeTokenizer:
         ids = [self.bos_token_id] if add_special_tokens else []
         while at < len(data):
             for size in range(min(self._longest, len(data) - at), 0, -1):
-                known = self._ids.get(data[at : at + size])
-                if known is not None and not (size > 1 and self._splits_word(data, at + size)):
-                    ids.append(known)
+                token = self._ids.get(data[at : at + size])
+                if token is not None and not (size > 1 and self._splits_word(data, at + size)):
+                    ids.append(token)
                     at += size
                     break
         return ids

@@ -18,8 +18,8 @@ ROWS = 128
 class OpenModel(Engine):
     """An engine whose transformers ``model`` can be read and differentiated. It has all abilities.
 
-    Requests are run one at a time by the model's own attention: a result is the same in any batch, and memory
-    is that of one.
+    Requests run one at a time with the model's original attention. So a result does not depend on a batch,
+    and memory is that of a single request.
     """
 
     adjusts_logits = True
@@ -55,9 +55,9 @@ class OpenModel(Engine):
         total, gradients = 0.0, []
         with self.lock, torch.enable_grad():
             for start in range(0, len(states), ROWS):
-                some = states[start : start + ROWS].detach().clone().requires_grad_()
-                value = objective(self._logits(some), slice(start, start + len(some)))
-                gradients += torch.autograd.grad(value, some)
+                chunk = states[start : start + ROWS].detach().clone().requires_grad_()
+                value = objective(self._logits(chunk), slice(start, start + len(chunk)))
+                gradients += torch.autograd.grad(value, chunk)
                 total += float(value.detach())
         return total, torch.cat(gradients).float().cpu()
 
@@ -74,7 +74,7 @@ class OpenModel(Engine):
         return float(value.detach()), gradient.float().cpu()
 
     def _logits(self, states: Tensor) -> Tensor:
-        """(n, vocabulary) float32: the LM head's output, scaled and capped as the model does."""
+        """(n, vocabulary) float32: the LM head's output, scaled and capped as in the model."""
         head, config = self.model.get_output_embeddings(), self.model.config
         logits = head(states.to(head.weight.device, head.weight.dtype)).float()
         logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
@@ -83,7 +83,7 @@ class OpenModel(Engine):
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def _embeddings(self, prepared: PreparedRequest, soft: Tensor | None) -> Tensor:
-        """(1, n, D): the prompt's embeddings with ``soft`` in their place."""
+        """(1, n, D): the prompt's embeddings, with ``soft`` between head and tail."""
         middle = self.embed([]) if soft is None else soft
         rows = torch.cat([self.embed(prepared.head), middle, self.embed(prepared.tail)])
         return rows.to(self.device, self._weight.dtype).unsqueeze(0)

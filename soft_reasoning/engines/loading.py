@@ -1,4 +1,4 @@
-"""Loading a model and its tokenizer by name or folder, with one clear line for each kind of error."""
+"""Loading a model and its tokenizer by name or folder, with a clear message for each kind of error."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ QUANTIZATIONS: dict[str, dict[str, Any]] = {"4bit": {"load_in_4bit": True}, "8bi
 log: logging.Logger = logging.getLogger(__name__)
 
 
-def dtype_of(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
-    """Return a dtype; ``auto`` is float32 on the CPU and the dtype of the stored weights on other devices."""
+def choose_dtype(name: str | torch.dtype, device: torch.device) -> str | torch.dtype:
+    """Return a dtype; ``auto`` is float32 on the CPU, and elsewhere that of the stored weights."""
     if isinstance(name, torch.dtype):
         return name
     if name == "auto":
@@ -43,7 +43,7 @@ def load(
     adapter: str | None = None,
     **source: Any,
 ) -> tuple[Any, Any]:
-    """Return ``(model, tokenizer)`` in evaluation mode on ``device``, or spread as ``device_map`` says.
+    """Return ``(model, tokenizer)`` in evaluation mode on ``device``, or distributed by ``device_map``.
 
     ``adapter`` (a folder or hub name of PEFT weights) is merged into the model's weights. ``source`` holds
     ``revision`` and ``trust_remote_code``.
@@ -52,9 +52,9 @@ def load(
         UserError: If the model or the adapter cannot be loaded.
     """
     name = path = resolve(path)
-    given = {"attn_implementation": attn_implementation, "device_map": device_map}
-    options: dict[str, Any] = {key: value for key, value in given.items() if value}
-    options["dtype"] = dtype_of(dtype, device)
+    settings = {"attn_implementation": attn_implementation, "device_map": device_map}
+    options: dict[str, Any] = {key: value for key, value in settings.items() if value}
+    options["dtype"] = choose_dtype(dtype, device)
     if quantization:
         options["quantization_config"] = _quantization(path, quantization)
         options.setdefault("device_map", {"": str(device)})
@@ -63,7 +63,7 @@ def load(
         options["quantization_config"] = GgufConfig(dequantize=True)
     try:
         config = AutoConfig.from_pretrained(name, **source)
-        refuse(config)
+        check_kind(config)
         if is_gguf(path):
             options["config"] = config  # reading it from the file again takes seconds
         tokenizer = AutoTokenizer.from_pretrained(name, **source)
@@ -75,21 +75,21 @@ def load(
         check_weights(path, info)
     except UserError:
         raise
-    except Exception as error:  # any error of a foreign model is the reason to give
-        raise UserError(why(path, error)) from error
+    except Exception as error:  # a model's code may raise any error
+        raise UserError(explain(path, error)) from error
     if "device_map" not in options:
         model = model.to(device)
     if is_gguf(path):
         kind, size = str(model.dtype).removeprefix("torch."), model.get_memory_footprint() / 1e6
         log.warning("%s is dequantised to %s: %.1f MB of weights", Path(path).name, kind, size)
-    return (merged(model, adapter) if adapter else model).eval(), tokenizer
+    return (merge_adapter(model, adapter) if adapter else model).eval(), tokenizer
 
 
-def merged(model: Any, adapter: str) -> Any:
-    """Return ``model`` with the weights of ``adapter``, a folder or hub name, merged into its own.
+def merge_adapter(model: Any, adapter: str) -> Any:
+    """Return ``model`` with the weights of ``adapter``, a folder or hub name, merged into its weights.
 
     Raises:
-        UserError: If PEFT is missing, or the adapter is none of this model.
+        UserError: If PEFT is missing, or the adapter does not fit this model.
     """
     try:
         from peft import PeftModel
@@ -111,17 +111,17 @@ def merged(model: Any, adapter: str) -> Any:
         ) from error
 
 
-def _quantization(path: str, asked: dict[str, Any] | str) -> Any:
+def _quantization(path: str, settings: dict[str, Any] | str) -> Any:
     if is_gguf(path):
         raise UserError(
-            f"model.quantization: expected null with a GGUF file, whose weights are dequantised, got {asked}"
+            f"model.quantization: expected null with a GGUF file, which is dequantised, got {settings}"
         )
-    if isinstance(asked, str) and asked not in QUANTIZATIONS:
-        raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {asked!r}")
+    if isinstance(settings, str) and settings not in QUANTIZATIONS:
+        raise UserError(f"expected model.quantization to be 4bit, 8bit or a mapping, got {settings!r}")
     try:
-        return BitsAndBytesConfig(**(QUANTIZATIONS[asked] if isinstance(asked, str) else asked))
-    except Exception as error:  # whatever it makes of the user's arguments
-        raise UserError(why(path, error)) from error
+        return BitsAndBytesConfig(**(QUANTIZATIONS[settings] if isinstance(settings, str) else settings))
+    except Exception as error:  # it may raise any error for the user's arguments
+        raise UserError(explain(path, error)) from error
 
 
 def check_weights(name: str, info: Mapping[str, Any]) -> None:
@@ -142,8 +142,8 @@ def check_weights(name: str, info: Mapping[str, Any]) -> None:
         )
 
 
-def refuse(config: Any) -> None:
-    """Refuse a kind of model that takes no soft token before its answer.
+def check_kind(config: Any) -> None:
+    """Refuse a kind of model that cannot read a soft token before its answer.
 
     Raises:
         UserError: For such a model.
@@ -152,17 +152,16 @@ def refuse(config: Any) -> None:
     if getattr(text, "hidden_size_per_layer_input", None):
         raise UserError(
             f"expected a model that reads embeddings alone, got {config.model_type}, whose layers also look "
-            "up embeddings of their own by token id (per-layer embeddings): a soft token has no id; choose "
-            "another model"
+            "up per-layer embeddings by token id: a soft token has no id; choose another model"
         )
     if getattr(config, "is_encoder_decoder", False):
         raise UserError(
             f"expected a decoder-only language model, got {config.model_type}, an encoder-decoder: its "
-            "answer starts from a decoder of its own, where no soft token can be placed; choose another model"
+            "answer starts in the decoder, where no soft token can be placed; choose another model"
         )
 
 
-def why(name: str, error: Exception) -> str:
+def explain(name: str, error: Exception) -> str:
     """Explain an error of ``from_pretrained`` in one line: what was expected, what came, how to fix it."""
     if is_out_of_memory(error):
         return too_large(name, error)
@@ -170,14 +169,14 @@ def why(name: str, error: Exception) -> str:
     if "Unrecognized configuration class" in text:
         kind = text.partition("configuration class")[2].split("for this kind")[0].strip(" '<>") or name
         return (
-            f"expected a causal language model, got {name} ({kind[:120]}), which transformers does not list "
-            "as one: a vision-language or encoder model, say; choose the text model that it is built on"
+            f"expected a causal language model, got {name} ({kind[:120]}), which transformers lists as "
+            "another kind, such as vision-language or encoder; choose the text model that it is built on"
         )
     if isinstance(error, ImportError) or "pip install" in text:
         return (
             f"model {name}: its settings need a package that is missing ({text[:200]}); install it "
-            "('soft-reasoning[large]' brings accelerate and bitsandbytes, 'soft-reasoning[gguf]' what GGUF "
-            "files need), or change model.quantization, model.device_map or model.attn_implementation"
+            "('soft-reasoning[large]' has accelerate and bitsandbytes, 'soft-reasoning[gguf]' the reader of "
+            "GGUF files), or change model.quantization, model.device_map or model.attn_implementation"
         )
     if Path(name).is_file():
         return (
@@ -193,7 +192,7 @@ def why(name: str, error: Exception) -> str:
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return all end-of-sequence ids: the generation config's, else the config's, else the tokenizer's."""
+    """Return all end-of-sequence ids: of the generation config, else the config, else the tokenizer."""
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         ids = getattr(source, "eos_token_id", None)
         if ids is not None:
@@ -202,7 +201,7 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def context_length(config: Any) -> int:
-    """Return the most positions of a model; unbounded (2**31) if its config does not say."""
+    """Return the maximum number of positions of a model; 2**31 if its config does not specify it."""
     names = ("max_position_embeddings", "max_seq_len", "seq_length")  # the last two: MPT, Bloom
     values = (getattr(config.get_text_config(), name, None) for name in names)
     return next((value for value in values if isinstance(value, int) and value > 0), 2**31)

@@ -1,4 +1,4 @@
-"""A request in work: checked, then token by token until an end token, a stop string or the limit."""
+"""A request in work: it is checked, then grows until an end token, a stop string or the limit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from soft_reasoning.types import Completion, Request, Sampling, TopLogprobs, Use
 
 @dataclass(frozen=True, eq=False)
 class PreparedRequest:
-    """A checked request, its prompt cut where the soft tokens go.
+    """A checked request, its prompt split at the place of the soft tokens.
 
     The prompt is ``head`` token ids, then ``soft`` (m, D), then ``tail`` token ids. Without soft tokens all
-    ids are in ``head``. ``max_new_tokens`` is what the request asks for, or less where the context ends.
+    ids are in ``head``. ``max_new_tokens`` is the request's, or less where the context ends.
     """
 
     request: Request
@@ -36,11 +36,11 @@ class PreparedRequest:
 
 
 def prepare(request: Request, hidden_size: int, context_length: int, vocabulary: int) -> PreparedRequest:
-    """Check ``request`` against a model and cut its prompt at the soft tokens.
+    """Check ``request`` against a model and split its prompt at the soft tokens.
 
     Raises:
-        UserError: the prompt does not fit the context.
-        ValueError: ids, soft tokens, position or limits that no model could take.
+        UserError: If the prompt does not fit the context.
+        ValueError: For ids, soft tokens, positions or limits that no model can take.
     """
     ids, soft = tuple(request.prompt_ids), request.soft
     if request.max_new_tokens < 0 or (request.max_new_tokens == 0 and not request.reads):
@@ -49,8 +49,8 @@ def prepare(request: Request, hidden_size: int, context_length: int, vocabulary:
         )
     if request.top_logprobs < 0:
         raise ValueError(f"expected top_logprobs >= 0, got {request.top_logprobs}")
-    named = request.next_logits if isinstance(request.next_logits, tuple) else ()
-    outside = [i for i in (*ids, *named) if not 0 <= i < vocabulary]
+    logit_ids = request.next_logits if isinstance(request.next_logits, tuple) else ()
+    outside = [i for i in (*ids, *logit_ids) if not 0 <= i < vocabulary]
     if outside:
         raise ValueError(f"expected token ids in 0..{vocabulary - 1}, got {outside[0]}")
     position = len(ids)
@@ -75,10 +75,10 @@ def prepare(request: Request, hidden_size: int, context_length: int, vocabulary:
 
 
 class Output:
-    """A request in work, and what was generated for it so far.
+    """A request in work, with its tokens so far.
 
-    ``cached_tokens`` counts prompt positions that were not computed for it, ``recomputed_tokens`` positions
-    that were computed again.
+    ``cached_tokens`` counts prompt positions that came from the cache, ``recomputed_tokens`` positions that
+    were computed again.
     """
 
     def __init__(self, ticket: int, prepared: PreparedRequest) -> None:
@@ -90,24 +90,24 @@ class Output:
         self.next_logits: Tensor | None = None
         self.hidden_state: Tensor | None = None
         self.top_logprobs: list[TopLogprobs] = []
-        self.fed: Tensor | None = None  # the embedding (D,) fed in place of the newest token's
+        self.fed: Tensor | None = None  # an embedding (D,) that replaces the newest token's
         self.cached_tokens = 0
         self.recomputed_tokens = 0
 
     @cached_property
     def draws(self) -> list[float]:
-        """The uniform numbers, one per token, that sampling uses; they follow from the request's seed."""
+        """The uniform numbers that sampling uses, one per token, drawn with the request's seed."""
         generator = torch.Generator().manual_seed(self.request.seed)
         return torch.rand(self.request.max_new_tokens, generator=generator, dtype=torch.float64).tolist()
 
     def read(self, logits: Tensor, normaliser: float) -> bool:
-        """Keep what is asked for of the next token's ``logits`` (V,); True if no token is asked for.
+        """Store the request's readings of the next token's ``logits`` (V,); True if it wants no token.
 
         ``normaliser`` is their log-sum-exp.
         """
-        asked, count = self.request.next_logits, self.request.top_logprobs
-        if asked is not False and not self.ids:
-            self.next_logits = kept(logits if asked is True else logits[list(asked)])
+        wanted, count = self.request.next_logits, self.request.top_logprobs
+        if wanted is not False and not self.ids:
+            self.next_logits = detached(logits if wanted is True else logits[list(wanted)])
         if count:
             values, ids = logits.topk(min(count, len(logits)))
             self.top_logprobs.append(TopLogprobs(tuple(ids.tolist()), tuple((values - normaliser).tolist())))
@@ -130,7 +130,7 @@ class Output:
     ) -> Completion:
         """The completion, its text cut before the end token or the stop string.
 
-        The first ``checked`` tokens are known to end nothing.
+        The first ``checked`` tokens are known not to end the completion.
         """
         least = max(self.request.min_new_tokens, checked)
         count, text, reason = finish(
@@ -150,14 +150,14 @@ class Output:
         )
 
 
-def kept(row: Tensor) -> Tensor:
-    """``row`` in float32 on the CPU, as a tensor that gradients may pass, whatever it was computed in."""
+def detached(row: Tensor) -> Tensor:
+    """Copy ``row`` to float32 on the CPU, as a tensor that can take part in gradients."""
     with torch.inference_mode(False):
         return row.float().cpu().clone()
 
 
-def adjusted(logits: Tensor, rows: Sequence[Output]) -> Tensor:
-    """Return ``logits`` (R, V) as the requests that adjust theirs want them."""
+def adjust_logits(logits: Tensor, rows: Sequence[Output]) -> Tensor:
+    """Return ``logits`` (R, V) after each request's ``adjust``."""
     changed = [i for i, row in enumerate(rows) if row.request.adjust is not None]
     if changed:
         logits = logits.clone()
@@ -170,13 +170,13 @@ def adjusted(logits: Tensor, rows: Sequence[Output]) -> Tensor:
 def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor:
     """Choose the next token of every row.
 
-    A row's uniform numbers come from a generator seeded by its own request and are turned into tokens by
+    A row's uniform numbers come from a generator with the seed of its request and are turned into tokens by
     inverting the cumulative distribution. So a row's sample depends on its request and its logits alone.
 
     Args:
         logits: (R, V) float32.
-        rows: the R requests and what was generated for them.
-        eos: end tokens, which no row may choose before its ``min_new_tokens``.
+        rows: The R requests with their tokens so far.
+        eos: End tokens, which no row may choose before its ``min_new_tokens``.
 
     Returns:
         (R,) token ids.
@@ -189,12 +189,12 @@ def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor
     tokens = logits.argmax(-1)
     sampled: dict[tuple[float, int, float], list[int]] = {}
     for i, row in enumerate(rows):
-        drawn = settings(row.request.sampling, len(row.ids))
-        if drawn[0] > 0:
-            sampled.setdefault(drawn, []).append(i)
-    for (temperature, top_k, top_p), some in sampled.items():
-        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in some], dtype=torch.float64)
-        index = torch.tensor(some, device=logits.device)
+        parameters = settings(row.request.sampling, len(row.ids))
+        if parameters[0] > 0:
+            sampled.setdefault(parameters, []).append(i)
+    for (temperature, top_k, top_p), members in sampled.items():
+        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in members], dtype=torch.float64)
+        index = torch.tensor(members, device=logits.device)
         tokens[index] = draw(
             logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p
         )
@@ -202,7 +202,7 @@ def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor
 
 
 def settings(sampling: Sampling, step: int) -> tuple[float, int, float]:
-    """Return ``(temperature, top_k, top_p)`` at ``step``; the first token may have its own (FIRE)."""
+    """Return ``(temperature, top_k, top_p)`` at ``step``; those of the first token may differ (FIRE)."""
     temperature, top_k = sampling.temperature, sampling.top_k
     if step == 0:
         temperature = temperature if sampling.first_temperature is None else sampling.first_temperature
@@ -217,7 +217,7 @@ def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p
     whose probability reaches ``top_p``.
     """
     count = min(top_k, logits.shape[-1]) if top_k > 0 else logits.shape[-1]
-    # Stable, so that tied logits fall in the same order whatever the other rows hold.
+    # Stable, so that the order of equal logits does not depend on the other rows.
     values, order = logits.double().sort(dim=-1, descending=True, stable=True)
     values, order = values[:, :count], order[:, :count]
     probabilities = (values / temperature).softmax(-1)
@@ -227,6 +227,6 @@ def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p
         probabilities[:, 0] = probabilities[:, 0].clamp_min(1e-300)
     cumulative = probabilities.cumsum(-1)
     target = (u.to(cumulative) * cumulative[:, -1]).unsqueeze(-1)
-    kept = (probabilities > 0).sum(-1, keepdim=True)
-    place = torch.searchsorted(cumulative, target, right=True).minimum(kept - 1)
+    positive = (probabilities > 0).sum(-1, keepdim=True)
+    place = torch.searchsorted(cumulative, target, right=True).minimum(positive - 1)
     return order.gather(-1, place).squeeze(-1)

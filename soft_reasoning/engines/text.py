@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 MOST_TOKENS = 2**18
-"""Tokens, each with its stop strings, that a checker remembers."""
+"""Cached pairs of a token and stop strings in a checker."""
 
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
@@ -22,9 +22,9 @@ def decode(tokenizer: Any, ids: Sequence[int]) -> str:
 class StopChecker:
     """Says whether the newest token of a completion completes one of its stop strings.
 
-    Decoding a whole completion after each token would be quadratic. A token can complete a stop string
-    only if a prefix of its own text is a suffix of that string (or contains it), which is remembered per
-    token; the completion is decoded only then.
+    Decoding a whole completion after each token would be quadratic. A token can complete a stop string only
+    if its text contains that string or begins with a suffix of it. This is cached per token. Only then is the
+    completion decoded.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -60,8 +60,7 @@ class StopChecker:
 
 def earliest_stop(text: str, stop: Sequence[str]) -> int:
     """Return where the earliest stop string begins in ``text``, or -1."""
-    found = [at for s in stop if s and (at := text.find(s)) >= 0]
-    return min(found, default=-1)
+    return min((at for s in stop if s and (at := text.find(s)) >= 0), default=-1)
 
 
 def finish(
@@ -73,7 +72,7 @@ def finish(
     min_new_tokens: int = 0,
     checker: StopChecker | None = None,
 ) -> tuple[int, str, str]:
-    """Return ``(count, text, reason)``: how many of ``ids`` belong to the completion, its text, why it ended.
+    """Return ``(count, text, reason)``: the number of ``ids`` in the completion, its text and why it ended.
 
     The completion ends with the first end-of-sequence token or with the token that completes the earliest
     stop string. The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens,

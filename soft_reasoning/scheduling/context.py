@@ -1,4 +1,4 @@
-"""What a run gives to its methods and verifiers."""
+"""The run's context, which methods and verifiers read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from soft_reasoning.types import seed_for
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of each problem, which hold within a round as well; None is no bound.
+    """Bounds of each problem, also within a round; None is no bound.
 
     Args:
-        max_tokens: Most generated tokens, candidates and verifier together. Requests that are made together
-            share what is left equally.
+        max_tokens: Most generated tokens, candidates and verifier together. Requests of the same effect share
+            the remaining tokens equally.
         max_seconds: Most seconds. Problems share the time, so this bound is not reproducible.
     """
 
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Context:
-    """What methods look up during a run.
+    """The values that methods read during a run.
 
     Attributes:
         engine: For its tokenizer and embeddings; model work goes through yielded effects.
@@ -42,7 +42,7 @@ class Context:
         grader: Extracts and compares answers.
         seed: The run's seed.
         limits: Bounds of each problem, which the scheduler enforces.
-        judges: The contexts of other models that judge, by name.
+        judges: Contexts of other models that act as judges, by name.
     """
 
     engine: Engine

@@ -1,4 +1,4 @@
-"""Effects, which methods yield, and for each type the function that answers a batch of it.
+"""Effects, which methods yield, and a function for each type that answers a batch of such effects.
 
 A new effect is a class and a function, in any module; the scheduler does not change:
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 NOTHING = Completion((), (), "", "budget", 0)
-"""What a request gets whose problem has spent its budget."""
+"""The completion of a request whose problem has spent its budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Submitted:
     """A placeholder for an answer that the engine has not completed.
 
     Args:
-        tickets: Of ``engine.add``.
+        tickets: Tickets from ``engine.add``.
         read: Called with the results in the order of ``tickets`` when all are complete; returns the answer.
     """
 
@@ -46,25 +46,25 @@ class Submitted:
 
 
 Answer = Callable[[Sequence[Job[Any]], Any], Sequence[Any]]
-"""For every effect asked its answer, or a :class:`Submitted`; the engine may be typed by an ability."""
+"""Returns an answer or a :class:`Submitted` for every job; the engine may be typed by an ability."""
 
 
 _HANDLERS: dict[type[Effect], tuple[Answer, str]] = {}
-"""For each type of effect its function, and the part of a run's time that this counts as."""
+"""For each type of effect its function, and the part of a run's time that this function counts as."""
 
 
 def answers(
     effect: type[Effect], *, time: Literal["engine", "optimiser", "method"] = "engine"
 ) -> Callable[[Answer], Answer]:
-    """Register the decorated function as the one that answers effects of a type.
+    """Register the decorated function to answer effects of a type.
 
-    It receives the effects of all problems that wait for one of this type, and the engine. It raises
-    UserError or ValueError for an effect that cannot be answered. It is then called for one problem at a
-    time, to find the problem.
+    The function receives the jobs of all problems that wait for an effect of this type, and the engine. It
+    raises UserError or ValueError for an effect that cannot be answered. It is then called for one problem
+    at a time, to find out which problem failed.
 
     Args:
         effect: The type, which has no function yet.
-        time: What its time counts as in a run's report.
+        time: The kind of time that its calls count as in a run's report.
     """
 
     def register(answer: Answer) -> Answer:
@@ -76,22 +76,22 @@ def answers(
     return register
 
 
-def handler_of(effect: Any) -> tuple[Answer, str]:
-    """Return the function that answers an effect, and what its time counts as.
+def find_handler(effect: Any) -> tuple[Answer, str]:
+    """Return the function that answers an effect, and the kind of time that it counts as.
 
     Raises:
-        ValueError: If its type has none.
+        ValueError: If no function is registered for its type.
     """
     if type(effect) not in _HANDLERS:
-        known = ", ".join(kind.__name__ for kind in _HANDLERS)
+        registered = ", ".join(kind.__name__ for kind in _HANDLERS)
         raise ValueError(
-            f"expected an effect registered with effects.answers ({known}), got {type(effect).__name__}"
+            f"expected an effect registered with effects.answers ({registered}), got {type(effect).__name__}"
         )
     return _HANDLERS[type(effect)]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Group ``items`` by ``key``, groups and members in order of first appearance."""
+    """Group ``items`` by ``key``; groups and members stay in order of first appearance."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -100,29 +100,31 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 @answers(Generate)
 def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | list[Completion]]:
-    """Queue all requests; each problem continues when its own are complete.
+    """Queue all requests; each problem continues when its own requests are complete.
 
-    Those for another engine are completed at once, in one batch. A problem whose budget is spent gets empty
-    completions.
+    Requests for another engine are completed at once, in one batch. A problem whose budget is spent gets
+    empty completions.
     """
     answered: dict[Job[Any], Submitted | list[Completion]] = {}
     for group in grouped(jobs, lambda job: id(job.effect.engine)):
-        other = group[0].effect.engine
-        granted = {job: job.bounded(job.effect.requests) for job in group}
+        other_engine = group[0].effect.engine
+        granted = {job: job.within_budget(job.effect.requests) for job in group}
         requests = [request for bounded in granted.values() for request in bounded or ()]
-        results: Iterator[Any] = iter(engine.add(requests) if other is None else other.generate(requests))
+        queued = engine.add(requests) if other_engine is None else other_engine.generate(requests)
+        results: Iterator[Any] = iter(queued)
         for job, bounded in granted.items():
             if bounded is None:
                 answered[job] = [NOTHING] * len(job.effect.requests)
-                continue
-            mine = list(islice(results, len(bounded)))
-            answered[job] = Submitted(mine, partial(_counted, job)) if other is None else _counted(job, mine)
+            elif other_engine is None:
+                answered[job] = Submitted(list(islice(results, len(bounded))), partial(_count_usage, job))
+            else:
+                answered[job] = _count_usage(job, list(islice(results, len(bounded))))
     return [answered[job] for job in jobs]
 
 
-def _counted(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
-    for request, done in zip(job.effect.requests, completions, strict=True):
-        counts = done.prompt_tokens, done.cached_tokens, done.generated_tokens, done.recomputed_tokens
+def _count_usage(job: Job[Generate], completions: list[Completion]) -> list[Completion]:
+    for request, c in zip(job.effect.requests, completions, strict=True):
+        counts = c.prompt_tokens, c.cached_tokens, c.generated_tokens, c.recomputed_tokens
         job.count(request.role, Usage.of(*counts))
     return completions
 
@@ -135,7 +137,7 @@ def next_logits(
     Args:
         prompts: The prompts.
         ids: Tokens whose logits are read; None reads all.
-        role: What the tokens of the prompts count as.
+        role: The name under which the tokens of the prompts are counted.
 
     Returns:
         (len(prompts), len(ids) or vocabulary) float32.
@@ -155,7 +157,10 @@ def next_logits(
 
 @answers(Round, time="method")
 def watch(jobs: Sequence[Job[Round]], engine: Engine) -> list[str | None]:
-    """Pass the rounds on, and say whether the budget ends them: a next one needs a token per candidate."""
+    """Report the rounds to ``watch``, and return which budget is too small for a next round, if any.
+
+    A round needs at least a token per candidate.
+    """
     for job in jobs:
         if job.watch is not None:
             job.watch(job.effect)

@@ -20,14 +20,14 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class BudgetSpent(Exception):
-    """A problem's budget allows no more work. A method that has an answer by then catches it.
+    """A problem's budget allows no more work. A method that has an answer by then catches this error.
 
-    For any other the scheduler ends the problem without an answer.
+    Otherwise the problem ends without an answer.
     """
 
 
 class ProblemError(RuntimeError):
-    """A fault of ours while solving one problem, which it names; its cause is the original error."""
+    """An internal error while solving a problem, which it names; its cause is the original error."""
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Clock:
 
     @contextmanager
     def measure(self, kind: str) -> Iterator[None]:
-        """Add the time spent inside to ``seconds[kind]``, even if it ends in an exception."""
+        """Add the time spent in the ``with`` block to ``seconds[kind]``, even after an exception."""
         start = perf_counter()
         try:
             yield
@@ -56,15 +56,15 @@ class Job(Future[Result], Generic[E_co]):
 
     Args:
         problem: The problem.
-        method: Solves it.
-        context: What the method reads.
+        method: The method that solves it.
+        context: The context that the method reads.
         watch: Called with every finished round, in the scheduler's thread. It must not raise.
 
     Attributes:
-        effect: What the method waits for.
+        effect: The effect that the method waits for.
         usage: Token counts by role.
         submitted: The placeholder for the effect's answer, while the engine works on it.
-        outcomes: Its requests that are complete, by ticket.
+        outcomes: Outcomes of the effect's complete requests, by ticket.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Job(Future[Result], Generic[E_co]):
         self.outcomes: dict[int, Any] = {}
         self.generated: int = 0
         self._steps: Steps[Result] | None = None
-        self._asked: Request | None = None  # for the first candidate
+        self._first_request: Request | None = None  # of the first candidate
         self._deadline: float | None = None
 
     @property
@@ -91,18 +91,19 @@ class Job(Future[Result], Generic[E_co]):
         return self._steps is not None
 
     def advance(self, answer: Any) -> None:
-        """Send the effect's answer, or begin; an answer that is an exception ends the job."""
+        """Send the answer to the method, or start it; an answer that is an exception ends the job."""
         try:
             if isinstance(answer, Exception):
                 raise answer
             if (result := self._next(answer)) is not None:
                 self.end(result)
         except Exception as error:
-            self.end(self._named(error))
+            self.end(self._name_problem(error))
         except (SystemExit, KeyboardInterrupt) as error:
             if threading.current_thread() is threading.main_thread():
                 raise
-            self.end(self._named(RuntimeError(f"{type(error).__name__}: {error}")))  # of a user's part
+            # Raised in another thread by a custom part.
+            self.end(self._name_problem(RuntimeError(f"{type(error).__name__}: {error}")))
 
     def _next(self, answer: Any) -> Result | None:
         if self._steps is None:
@@ -112,8 +113,8 @@ class Job(Future[Result], Generic[E_co]):
         except (BudgetSpent, StopIteration) as end:
             result = end.value if isinstance(end, StopIteration) else Result(None, ())
             return replace(result, usage=dict(sorted(self.usage.items())), prompt=self._prompt())
-        if self._asked is None and isinstance(self.effect, Generate):
-            self._asked = next((r for r in self.effect.requests if r.role == "candidate"), None)
+        if self._first_request is None and isinstance(self.effect, Generate):
+            self._first_request = next((r for r in self.effect.requests if r.role == "candidate"), None)
         return None
 
     def _begin(self) -> Steps[Result]:
@@ -138,36 +139,36 @@ class Job(Future[Result], Generic[E_co]):
         else:
             self.set_result(outcome)
 
-    def _named(self, error: Exception) -> Exception:
-        """``error`` with the problem's name, as a UserError if it is one; its cause is ``error``."""
-        known = isinstance(error, UserError)
-        text = str(error) if known else f"{type(error).__name__}: {error}"
-        named = (UserError if known else ProblemError)(f"problem {self.problem.name}: {text}")
-        named.__cause__ = error
-        return named
+    def _name_problem(self, error: Exception) -> Exception:
+        """A UserError or ProblemError that adds the problem's name to ``error``, which is its cause."""
+        is_user_error = isinstance(error, UserError)
+        text = str(error) if is_user_error else f"{type(error).__name__}: {error}"
+        result = (UserError if is_user_error else ProblemError)(f"problem {self.problem.name}: {text}")
+        result.__cause__ = error
+        return result
 
     def _prompt(self) -> tuple[str, ...]:
-        if self._asked is None:
+        if self._first_request is None:
             return ()
-        ids, at = self._asked.prompt_ids, self._asked.position
-        parts = (ids,) if self._asked.soft is None else (ids[:at], ids[at:])
+        ids, at = self._first_request.prompt_ids, self._first_request.position
+        parts = (ids,) if self._first_request.soft is None else (ids[:at], ids[at:])
         decode = partial(self.context.engine.tokenizer.decode, clean_up_tokenization_spaces=False)
         return tuple(decode(list(part)) for part in parts)
 
     def count(self, role: str, usage: Usage) -> None:
-        """Add ``usage`` to the problem's, under ``role``."""
+        """Add ``usage`` to the problem's token counts under ``role``."""
         self.usage[role] = self.usage.get(role, Usage()) + usage
         self.generated += usage.generated_tokens
 
     def spent(self, least: int) -> str | None:
         """Return which budget cannot pay for ``least`` more tokens: "tokens", "seconds" or None."""
-        most = self.context.limits.max_tokens
-        if most is not None and most - self.generated < least:
+        max_tokens = self.context.limits.max_tokens
+        if max_tokens is not None and max_tokens - self.generated < least:
             return "tokens"
         return "seconds" if self._deadline is not None and monotonic() >= self._deadline else None
 
-    def bounded(self, requests: Sequence[Request]) -> list[Request] | None:
-        """Return ``requests`` within what is left of the budget, shared equally; None if nothing is."""
+    def within_budget(self, requests: Sequence[Request]) -> list[Request] | None:
+        """Return ``requests`` limited to equal shares of the remaining budget; None if it is spent."""
         limits = self.context.limits
         if limits == Limits() or not requests:
             return list(requests)

@@ -22,12 +22,12 @@ class Method(Protocol):
     the scheduler.
 
     A method sets ``independent = True`` if its first round has a fixed number of i.i.d. candidates. Only
-    then pass@m is estimated. It lists the ``engines.abilities`` that it cannot do without in ``needs``.
+    then pass@m is estimated. It lists the ``engines.abilities`` that it needs in ``needs``.
     """
 
     @property
     def name(self) -> str:
-        """What tables call the method."""
+        """The method's name in tables."""
         ...
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
@@ -49,4 +49,4 @@ def check_method(method: Any) -> None:
     try:
         inspect.signature(method.solve).bind(None, None)
     except TypeError as error:
-        raise UserError(f"{wanted}, got one whose solve does not take them ({error})") from error
+        raise UserError(f"{wanted}, got a method whose solve does not take them ({error})") from error

@@ -3,8 +3,8 @@
 A method is a generator for one problem. The scheduler advances every active problem until each of them
 waits for an effect. Effects of one type are answered together, by the function registered for it
 (``effects``). Requests are submitted to the engine. When no other effect waits, a problem continues as soon
-as its own requests are complete. A problem's answers depend on its own effects alone. So its result is the
-same for any ``max_live``, any order and any other problems, as far as engine and optimiser promise that.
+as its own requests are complete. A problem's answers depend only on its own effects. So its result is the
+same for any ``max_live``, any order and any other problems, as far as engine and optimiser guarantee this.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from soft_reasoning.checks import whole
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.scheduling.context import Context
-from soft_reasoning.scheduling.effects import Submitted, grouped, handler_of
+from soft_reasoning.scheduling.effects import Submitted, find_handler, grouped
 from soft_reasoning.scheduling.job import Clock, Job
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.types import Problem, Result, UserError
 
 MAX_LIVE = 64
-"""Problems advanced together: enough to fill an engine's batch, few enough to bound memory."""
+"""Problems advanced together: enough for an engine's batch, few enough to bound memory."""
 
 Answered = list[tuple[Job[Any], Any]]
-"""Jobs, each with the answer to its effect, or the error of one that cannot be answered."""
+"""Jobs, each with the answer to its effect, or the error if the effect cannot be answered."""
 
 
 class Scheduler:
@@ -44,16 +44,16 @@ class Scheduler:
         self._owners: dict[int, Job[Any]] = {}  # of tickets in work
 
     def add(self, job: Job[Any]) -> None:
-        """Take a job on."""
+        """Add a job."""
         self.live.append(job)
 
     def step(self) -> list[Job[Any]]:
-        """Begin the new jobs, or else answer effects, or else let the engine work once; the jobs that ended.
+        """Start the new jobs, or else answer effects, or else run an engine step; return the jobs that ended.
 
-        A job that fails ends with its error; the others go on. Cancelled ones are dropped first.
+        A job that fails ends with its error; the others go on. Cancelled jobs are dropped first.
 
         Raises:
-            Exception: An engine's error that belongs to no one job.
+            Exception: An error of the engine that belongs to no single job.
         """
         self.drop([job for job in self.live if job.cancelled()])
         answers: Answered = [(job, None) for job in self.live if not job.begun]
@@ -69,32 +69,32 @@ class Scheduler:
         """Forget ``jobs``, and cancel what the engine has not completed for them."""
         if not jobs:
             return
-        gone = {*jobs}
-        self.live = [job for job in self.live if job not in gone]
-        tickets = [ticket for ticket, owner in self._owners.items() if owner in gone]
+        dropped = {*jobs}
+        self.live = [job for job in self.live if job not in dropped]
+        tickets = [ticket for ticket, owner in self._owners.items() if owner in dropped]
         for ticket in tickets:
             del self._owners[ticket]
         if tickets:
             self.engine.cancel(tickets)
 
     def _answer(self) -> Answered:
-        """Answer the effects that were not asked yet; those that wait for the engine are not among them."""
+        """Answer new effects; those whose requests were submitted to the engine are left out."""
         new = [job for job in self.live if job.submitted is None]
         answers: Answered = []
         for jobs in grouped(new, lambda job: type(job.effect)):
-            answers += self._ask(jobs)
+            answers += self._answer_group(jobs)
         return answers + self._complete(new)  # effects without requests
 
-    def _ask(self, jobs: Sequence[Job[Any]]) -> Answered:
-        """The answers given at once. What cannot be answered together is answered one by one."""
+    def _answer_group(self, jobs: Sequence[Job[Any]]) -> Answered:
+        """The immediate answers. If the group cannot be answered together, each effect is answered alone."""
         try:
-            answer_all, time = handler_of(jobs[0].effect)
+            answer_all, time = find_handler(jobs[0].effect)
             with self.clock.measure(time):
                 results = answer_all(jobs, self.engine)
         except (UserError, ValueError) as error:
             if len(jobs) == 1:
                 return [(jobs[0], error)]
-            return [answer for job in jobs for answer in self._ask([job])]
+            return [answer for job in jobs for answer in self._answer_group([job])]
         answers: Answered = []
         for job, answer in zip(jobs, results, strict=True):
             if isinstance(answer, Submitted):
@@ -105,7 +105,7 @@ class Scheduler:
         return answers
 
     def _work(self) -> Answered:
-        """Let the engine work once; the answers of the jobs whose last request that completes."""
+        """Run an engine step; return the answers of the jobs whose last request it completes."""
         with self.clock.measure("engine"):
             outcomes = self.engine.step(self._owners)
         owners: dict[Job[Any], None] = {}  # in order
@@ -116,13 +116,13 @@ class Scheduler:
         return self._complete(owners)
 
     def _complete(self, jobs: Iterable[Job[Any]]) -> Answered:
-        """Answers of those of ``jobs`` whose requests are all complete, or of which one has failed."""
+        """Answers of those of ``jobs`` whose requests are all complete, or where a request has failed."""
         answers: Answered = []
         for job in jobs:
             if job.submitted is None:
                 continue
             tickets, outcomes = job.submitted.tickets, job.outcomes
-            failure = next((each for each in outcomes.values() if isinstance(each, Exception)), None)
+            failure = next((o for o in outcomes.values() if isinstance(o, Exception)), None)
             if failure is not None:
                 answers.append((job, failure))
             elif len(outcomes) == len(tickets):
@@ -143,15 +143,15 @@ def drive(
 
     Args:
         problems: The problems, which are read lazily, so ``max_live`` bounds memory.
-        method: Solves each of them.
-        context: What the method reads.
+        method: The method that solves them.
+        context: The context that the method reads.
         max_live: Most active problems.
         clock: Filled in while solving.
 
     Raises:
-        UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's fault,
-            and it names the problem.
-        ProblemError: For any other error. Both come after the problems that had finished were yielded.
+        UserError: At once if the method needs an ability that the engine lacks; otherwise for a user's
+            mistake, with the problem's name.
+        ProblemError: For any other error. Both are raised after finished problems have been yielded.
     """
     whole("max_live", max_live, least=1)
     check_abilities(method, context.engine)

@@ -1,8 +1,8 @@
 """One thread that drives an engine for callers in any thread.
 
-An engine is driven by one thread only. Callers hand their jobs over, which are futures, and the worker solves
-those of all callers in the same batches. It takes jobs from each call in turn, so that a long list does not
-hold a single question up.
+An engine is driven by one thread only. Callers submit jobs, which are futures, and the worker solves the jobs
+of all callers in the same batches. It takes jobs from each call in turn, so that a long list does not delay a
+single question.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORKED = (
 class Worker:
     """Owns ``engine`` and the thread that drives it, which ends with :meth:`close`.
 
-    Between two steps of the engine it takes on new jobs and drops cancelled ones.
+    Between two steps of the engine it adds new jobs and drops cancelled jobs.
 
     Args:
         engine: The engine, which :meth:`close` closes.
@@ -39,7 +39,7 @@ class Worker:
         self.engine: Engine = engine
         self.max_live: int = max_live
         self._arrived: SimpleQueue[tuple[Sequence[Job[Any]], Callable[[], None]]] = SimpleQueue()
-        self._calls: deque[deque[Job[Any]]] = deque()  # of each call what is not begun
+        self._calls: deque[deque[Job[Any]]] = deque()  # for each call the jobs that are not started
         # Guards ``_closed``. Reentrant, since the garbage collector may close a worker anywhere.
         self._lock = threading.RLock()
         self._closed = False
@@ -52,10 +52,10 @@ class Worker:
         return self._closed
 
     def submit(self, jobs: Sequence[Job[Any]], check: Callable[[], None]) -> None:
-        """Begin to solve the jobs of a call; an error of ``check``, called in the thread, ends all of them.
+        """Start to solve the jobs of a call; an error of ``check``, called in the thread, ends all of them.
 
         Raises:
-            UserError: If the worker is closed, or belongs to the process that this one was forked from.
+            UserError: If the worker is closed, or belongs to the parent of a forked process.
         """
         if not (self._closed or self._thread.is_alive()):
             raise UserError(FORKED)
@@ -89,13 +89,13 @@ class Worker:
             with self._lock:
                 self._closed = True
             self._receive(wait=False)
-            left = [*scheduler.live, *(job for jobs in self._calls for job in jobs)]
+            unfinished = [*scheduler.live, *(job for jobs in self._calls for job in jobs)]
             scheduler.drop(scheduler.live)
-            _end(left, UserError(f"expected an open SoftReasoner, and {reason}"))
+            _end(unfinished, UserError(f"expected an open SoftReasoner, and {reason}"))
             self.engine.close()
 
     def _receive(self, wait: bool) -> None:
-        """Take the calls that have arrived and pass their checks; ``wait`` for the first one."""
+        """Take new calls whose checks pass; with ``wait`` block until the first call."""
         while wait or not self._arrived.empty():
             jobs, check = self._arrived.get()
             wait = False
@@ -117,7 +117,7 @@ class Worker:
     def _step(self, scheduler: Scheduler) -> None:
         try:
             scheduler.step()
-        except Exception as error:  # of the engine, and of no one problem
+        except Exception as error:  # an error of the engine, not of a single problem
             failure = ProblemError(f"{type(error).__name__}: {error}")
             failure.__cause__ = error
             failed = scheduler.live

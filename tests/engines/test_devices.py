@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from soft_reasoning.engines.devices import device_of, fitting_tokens
+from soft_reasoning.engines.devices import choose_device, fitting_tokens
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.types import UserError
 
@@ -17,7 +17,7 @@ def test_the_device_that_is_there_is_chosen(monkeypatch, cuda, mps, chosen):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     monkeypatch.setattr(torch, "empty", lambda *_, device: device)  # there is no such device here
-    assert device_of(None).type == chosen
+    assert choose_device(None).type == chosen
 
 
 def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch, caplog):

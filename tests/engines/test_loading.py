@@ -52,7 +52,7 @@ def test_a_device_that_is_not_there_is_refused(device):
 
 def test_an_encoder_decoder_is_refused():
     with pytest.raises(UserError, match="decoder-only.*t5"):
-        loading.refuse(T5Config())
+        loading.check_kind(T5Config())
 
 
 def test_every_end_token_of_the_generation_config_ends_a_completion(engine):

@@ -43,7 +43,7 @@ def test_a_model_of_another_kind_is_refused_in_one_line(family):
 @pytest.mark.parametrize("family", ["gemma3n_text", "gemma4_text"])
 def test_embeddings_of_every_layer_by_token_id_are_refused(family):
     config = AutoConfig.for_model(family, hidden_size_per_layer_input=8)
-    assert f"{family}, whose layers also look up" in refusal(loading.refuse, config)
+    assert f"{family}, whose layers also look up" in refusal(loading.check_kind, config)
 
 
 @pytest.mark.parametrize("family", ["llava", "mistral3"])  # mistral3: Mistral Small from 3.1
@@ -73,7 +73,7 @@ def test_the_text_part_of_a_current_family_is_served(family):
     text = BASE | (FAMILIES | HYBRIDS)[COMPOSED[family]]
     more = {"vision_config": VISION} if family.startswith("gemma") else {}
     config = AutoConfig.for_model(family, text_config=text, **more, **(TOKENS if family == "gemma4" else {}))
-    loading.refuse(config)
+    loading.check_kind(config)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     prompts = [random_ids(length, length) for length in (8, 33, 5)]

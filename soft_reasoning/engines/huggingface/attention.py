@@ -1,11 +1,11 @@
-"""Attention over a block table: the one place where keys and values are written and read.
+"""Attention over a block table: the only place where keys and values are written and read.
 
 The tokens of a pass are packed in one row. Each layer first writes their keys and values to the pool; then
-every token attends to the blocks of its sequence. The work is cut into tiles: one block and some tokens that
-read it. Tiles are batched matrix products of one shape, so a block that many sequences share is read once for
-all of them. On the CPU a token's result is bitwise independent of the other tokens in the pass: its products
-have fixed shapes, and its tiles are summed in the order of their positions, scaled by powers of two only,
-which is exact.
+every token attends to the blocks of its sequence. The work is cut into tiles: a block and some tokens that
+read it. Tiles of one shape are a batched matrix product, so a block that many sequences share is read once
+for all of them. On the CPU a token's result is bitwise independent of the other tokens in the pass: its
+products have fixed shapes, and its tiles are summed in the order of their positions, scaled by powers of two
+only, which is exact.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from soft_reasoning.engines.huggingface.block_manager import BLOCK
 
 NAME = "soft_reasoning_blocks"
 MASKED = -1e30
-"""Finite, so that a tile in which a token sees no key gets weight zero and not NaN."""
+"""Finite, so that a tile in which a token sees no key gets weight zero, not NaN."""
 MOST_ROWS = {"cpu": 2**13, "cuda": 2**15}
-"""Queries times blocks computed at a time: their scores fit the CPU's cache, or leave memory to the pool."""
+"""Queries times blocks per chunk: the scores fit the CPU's cache, and take little memory of a GPU."""
 
 
 class Pool:
@@ -42,7 +42,7 @@ class Pool:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def resized(self, blocks: int) -> Pool:
-        """An empty pool for the same layers. Its blocks hold nothing until they are cleared."""
+        """An empty pool for the same layers. Its blocks are undefined until they are cleared."""
         pool = Pool(blocks)
         for index, layer in self._layers.items():
             keys, values = (x.new_empty(blocks, *x.shape[1:]) for x in layer)
@@ -50,7 +50,7 @@ class Pool:
         return pool
 
     def layer(self, index: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of layer ``index``, which ``k`` (N, heads, d) and ``v`` (N, heads, dv) are for."""
+        """Keys and values of layer ``index``, shaped to take ``k`` (N, heads, d) and ``v`` (N, heads, dv)."""
         if index not in self._layers:
             self._layers[index] = (
                 k.new_zeros(self.blocks, k.shape[1], k.shape[2], BLOCK),
@@ -59,7 +59,7 @@ class Pool:
         return self._layers[index]
 
     def clear(self, blocks: list[int]) -> None:
-        """Set ``blocks`` to zero: keys that are masked must be finite all the same."""
+        """Set ``blocks`` to zero, since even masked keys must be finite."""
         for layer in self._layers.values():
             for x in layer:
                 x.index_fill_(0, torch.tensor(blocks, device=x.device), 0)
@@ -97,8 +97,8 @@ def height(count: int) -> int:
 class Tiles:
     """Pieces of one size: blocks (U,), the positions of their first keys, and ``readers`` (U, size).
 
-    A reader ``tokens`` is no token. Where the blocks lie close together, ``blocks`` is a slice, which is read
-    without a copy. ``rows`` says which of the U tiles each piece is.
+    A reader equal to ``tokens`` is padding. Where the blocks lie close together, ``blocks`` is a slice, which
+    is read without a copy. ``rows`` gives the index of each piece's tile.
     """
 
     def __init__(self, pieces: Tensor, size: int, masked: bool, tokens: int, device: torch.device) -> None:
@@ -118,14 +118,14 @@ class Tiles:
         self._queries: dict[int, Tensor] = {}
 
     def queries(self, heads: int) -> Tensor:
-        """(U * heads * size,): the readers' rows among queries that lie as (tokens, heads)."""
+        """(U * heads * size,): the readers' rows among queries laid out as (tokens, heads)."""
         if heads not in self._queries:
             head = torch.arange(heads, device=self.readers.device)[:, None]
             self._queries[heads] = (self.readers[:, None] * heads + head).flatten()
         return self._queries[heads]
 
-    def of(self, pool: Tensor) -> Tensor:
-        """(U, ...): the blocks of ``pool``."""
+    def select(self, pool: Tensor) -> Tensor:
+        """(U, ...): the tiles' blocks of ``pool``."""
         return pool[self.blocks] if isinstance(self.blocks, slice) else pool.index_select(0, self.blocks)
 
     def bias(self, positions: Tensor, window: int | None) -> Tensor | None:
@@ -139,10 +139,10 @@ class Tiles:
 
 
 class Chunk:
-    """Pieces that are computed at a time, as :class:`Tiles`, and how their results are summed.
+    """Pieces that are computed together, as :class:`Tiles`, and how their results are summed.
 
-    The results of all tiles are one list, of (U, heads, size) each; :meth:`order` picks those that count, by
-    ascending position, and ``tokens`` (P,) says whose they are. ``rows`` counts them for one head.
+    The results of all tiles, of (U, heads, size) each, form one list. :meth:`order` selects the results of
+    real tokens, by ascending position. ``tokens`` (P,) are their tokens. ``rows`` counts the list for a head.
     """
 
     def __init__(self, pieces: list[Piece], tokens: int, device: torch.device) -> None:
@@ -156,9 +156,9 @@ class Chunk:
         sizes = torch.tensor([piece.size for piece in pieces])
         tile = torch.empty(len(pieces), dtype=torch.long)
         for (size, masked), members in groups.items():
-            which = torch.tensor(members)
-            tiles = Tiles(values[which], size, masked, tokens, device)
-            first_row[which], tile[which] = self.rows, tiles.rows
+            indices = torch.tensor(members)
+            tiles = Tiles(values[indices], size, masked, tokens, device)
+            first_row[indices], tile[indices] = self.rows, tiles.rows
             self.rows += tiles.readers.numel()
             self.tiles.append(tiles)
         first, count = values[:, 2], values[:, 3]
@@ -169,7 +169,7 @@ class Chunk:
         self._orders: dict[int, Tensor] = {}
 
     def order(self, heads: int) -> Tensor:
-        """(P * heads,): where the results of each token and head are."""
+        """(P * heads,): the indices of the results of each token and head."""
         if heads not in self._orders:
             first_row, tile, size, within = (x[:, None] for x in self._places)
             head = torch.arange(heads, device=within.device)
@@ -177,8 +177,8 @@ class Chunk:
         return self._orders[heads]
 
 
-def chunks_of(pieces: list[Piece], tokens: int, device: torch.device) -> list[Chunk]:
-    """``pieces`` by ascending position, in chunks of bounded size."""
+def split_into_chunks(pieces: list[Piece], tokens: int, device: torch.device) -> list[Chunk]:
+    """Sort ``pieces`` by position and split them into chunks of bounded size."""
     most = MOST_ROWS.get(device.type, MOST_ROWS["cuda"])
     chunks: list[list[Piece]] = [[]]
     rows = 0
@@ -188,17 +188,17 @@ def chunks_of(pieces: list[Piece], tokens: int, device: torch.device) -> list[Ch
             rows = 0
         chunks[-1].append(piece)
         rows += piece.size
-    return [Chunk(some, tokens, device) for some in chunks]
+    return [Chunk(members, tokens, device) for members in chunks]
 
 
 class Pass:
     """The tokens of one forward pass: where their keys go, and which tiles they read.
 
     Args:
-        pool: of all layers.
-        positions: (N,) of the tokens.
+        pool: Keys and values of all layers.
+        positions: (N,) positions of the tokens.
         written: (block, offset), (M,) each: where the keys of the first M tokens go.
-        pieces: what the tokens read under a sliding window (None: all earlier positions are seen).
+        pieces: Maps a sliding window (None: all earlier positions are seen) to the pieces that tokens read.
     """
 
     def __init__(
@@ -207,13 +207,13 @@ class Pass:
     ) -> None:  # fmt: skip
         self.pool = pool
         self.written: tuple[Tensor, ...] = tuple(x.to(positions.device) for x in written)
-        self.positions: Tensor = pad(positions, (0, 1))  # the last stands for the readers that are no token
+        self.positions: Tensor = pad(positions, (0, 1))  # the last is the position of padding readers
         self._pieces, self._chunks = pieces, dict[int | None, list[Chunk]]()
         self._biases: dict[int | None, list[list[Tensor | None]]] = {}
         self._longest = int(positions.max()) + 1
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep ``k`` (N, heads, d) and ``v`` (N, heads, dv); the layer's keys and values in the pool."""
+        """Write ``k`` (N, heads, d) and ``v`` (N, heads, dv); return the layer's keys and values."""
         block, offset = self.written
         keys, values = self.pool.layer(layer, k, v)
         keys[block, :, :, offset] = k[: len(block)]
@@ -226,7 +226,7 @@ class Pass:
             window = None
         if window not in self._chunks:
             tokens = len(self.positions) - 1
-            self._chunks[window] = chunks_of(self._pieces(window), tokens, self.positions.device)
+            self._chunks[window] = split_into_chunks(self._pieces(window), tokens, self.positions.device)
         if window not in self._biases:
             self._biases[window] = [
                 [tiles.bias(self.positions, window) for tiles in chunk.tiles]
@@ -235,7 +235,7 @@ class Pass:
         return zip(self._chunks[window], self._biases[window], strict=True)
 
     def advance(self) -> None:
-        """Go on to the next position of every token, inside the same blocks."""
+        """Move to the next position of every token, inside the same blocks."""
         self.positions[:-1] += 1
         self.written[1].add_(1)  # the blocks stay, so only offsets change
         self._longest += 1
@@ -243,7 +243,7 @@ class Pass:
 
 
 current_pass: ContextVar[Pass] = ContextVar("current_pass")
-"""What the running model computes; the model runner sets it around each forward pass."""
+"""The pass that the model computes; the model runner sets it around each forward pass."""
 
 
 def block_attention(
@@ -257,13 +257,13 @@ def block_attention(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers calls it: ``query`` (1, Hq, N, d), ``key`` (1, Hkv, N, d), ``value`` (1, Hkv, N, dv).
+    """Called by transformers with ``query`` (1, Hq, N, d), ``key`` (1, Hkv, N, d), ``value`` (1, Hkv, N, dv).
 
     Returns:
         (1, N, Hq, dv), and None for the attention weights.
     """
     if attention_mask is not None:
-        raise NotImplementedError("the model brings an attention mask of its own")
+        raise NotImplementedError("the model passes a custom attention mask")
     window = kwargs.get("sliding_window")
     kinds = getattr(module.config, "layer_types", None)
     if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
@@ -278,34 +278,34 @@ AttentionInterface.register(NAME, block_attention)
 
 
 def attend(
-    now: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None,
+    current: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None,
     softcap: float | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Attention of the tokens of ``now`` over their sequences' blocks.
+    """Attention of the tokens of ``current`` over their sequences' blocks.
 
     Args:
         q: (N, Hq, d), scaled.
         k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
-        window: how many positions a token sees, its own included; None for all.
-        softcap: scores s become softcap * tanh(s / softcap).
+        window: How many positions a token sees, including its own; None for all.
+        softcap: Scores s become softcap * tanh(s / softcap).
         sinks: (Hq,) logits that take weight and add no value.
 
     Returns:
         (N, Hq, dv).
     """
-    # Each tile has a softmax of its own; the log-sum-exp of its scores is its weight in the sum.
-    keys, values = now.write(layer, k, v)
+    # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
+    keys, values = current.write(layer, k, v)
     heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
-    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are no token's
-    for chunk, biases in now.chunks(window):
+    rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
+    for chunk, biases in current.chunks(window):
         out = values.new_empty(chunk.rows * heads, repeat * values.shape[3])
         lse = torch.empty(chunk.rows * heads, repeat, device=q.device)
         end = 0
         for tiles, bias in zip(chunk.tiles, biases, strict=True):
             picked = rows.index_select(0, tiles.queries(heads))
             begin, end = end, end + len(picked)
-            k_tiles, v_tiles = (tiles.of(pool).flatten(0, 1) for pool in (keys, values))
+            k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
             scores = torch.bmm(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles).float()
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
@@ -331,8 +331,8 @@ def attend(
 class _Sum:
     """Sums of N tokens' tiles, weighted by exp(lse).
 
-    Weights are kept as fraction * 2**(exponent - top) with whole exponents, ``top`` the largest so far. So
-    rescaling is exact, and a sum depends on its terms and their order alone, not on how they were batched.
+    Weights are stored as fraction * 2**(exponent - top) with whole exponents, ``top`` the largest so far. So
+    rescaling is exact, and a sum depends only on its terms and their order, not on how they were batched.
     """
 
     def __init__(self, tokens: int, heads: int, width: int, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Which block of the key/value pool belongs to whom: allocation, prefix sharing, eviction."""
+"""The owners of the key/value pool's blocks: allocation, prefix sharing, eviction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from soft_reasoning.engines.huggingface.sequence import Sequence
 BLOCK = 32
 """Positions per block."""
 LOWEST, HIGHEST = 0, -1
-"""Which of the free blocks is taken."""
+"""Index of the free block that is taken."""
 
 
 @dataclass
 class _Shared:
-    """A block of prompt positions. ``key`` is its parent's serial number and its own content."""
+    """A block of prompt positions. ``key`` is its parent's serial number and its content."""
 
     key: tuple[int, tuple[int, ...]]
     serial: int
@@ -24,21 +24,21 @@ class _Shared:
 
 
 class BlockManager:
-    """Hands out the blocks of a pool of ``limit + kept`` blocks.
+    """Allocates the blocks of a pool of ``limit + cache_limit`` blocks.
 
-    A full block of a prompt is found again by a hash of its content and of the block before it. While a
-    sequence reads it, it has a reference count; after that at most ``kept`` such blocks stay, and the least
-    recently used one is evicted first. Sequences in work hold at most ``limit`` blocks, those they will need
-    included, so a sequence never runs out of blocks half-way.
+    A full block of a prompt is looked up by its content and the block before it. It counts the sequences that
+    read it. At most ``cache_limit`` blocks without readers stay cached, and the least recently used of them
+    is evicted first. Sequences in work hold at most ``limit`` blocks, with those that they will need, so a
+    sequence never runs out of blocks half-way.
 
     Shared blocks are taken from the bottom of the pool, other blocks from its top: so the blocks of a decode
     step lie close together and can be read without a copy.
     """
 
-    def __init__(self, limit: int, kept: int) -> None:
+    def __init__(self, limit: int, cache_limit: int) -> None:
         self.limit: int = limit
-        self.kept: int = kept
-        self.total: int = limit + kept
+        self.cache_limit: int = cache_limit
+        self.total: int = limit + cache_limit
         self._free = list(range(self.total))  # sorted
         self._by_key: dict[tuple[int, tuple[int, ...]], int] = {}
         self._shared: dict[int, _Shared] = {}
@@ -54,12 +54,12 @@ class BlockManager:
         return self.in_use + sum(self._reserved.values())
 
     def can_allocate(self, sequence: Sequence) -> bool:
-        """Whether ``sequence`` can be taken on without exceeding the limit."""
+        """Whether ``sequence`` can be admitted without exceeding the limit."""
         read = sum(self._shared[block].readers > 0 for block in self._cached(sequence))
         return self.committed + blocks_for(sequence.most_tokens) - read <= self.limit
 
     def allocate(self, sequence: Sequence) -> int:
-        """Give ``sequence`` the blocks of its prompt; returns how many positions are computed already."""
+        """Give ``sequence`` the blocks of its prompt; return how many positions are computed already."""
         table = sequence.block_table = self._cached(sequence)
         hits, sequence.shared_blocks = len(table), _shareable(sequence)
         for block in table:
@@ -73,13 +73,13 @@ class BlockManager:
             table.append(block)
         for block in table:
             self._shared[block].readers += 1
-        own = blocks_for(sequence.prompt_tokens) - len(table)
-        table += [self._take(HIGHEST) for _ in range(own)]
+        unshared = blocks_for(sequence.prompt_tokens) - len(table)
+        table += [self._take(HIGHEST) for _ in range(unshared)]
         self._reserved[id(sequence)] = blocks_for(sequence.most_tokens) - len(table)
         return hits * BLOCK
 
     def grow(self, sequence: Sequence) -> bool:
-        """Make room for the newest token; whether that took another block."""
+        """Make room for the newest token; return whether this took another block."""
         full = sequence.position == len(sequence.block_table) * BLOCK
         if full:
             self._reserved[id(sequence)] -= 1
@@ -87,7 +87,7 @@ class BlockManager:
         return full
 
     def release(self, sequence: Sequence) -> None:
-        """Take the blocks of ``sequence`` back; shared ones stay cached as long as there is room."""
+        """Take the blocks of ``sequence`` back; shared blocks stay cached as long as there is room."""
         del self._reserved[id(sequence)]
         for block in sequence.block_table[sequence.shared_blocks :]:
             self.in_use -= 1
@@ -98,13 +98,13 @@ class BlockManager:
                 self._unread[block] = None
                 self.in_use -= 1
         sequence.block_table, sequence.shared_blocks = [], 0
-        while len(self._unread) > self.kept:
+        while len(self._unread) > self.cache_limit:
             block, _ = self._unread.popitem(last=False)
             del self._by_key[self._shared.pop(block).key]
             insort(self._free, block)
 
     def take_fresh(self) -> list[int]:
-        """Blocks handed out since the last call; what they hold is not defined."""
+        """Blocks allocated since the last call; their contents are undefined."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -115,13 +115,13 @@ class BlockManager:
 
     def _cached(self, sequence: Sequence) -> list[int]:
         """The leading blocks of ``sequence`` that are in the cache."""
-        found: list[int] = []
-        while len(found) < _shareable(sequence):
-            block = self._by_key.get(self._key(sequence, found))
+        blocks: list[int] = []
+        while len(blocks) < _shareable(sequence):
+            block = self._by_key.get(self._key(sequence, blocks))
             if block is None:
                 break
-            found.append(block)
-        return found
+            blocks.append(block)
+        return blocks
 
     def _key(self, sequence: Sequence, before: list[int]) -> tuple[int, tuple[int, ...]]:
         """The key of the shared block of ``sequence`` that follows the blocks ``before``."""

@@ -1,4 +1,4 @@
-"""Any decoder-only language model of transformers, behind the engine seam."""
+"""An engine for any decoder-only language model of transformers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from soft_reasoning.checks import whole
 from soft_reasoning.engines import loading
 from soft_reasoning.engines.base import Outcome
 from soft_reasoning.engines.devices import (
+    choose_device,
     choose_threads,
-    device_of,
     fitting_tokens,
     is_out_of_memory,
     keep_freed_memory,
@@ -38,16 +38,16 @@ class HuggingFaceEngine(OpenModel):
 
     Args:
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU.
-        device: cuda where there is one, else mps, else the CPU, unless given; ``device_map`` spreads a model
-            instead.
+        device: The device; None takes cuda, else mps, else the CPU. ``device_map`` distributes the model over
+            several devices instead.
         quantization: ``4bit``, ``8bit`` or the arguments of ``BitsAndBytesConfig``.
-        adapter: a folder (or hub name) of PEFT weights, merged into the model's own.
-        max_batch_tokens: most positions whose keys and values are in memory at once; found from the memory
-            that is free when None, and halved for good when memory runs out.
-        threads: of the CPU, for the whole process; when None one for a small model, else PyTorch's choice.
+        adapter: A folder (or hub name) of PEFT weights, merged into the model's weights.
+        max_batch_tokens: Most positions whose keys and values are in memory at once. None computes it from
+            the free memory. It is halved permanently when memory runs out.
+        threads: CPU threads of the process; None is one thread for a small model, else PyTorch's default.
 
-    Repeatability is that of every :class:`Engine`, bitwise as far as ``batch_invariant`` says (of mixtures of
-    experts the same tokens). The number of threads and the kind of CPU may change the last bits.
+    Results are reproducible as for every :class:`Engine`, and bitwise so where ``batch_invariant`` is true
+    (mixtures of experts: the same tokens). The number of threads and the CPU type may change the last bits.
 
     Example:
         >>> engine = HuggingFaceEngine("demo")
@@ -74,22 +74,22 @@ class HuggingFaceEngine(OpenModel):
     ) -> None:
         if threads is not None:
             whole("engine.threads", threads, least=1)
-        where = device_of(device)
+        torch_device = choose_device(device)
         with memory_for(path):
             model, tokenizer = loading.load(
-                path, where, dtype, attn_implementation, device_map, quantization, adapter,
+                path, torch_device, dtype, attn_implementation, device_map, quantization, adapter,
                 revision=revision, trust_remote_code=trust_remote_code,
             )  # fmt: skip
-            choose_threads(threads, sum(one.numel() for one in model.parameters()))
+            choose_threads(threads, sum(parameter.numel() for parameter in model.parameters()))
             self._set_up(model, tokenizer, max_batch_tokens)
 
     @classmethod
     def from_loaded(
         cls, model: Any, tokenizer: Any, *, max_batch_tokens: int | None = None
     ) -> HuggingFaceEngine:
-        """An engine over a model that is loaded already; it is used as it is, in its dtype and place."""
+        """An engine for a loaded model, whose dtype and device stay as they are."""
         engine = cls.__new__(cls)
-        loading.refuse(model.config)
+        loading.check_kind(model.config)
         with memory_for(type(model).__name__):
             engine._set_up(model.eval(), tokenizer, max_batch_tokens)
         return engine
@@ -120,14 +120,14 @@ class HuggingFaceEngine(OpenModel):
         self._restart([])
 
     def begin(self, rows: dict[int, Sequence]) -> None:
-        """Take ``rows`` on, sorted by content, so that prompts that begin alike are side by side."""
+        """Start work on ``rows``, sorted by content, so that prompts with a common prefix are adjacent."""
         super().begin(rows)
         self._waiting.extend(sorted(rows.values(), key=attrgetter("content", "ticket")))
 
     @torch.inference_mode()
     def advance(self) -> list[tuple[int, Outcome]]:
-        """Compute the prompts of new requests, or else one more token of all others."""
-        try:  # the next logits: of new sequences if there is room for some, or else of all running ones
+        """Compute the prompts of new requests, or else the next token of all running requests."""
+        try:  # the next logits: of new sequences if there is room for some, or else of all that run
             started = self._runner.admit(self._waiting, len(self._running))
             self._running += started
             rows = started or list(self._running)
@@ -135,29 +135,29 @@ class HuggingFaceEngine(OpenModel):
         except BaseException as error:
             if is_out_of_memory(error):
                 return self._halve()
-            self._restart([])  # the next batch must not read this one's blocks
+            self._restart([])  # the next batch must not read blocks of this batch
             raise
         outcomes = self.extend(rows, logits)
         self._leave(outcomes)
         return list(outcomes.items())
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget the requests of ``tickets``, so far as they are in work."""
+        """Forget those requests of ``tickets`` that are in work."""
         super().drop(tickets)
         self._leave(tickets)
         self._waiting = deque(sequence for sequence in self._waiting if sequence.ticket not in tickets)
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """The most bytes so far, by kind: ``kv`` of all keys and values and, on a GPU, ``activations``."""
+        """Peak bytes by kind: ``kv`` of all keys and values and, on a GPU, ``activations``."""
         kv = self._runner.peak_kv_bytes
         if self.device.type != "cuda":
             return {"kv": kv}
-        other = self._loaded_bytes + max(kv, self._runner.reserved_kv_bytes)
-        return {"kv": kv, "activations": max(0, torch.cuda.max_memory_allocated(self.device) - other)}
+        fixed = self._loaded_bytes + max(kv, self._runner.reserved_kv_bytes)
+        return {"kv": kv, "activations": max(0, torch.cuda.max_memory_allocated(self.device) - fixed)}
 
     def begin_run(self) -> None:
-        """Forget what earlier runs left, and count ``peak_bytes`` from now on."""
+        """Forget the state of earlier runs, and restart ``peak_bytes``."""
         with self.lock:
             if not self._running:
                 self._runner.begin_run()
@@ -165,14 +165,14 @@ class HuggingFaceEngine(OpenModel):
                 torch.cuda.reset_peak_memory_stats(self.device)
 
     def close(self) -> None:
-        """Give memory and devices back; the engine is not used afterwards."""
+        """Release memory and devices; the engine cannot be used afterwards."""
         with self.lock:
             del self.model, self._lookup, self._weight, self._runner
             gc.collect()
             torch.cuda.empty_cache()
 
     def _leave(self, tickets: Collection[int]) -> None:
-        """Take ``tickets`` out of the running batch."""
+        """Remove ``tickets`` from the running batch."""
         leaving = [sequence for sequence in self._running if sequence.ticket in tickets]
         for sequence in leaving:
             self._runner.release(sequence)
@@ -180,23 +180,23 @@ class HuggingFaceEngine(OpenModel):
             self._running = [sequence for sequence in self._running if sequence.ticket not in tickets]
 
     def _restart(self, sequences: Many[Sequence]) -> None:
-        """Drop all state, and begin again with ``sequences``."""
+        """Drop all state, and start again with ``sequences``."""
         fresh = [Sequence(sequence.ticket, sequence.prepared) for sequence in sequences]
         self._running, self._waiting = [], deque(sorted(fresh, key=attrgetter("content", "ticket")))
         self._runner.resize(self.max_batch_tokens)
 
     def _halve(self) -> list[tuple[int, Outcome]]:
-        """Bound batches by half of the one that did not fit, and run it again.
+        """Halve the size of the batch that did not fit, limit batches to it, and run the sequences again.
 
         A sequence that did not fit alone ends with a UserError.
         """
-        in_work, left = self._runner.reserved_tokens, [*self._running, *self._waiting]
+        in_work, remaining = self._runner.reserved_tokens, [*self._running, *self._waiting]
         outcomes: list[tuple[int, Outcome]] = []
         if self.max_batch_tokens < min(sequence.most_tokens for sequence in self._running):
             outcomes = [(sequence.ticket, _too_long(sequence)) for sequence in self._running]
-            left = list(self._waiting)
+            remaining = list(self._waiting)
         self.max_batch_tokens = max(1, min(self.max_batch_tokens, in_work or self.max_batch_tokens) // 2)
-        self._restart(left)
+        self._restart(remaining)
         gc.collect()
         torch.cuda.empty_cache()
         log.warning("memory ran out; batches now hold at most %d tokens", self.max_batch_tokens)

@@ -16,22 +16,22 @@ from torch import Tensor
 from soft_reasoning.engines.huggingface.attention import NAME, Pass, Piece, Pool, current_pass, height
 from soft_reasoning.engines.huggingface.block_manager import BLOCK, BlockManager, blocks_for
 from soft_reasoning.engines.huggingface.sequence import Sequence
-from soft_reasoning.engines.output import kept
+from soft_reasoning.engines.output import detached
 
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 16384}
 PADDING = 8
-"""On the CPU a pass has a multiple of so many rows: products of fewer rows may sum in another order."""
+"""On the CPU a pass has a multiple of this many rows: products of fewer rows may sum in another order."""
 MOST_READERS = 64
 """Tokens that read a block in one matrix product."""
-KEPT_SHARE, LEAST_KEPT = 16, 8192
-"""Cached prefixes hold at most this part of ``max_tokens``, or so many positions where that is more."""
+CACHE_SHARE, LEAST_CACHED = 16, 8192
+"""Cached prefixes hold at most ``max_tokens / CACHE_SHARE`` positions, or ``LEAST_CACHED`` if more."""
 
 
 class Runner:
-    """A model, its embedding lookup and its device, called the way that its two kinds need it.
+    """A model, its embedding lookup and its device: the base of both runners.
 
-    A pass has a multiple of ``padding`` rows. ``batch_invariant``: the probe saw no bit of a row depend on
-    the other rows of its batch. ``max_rows`` bounds those of a batch. ``position_bytes`` are those of one
+    A pass has a multiple of ``padding`` rows. ``batch_invariant``: in the probe no bit of a row depended on
+    the other rows of its batch. ``max_rows`` bounds the rows of a batch. ``position_bytes`` is the size of a
     position's keys and values, known after the first pass.
     """
 
@@ -54,11 +54,11 @@ class Runner:
         return -(-count // self.padding) * self.padding
 
     def embed(self, ids: list[int]) -> Tensor:
-        """(len(ids), D) on the model's device, as its lookup returns it (scale included)."""
+        """(len(ids), D) on the model's device, as the model's lookup returns it (scale included)."""
         return self.lookup(torch.tensor([ids], dtype=torch.long, device=self.device))[0]
 
     def embed_newest(self, sequences: list[Sequence]) -> Tensor:
-        """(rows(len(sequences)), D): the embeddings fed after the newest tokens, and filler rows."""
+        """(rows(len(sequences)), D): the embeddings of the newest tokens, and filler rows."""
         ids = [sequence.ids[-1] for sequence in sequences]
         rows = self.embed(ids + ids[-1:] * (self.rows(len(ids)) - len(ids)))
         for i, sequence in enumerate(sequences):
@@ -68,7 +68,7 @@ class Runner:
 
     @contextmanager
     def reading_states(self, sequences: list[Sequence]) -> Iterator[list[Tensor]]:
-        """Collect what the LM head reads, if one of ``sequences`` asks for its last hidden state."""
+        """Collect the inputs of the LM head, if one of ``sequences`` requests its last hidden state."""
         states: list[Tensor] = []
         if not any(sequence.request.hidden_state for sequence in sequences):
             yield states
@@ -93,17 +93,17 @@ class Runner:
         return rows
 
     def keep_states(self, sequences: list[Sequence], states: Tensor) -> None:
-        """Keep the last hidden states (at least len(sequences), D) of those sequences that ask for theirs."""
+        """Store the last hidden states (at least len(sequences), D) of the sequences that request them."""
         for sequence, state in zip(sequences, states, strict=False):
             if sequence.request.hidden_state:
-                sequence.hidden_state = kept(state)
+                sequence.hidden_state = detached(state)
 
 
 class ModelRunner(Runner):
     """Runs a model whose attention is :mod:`soft_reasoning.engines.huggingface.attention`.
 
-    It is a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions that sequences in
-    work may hold, prompts and new tokens together.
+    It runs a copy of ``model`` that shares its weights. ``max_tokens`` bounds the positions of all sequences
+    in work, prompts and new tokens together.
     """
 
     def __init__(self, model: Any, *, max_tokens: int) -> None:
@@ -116,23 +116,23 @@ class ModelRunner(Runner):
     def resize(self, max_tokens: int) -> None:
         """Drop all keys and values, and bound them by ``max_tokens`` positions from now on."""
         self.max_tokens = max_tokens
-        kept = max(max_tokens // KEPT_SHARE, min(max_tokens, LEAST_KEPT))
+        cached = max(max_tokens // CACHE_SHARE, min(max_tokens, LEAST_CACHED))
         self._pool = self._pool.resized(0)  # frees the memory
-        self._reset(blocks_for(max_tokens), blocks_for(kept))
+        self._reset(blocks_for(max_tokens), blocks_for(cached))
 
-    def _reset(self, limit: int, kept: int) -> None:
-        self.blocks: BlockManager = BlockManager(limit, kept)
+    def _reset(self, limit: int, cache_limit: int) -> None:
+        self.blocks: BlockManager = BlockManager(limit, cache_limit)
         self._step: Pass | None = None
         self._rows: list[Sequence] = []
 
     def begin_run(self) -> None:
-        """Forget cached prefixes; peaks count from now on."""
-        self._reset(self.blocks.limit, self.blocks.kept)
+        """Forget cached prefixes, and restart ``peak_kv_bytes``."""
+        self._reset(self.blocks.limit, self.blocks.cache_limit)
         self.peak_kv_bytes = 0
 
     @property
     def reserved_kv_bytes(self) -> int:
-        """Bytes of the pool, most of which may be unused."""
+        """Bytes of the pool, much of which may be unused."""
         return self._pool.blocks * self._pool.block_bytes
 
     @property
@@ -141,9 +141,9 @@ class ModelRunner(Runner):
         return self.blocks.committed * BLOCK
 
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
-        """Take sequences off ``waiting`` as long as there is room; at least one where none is running.
+        """Remove sequences from ``waiting`` as long as there is room; at least one if none is running.
 
-        While some are running, others wait until a quarter of the room is free, so that they come together.
+        While some are running, new sequences wait until a quarter of the room is free, to form a batch.
         """
         blocks = self.blocks
         if not waiting or (running and blocks.committed > 0.75 * blocks.limit):
@@ -151,7 +151,7 @@ class ModelRunner(Runner):
         if not running:  # a prompt beyond the bound runs alone
             limit = max(blocks_for(self.max_tokens), blocks_for(waiting[0].most_tokens))
             if limit != blocks.limit:
-                self._reset(limit, blocks.kept)
+                self._reset(limit, blocks.cache_limit)
         admitted = []
         while waiting and self.blocks.can_allocate(waiting[0]):
             sequence = waiting.popleft()
@@ -160,18 +160,18 @@ class ModelRunner(Runner):
         return admitted
 
     def release(self, sequence: Sequence) -> None:
-        """``sequence`` is complete."""
+        """Free the blocks of ``sequence``, which is complete."""
         self.blocks.release(sequence)
 
     def prefill(self, sequences: list[Sequence]) -> Tensor:
-        """Compute the prompts of ``sequences`` as far as they are not cached: (R, V) logits after each."""
+        """Compute what is not cached of the prompts of ``sequences``: (R, V) logits after each prompt."""
         self._prepare_pool()
         most = PREFILL_TOKENS.get(self.device.type, PREFILL_TOKENS["cuda"])
-        found = [self._prefill_pass(rows) for rows in _passes(sequences, most)]
-        return torch.cat([x for x in found if len(x)])
+        logits = [self._prefill_pass(rows) for rows in _passes(sequences, most)]
+        return torch.cat([x for x in logits if len(x)])
 
     def decode(self, sequences: list[Sequence]) -> Tensor:
-        """Compute the newest token of every sequence: (R, V) logits of the next."""
+        """Compute the newest token of every sequence: (R, V) logits of the next token."""
         grown = [self.blocks.grow(sequence) for sequence in sequences]
         if self._step is None or any(grown) or sequences != self._rows:
             self._prepare_pool()
@@ -187,15 +187,15 @@ class ModelRunner(Runner):
         if fresh := self.blocks.take_fresh():
             self._pool.clear(fresh)
 
-    def _forward(self, now: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
+    def _forward(self, current: Pass, embeddings: Tensor, wanted: Tensor | None) -> Tensor:
         """float32 logits (N or len(wanted), V) after the packed ``embeddings`` (N, D)."""
         options = {}
         if wanted is not None and "logits_to_keep" in self.accepts:
             options["logits_to_keep"] = wanted
-        token = current_pass.set(now)
+        token = current_pass.set(current)
         try:
             logits = self.model(
-                inputs_embeds=embeddings.unsqueeze(0), position_ids=now.positions[:-1].unsqueeze(0),
+                inputs_embeds=embeddings.unsqueeze(0), position_ids=current.positions[:-1].unsqueeze(0),
                 use_cache=False, return_dict=True, **options,
             ).logits[0]  # fmt: skip
         finally:
@@ -208,7 +208,7 @@ class ModelRunner(Runner):
         return logits.float()
 
     def _prefill_pass(self, rows: list[_Row]) -> Tensor:
-        """Run the tokens of ``rows``; logits of those rows whose prompt ends in this pass."""
+        """Run the tokens of ``rows``; return logits of those rows whose prompt ends in this pass."""
         device, tokens = self.device, rows[-1].end
         embeddings = [self.embed_at(row.sequence, row.position, row.position + row.count) for row in rows]
         filling = self.rows(tokens) - tokens
@@ -218,27 +218,27 @@ class ModelRunner(Runner):
         blocks = [table[row.position :][: row.count] for row, table in zip(rows, tables, strict=True)]
         written = torch.cat(blocks), positions % BLOCK
         padded = torch.cat([positions, torch.zeros(filling, dtype=torch.long)]).to(device)
-        now = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
+        current = Pass(self._pool, padded, written, partial(_prefill_pieces, rows))
         ending = [row for row in rows if row.position + row.count == row.sequence.prompt_tokens]
         last, sequences = [row.end - 1 for row in ending], [row.sequence for row in ending]
         wanted = torch.tensor(last + [0] * (self.rows(max(len(last), 1)) - len(last)), device=device)
         with self.reading_states(sequences) as states:
-            logits = self._forward(now, torch.cat(embeddings), wanted)
-        for read in states:  # of the wanted positions, or of all where the model takes no choice
+            logits = self._forward(current, torch.cat(embeddings), wanted)
+        for read in states:  # of the wanted positions, or of all if the model cannot select positions
             self.keep_states(sequences, read[0] if read.shape[1] == len(wanted) else read[0, wanted])
         return logits[: len(last)]
 
     def _decode_pass(self, sequences: list[Sequence]) -> Pass:
         count = len(sequences)
-        at = torch.tensor([sequence.position for sequence in sequences])
+        positions = torch.tensor([sequence.position for sequence in sequences])
         block = torch.tensor([sequence.block_table[-1] for sequence in sequences])
-        padded = torch.cat([at, torch.zeros(self.rows(count) - count, dtype=torch.long)])
-        written = block, at % BLOCK
+        padded = torch.cat([positions, torch.zeros(self.rows(count) - count, dtype=torch.long)])
+        written = block, positions % BLOCK
         return Pass(self._pool, padded.to(self.device), written, partial(_decode_pieces, sequences))
 
 
 class _Row(NamedTuple):
-    """``count`` tokens of ``sequence`` from ``position`` on, which end before token ``end`` of a pass."""
+    """``count`` tokens of ``sequence`` from ``position`` on, whose place in a pass ends before ``end``."""
 
     sequence: Sequence
     position: int
@@ -266,7 +266,7 @@ def _passes(sequences: list[Sequence], most: int) -> list[list[_Row]]:
 def _prefill_pieces(rows: list[_Row], window: int | None) -> list[Piece]:
     """Every block that the tokens of ``rows`` read."""
     ranges: dict[tuple[int, int], list[list[int]]] = {}
-    diagonal: set[tuple[int, int]] = set()  # blocks that some of their own tokens read
+    diagonal: set[tuple[int, int]] = set()  # blocks read by tokens whose own keys are in them
     for row in rows:
         last, begin = row.position + row.count - 1, row.end - row.count
         for at in range(0, last + 1, BLOCK):
@@ -282,17 +282,17 @@ def _prefill_pieces(rows: list[_Row], window: int | None) -> list[Piece]:
 
 
 def _decode_pieces(sequences: list[Sequence], window: int | None) -> list[Piece]:
-    """Every block that one new token per sequence reads: shared ones, which are full, and their own."""
+    """Every block that one new token per sequence reads: shared blocks, which are full, and unshared."""
     shared: dict[tuple[int, int], list[list[int]]] = {}
-    own = []
+    unshared = []
     for row, sequence in enumerate(sequences):
         first = 0 if window is None else max(0, sequence.position - window + 1) // BLOCK
         for i, block in enumerate(sequence.block_table[first:], first):
             if i < sequence.shared_blocks:
                 _extend(shared.setdefault((i * BLOCK, block), []), row, row + 1)
             else:
-                own.append(Piece(i * BLOCK, block, row, 1, 1, True))
-    return _pieces(shared, set(shared) if window is not None else set()) + own
+                unshared.append(Piece(i * BLOCK, block, row, 1, 1, True))
+    return _pieces(shared, set(shared) if window is not None else set()) + unshared
 
 
 def _extend(ranges: list[list[int]], first: int, end: int) -> None:
@@ -304,10 +304,10 @@ def _extend(ranges: list[list[int]], first: int, end: int) -> None:
 
 
 def _pieces(ranges: dict[tuple[int, int], list[list[int]]], masked: set[tuple[int, int]]) -> list[Piece]:
-    """Pieces of the blocks (position, block), which ranges of tokens read."""
+    """Cut ``ranges``, the ranges of tokens that read each block (position, block), into pieces."""
     pieces = []
-    for key, some in ranges.items():
-        for begin, end in some:
+    for key, block_ranges in ranges.items():
+        for begin, end in block_ranges:
             for first in range(begin, end, MOST_READERS):
                 count = min(MOST_READERS, end - first)
                 pieces.append(Piece(*key, first, count, height(count), key in masked))

@@ -1,11 +1,11 @@
 """Runs models whose attention cannot read a block table, with the model's own cache.
 
-These are recurrent models (Mamba), attention that transformers does not let us replace (alibi), chunked
-attention, rotary embeddings that depend on the longest row, and models spread over several devices. The
-rows of a batch have prompts of equal length, so nothing is padded or shared.
+These are recurrent models (Mamba), attention that transformers cannot replace (alibi), chunked attention,
+rotary embeddings that depend on the longest row, and models on several devices. The rows of a batch have
+prompts of equal length, so nothing is padded or shared.
 
-Log-probabilities are those of the model's own step with a cache. In Mamba-2 layers (Zamba2, Nemotron-H)
-these differ from a pass over the whole sequence, where alone transformers bounds time steps from below.
+Log-probabilities are those of the model's step with a cache. In Mamba-2 layers (Zamba2, Nemotron-H) these
+differ from a pass over the whole sequence: only there transformers bounds time steps from below.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class PlainRunner(Runner):
         self._position = 0
 
     def serve_rows_alone(self) -> None:
-        """Run one row at a time, for caches that :meth:`decode` cannot take a row from."""
+        """Run one row at a time, for caches from which :meth:`decode` cannot remove a row."""
         self.max_rows = self.padding = 1
 
     def begin_run(self) -> None:
-        """Restart the count of peaks."""
+        """Restart ``peak_kv_bytes``."""
         self.resize(self.max_tokens)
         self.peak_kv_bytes = 0
 
@@ -49,7 +49,7 @@ class PlainRunner(Runner):
         return sum(sequence.most_tokens for sequence in self._rows)
 
     def admit(self, waiting: deque[Sequence], running: int) -> list[Sequence]:
-        """Take sequences with prompts as long as the first one's off ``waiting``, if none is running."""
+        """Remove sequences with prompts as long as the first from ``waiting``, if none is running."""
         if not waiting or running:
             return []
         admitted, longest = [], 0
@@ -82,9 +82,9 @@ class PlainRunner(Runner):
         count = len(sequences)
         total = self.rows(count)
         if sequences != self._rows:
-            place = {id(sequence): row for row, sequence in enumerate(self._rows)}
-            kept = [place[id(sequence)] for sequence in sequences]
-            index = torch.tensor(kept + kept[-1:] * (total - count), device=self.device)
+            row_numbers = {id(sequence): row for row, sequence in enumerate(self._rows)}
+            rows = [row_numbers[id(sequence)] for sequence in sequences]
+            index = torch.tensor(rows + rows[-1:] * (total - count), device=self.device)
             for cache in self._cache.values():
                 cache.reorder_cache(index)
             self._rows = list(sequences)

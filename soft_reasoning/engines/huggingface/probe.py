@@ -1,4 +1,4 @@
-"""Finding out at load time how a model can be run, by running it on a few dozen tokens."""
+"""Chooses at load time how to run a model, by running it on a few dozen tokens."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ log: logging.Logger = logging.getLogger(__name__)
 LONG = BLOCK + 8
 """Tokens of one prompt: a full block and a few more."""
 ROWS, SHORT, STEPS = 9, 5, 4
-"""A batch of so many prompts of so many tokens; each step feeds one token more, then a row ends."""
+"""A batch of ROWS prompts of SHORT tokens; each of STEPS steps feeds one more token, then ends a row."""
 MAX_TOKENS = 2 * ROWS * BLOCK
 LEAST_ROWS = (8, 16)
-"""Paddings that are tried on the CPU in float32 until a row's bits do not depend on the others."""
+"""Paddings to try on the CPU in float32 until a row's bits do not depend on the other rows."""
 CROWD = (8, 16, 24, 32, 64)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Settings of mixtures: how many rows an expert gets depends on the batch, and few tokens may not show it."""
+"""Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -43,9 +43,9 @@ LENGTH_DEPENDENT = {"dynamic", "longrope"}
 def choose_runner(model: Any) -> ModelRunner | PlainRunner:
     """Return a :class:`ModelRunner` if it gives the model's own logits, else a :class:`PlainRunner`.
 
-    Its ``max_tokens`` is small; ``resize`` sets it. A model without a block table causes one warning. A cache
-    that gives wrong logits once rows have left a batch is served one row at a time. ``batch_invariant`` of
-    the runner says whether a row alone has the same bits as among others.
+    Its ``max_tokens`` is small; ``resize`` sets it. A model that cannot read a block table causes a warning.
+    If a cache gives wrong logits once rows have left a batch, the model runs one row at a time. The runner's
+    ``batch_invariant`` tells whether a row has the same bits alone as in a batch.
 
     Raises:
         UserError: If the model's logits are not finite, or differ between embeddings and token ids.
@@ -65,7 +65,7 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
         )
     try:
         texts = _texts(model)
-    except Exception as error:  # any error of a foreign architecture is the reason to give
+    except Exception as error:  # a model's code may raise any error
         if is_out_of_memory(error):
             raise
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
@@ -89,7 +89,7 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
 
 
 def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
-    """Choose the padding with which a row's bits do not depend on the other rows, and note if none does."""
+    """Choose the padding with which a row's bits do not depend on other rows; set ``batch_invariant``."""
     config = runner.model.config.get_text_config()
     mixture = any(getattr(config, name, None) for name in EXPERTS) and runner.max_rows != 1
     if runner.device.type != "cpu" or runner.dtype != torch.float32 or mixture:
@@ -104,7 +104,7 @@ def _make_invariant(runner: ModelRunner | PlainRunner) -> None:
 
 
 def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
-    """Whether a row has the same bits alone as in a batch, and among any number in each linear layer."""
+    """Whether a row has the same bits alone, in a batch, and with any number of rows in a linear layer."""
     layers = {module.weight.shape: module for module in runner.model.modules() if type(module) is Linear}
     for layer in layers.values():
         x = layer.weight[torch.arange(max(CROWD)) % len(layer.weight)]
@@ -118,7 +118,7 @@ def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
 
 
 def _texts(model: Any) -> list[tuple[Tensor, int, Tensor]]:
-    """One long text, then several short ones: ids, length of the prompt, logits of a plain pass."""
+    """One long text, then several short texts: ids, length of the prompt, logits of a plain pass."""
     lookup = model.get_input_embeddings().weight
     texts = (_ids(len(lookup), 1, LONG + 1), LONG), (_ids(len(lookup), ROWS, SHORT + STEPS), SHORT)
     return [(ids, prompt, model(ids.to(lookup.device)).logits.float()) for ids, prompt in texts]
@@ -132,7 +132,7 @@ def _problem(runner: ModelRunner | PlainRunner, texts: list[tuple[Tensor, int, T
             for (row, position), logits in _serve(runner, ids, prompt).items():
                 error = (logits - expected[row, position]).abs().max()
                 worst = max(worst, float(error / expected.abs().max().clamp_min(1e-6)))
-    except Exception as error:  # any error of a foreign architecture is the reason to give
+    except Exception as error:  # a model's code may raise any error
         if is_out_of_memory(error):
             raise
         return f"it fails: {error}"
@@ -150,8 +150,8 @@ def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
 def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[tuple[int, int], Tensor]:
     """Logits by row and position of a batch of texts ``ids`` (R, L), whose prompts have ``prompt`` tokens.
 
-    The last two tokens of a prompt are soft; those behind it are fed one by one. After each step a row ends:
-    the first, the middle one, the last.
+    The last two tokens of a prompt are soft; the tokens after it are fed one by one. After each step a row
+    ends: the first, the middle, the last.
     """
     waiting, logits = deque[Sequence](), dict[tuple[int, int], Tensor]()
     for row, text in enumerate(ids.tolist()):
@@ -177,9 +177,9 @@ def _serve(runner: ModelRunner | PlainRunner, ids: Tensor, prompt: int) -> dict[
 
 @contextmanager
 def _without_time_step_limits(model: Any) -> Iterator[None]:
-    """Compare Mamba-2 layers without the bound on time steps that transformers has in a long pass alone.
+    """Compare Mamba-2 layers without the bound on time steps, which transformers applies only in long passes.
 
-    With it, the model's own steps with a cache differ from its pass over the whole sequence.
+    With it, the model's steps with a cache differ from its pass over the whole sequence.
     """
     layers = [layer for layer in model.modules() if hasattr(layer, "time_step_limit")]
     limits = [layer.time_step_limit for layer in layers]
@@ -193,14 +193,14 @@ def _without_time_step_limits(model: Any) -> Iterator[None]:
 
 
 def _no_block_table(model: Any) -> str:
-    """Why ``model`` cannot read a block table, independent of the probe; empty if it may."""
+    """Why ``model`` cannot read a block table by its configuration; empty if the probe should try."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [])
     if not getattr(model, "_supports_attention_backend", False) or not kinds <= KINDS:
-        return "its attention is not one that can be replaced here"
+        return "its attention cannot be replaced here"
     rope = getattr(config, "rope_parameters", None) or {}
-    found = {some.get("rope_type") for some in (rope, *rope.values()) if isinstance(some, dict)}
-    if found & LENGTH_DEPENDENT:
+    types = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if types & LENGTH_DEPENDENT:
         return "its rotary embeddings depend on the longest row of a pass"
     if len({weight.device for weight in model.parameters()} - {torch.device("meta")}) > 1:
         return "its layers are on several devices"

@@ -32,7 +32,7 @@ class Sequence(Output):
 
     @property
     def most_tokens(self) -> int:
-        """Positions that it takes when it is complete."""
+        """Positions of the complete sequence."""
         return len(self.content) + self.prepared.max_new_tokens
 
     @property

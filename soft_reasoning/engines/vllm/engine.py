@@ -1,13 +1,13 @@
-"""vLLM as an engine: many requests at once, soft tokens as prompt embeddings, prefixes cached.
+"""vLLM as an engine: many requests at once, soft tokens as prompt embeddings, cached prefixes.
 
 A request with soft tokens is one prompt in vLLM's mixed form: token ids with zero rows in ``prompt_embeds``
 where ``prompt_is_token_ids`` is true, and the soft rows elsewhere. vLLM's cache is keyed by ids and rows,
 so the candidates of a problem share the prompt before their soft tokens.
 
 In float32, greedy completions equal those of ``huggingface`` token for token, and so does a first token
-with its own temperature. Other samples use vLLM's generators, seeded by the request: they are reproducible
-on this engine and differ from the other's. The other requests of a batch may change the last bits of
-log-probabilities and so, in low precision, decide a near tie (docs/engines.md).
+with a separate temperature. Other samples use vLLM's generators, seeded by the request: they are reproducible
+on this engine and differ from those of ``huggingface``. The other requests of a batch may change the last
+bits of log-probabilities and so, in low precision, decide between nearly equal logits (docs/engines.md).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from soft_reasoning.engines.paths import is_gguf, resolve
 from soft_reasoning.engines.vllm.setup import (
     SET_HERE,
     check_options,
-    eos_ids_of,
     import_vllm,
     load_embeddings,
+    load_eos_ids,
     on_the_cpu,
     refusal,
-    started,
+    start_engine,
 )
 from soft_reasoning.types import Request, TopLogprobs, UserError, seed_for
 
@@ -46,19 +46,19 @@ CPU_OPTIONS: dict[str, Any] = {
 }
 
 MOST_NAMED = 128
-"""Most token ids for which vLLM returns log-probabilities by name."""
+"""Most token ids for which vLLM returns log-probabilities by id."""
 
 HOTTEST = 2.0
 """The highest temperature at which vLLM samples."""
 
 SAME = 0.1
-"""Log-probabilities after ids and after their embeddings differ by less, in bfloat16 too."""
+"""Largest difference of log-probabilities after ids and after their embeddings, also in bfloat16."""
 
 
 class VLLMEngine(Engine):
     """Runs a model with vLLM, on GPUs or the CPU.
 
-    ``model`` is the model without its weights, from which operations are counted. There is no ``peak_bytes``:
+    ``model`` is the model without its weights; operations are counted from it. ``peak_bytes`` is empty, since
     vLLM reserves its share of memory at the start.
 
     Args:
@@ -101,15 +101,15 @@ class VLLMEngine(Engine):
             )
         source = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.device: torch.device = torch.device("cpu" if on_cpu else "cuda")
-        wanted = loading.dtype_of(dtype, self.device)
+        weights_dtype = loading.choose_dtype(dtype, self.device)
         try:
             config = AutoConfig.from_pretrained(name, **source)
-            loading.refuse(config)
+            loading.check_kind(config)
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **source)
-            self.eos_ids: frozenset[int] = eos_ids_of(name, config, self.tokenizer, source)
+            self.eos_ids: frozenset[int] = load_eos_ids(name, config, self.tokenizer, source)
             try:
-                self._engine = started(
-                    vllm, model=name, dtype=str(wanted).removeprefix("torch."), **SET_HERE, **source,
+                self._engine = start_engine(
+                    vllm, model=name, dtype=str(weights_dtype).removeprefix("torch."), **SET_HERE, **source,
                     **{**(CPU_OPTIONS if on_cpu else {}), **options},
                 )  # fmt: skip
             except (TypeError, ValueError, AssertionError) as error:
@@ -121,13 +121,13 @@ class VLLMEngine(Engine):
                     config, dtype=model.dtype, trust_remote_code=trust_remote_code
                 )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
-            raise UserError(loading.why(name, error)) from error
+            raise UserError(loading.explain(name, error)) from error
         self.context_length: int = model.max_model_len
         self._dtype: torch.dtype = model.dtype
         self._most_at_once = 2 * self._engine.vllm_config.scheduler_config.max_num_seqs
         self._names = itertools.count()
         self._waiting: deque[Output] = deque()
-        # By vLLM's name for a request: the ticket it is part of, and what reads its output.
+        # By vLLM's name for a request: its ticket, and the function that reads its output.
         self._running: dict[str, tuple[int, Callable[[Any], None]]] = {}
         self._done: list[tuple[int, Outcome]] = []
         try:
@@ -137,16 +137,16 @@ class VLLMEngine(Engine):
             raise
 
     def begin(self, rows: dict[int, Output]) -> None:
-        """Take ``rows`` on, by ticket. Those that only read come first."""
+        """Start work on ``rows``, by ticket. Requests that only read come first."""
         super().begin(rows)
-        for run in rows.values():
-            if run.prepared.max_new_tokens == 0:
-                self._send(run)
+        for row in rows.values():
+            if row.prepared.max_new_tokens == 0:
+                self._send(row)
             else:
-                self._waiting.append(run)
+                self._waiting.append(row)
 
     def advance(self) -> list[tuple[int, Outcome]]:
-        """Let vLLM work until its next outputs, and hand them to their requests."""
+        """Let vLLM work until its next outputs, and pass these to their requests."""
         while self._waiting and len(self._running) < self._most_at_once:
             self._send(self._waiting.popleft())
         for output in self._engine.step():
@@ -157,11 +157,11 @@ class VLLMEngine(Engine):
         return done
 
     def drop(self, tickets: Collection[int]) -> None:
-        """Forget the requests of ``tickets``, so far as they are in work."""
+        """Forget those requests of ``tickets`` that are in work."""
         super().drop(tickets)
         self._engine.abort_request([n for n, (ticket, _) in self._running.items() if ticket in tickets])
-        self._running = {n: run for n, run in self._running.items() if run[0] not in tickets}
-        self._waiting = deque(run for run in self._waiting if run.ticket not in tickets)
+        self._running = {n: entry for n, entry in self._running.items() if entry[0] not in tickets}
+        self._waiting = deque(row for row in self._waiting if row.ticket not in tickets)
         self._done = [(ticket, outcome) for ticket, outcome in self._done if ticket not in tickets]
 
     def begin_run(self) -> None:
@@ -182,41 +182,42 @@ class VLLMEngine(Engine):
 
         cleanup_dist_env_and_memory()
 
-    def _send(self, run: Output) -> None:
-        """Ask vLLM for the rest of ``run``, or for the next token's log-probabilities alone.
+    def _send(self, row: Output) -> None:
+        """Request the rest of ``row`` from vLLM, or only the next token's log-probabilities.
 
         The latter is needed where vLLM would sample differently, and where logits are read.
         """
-        request, written, most = run.request, len(run.ids), run.prepared.max_new_tokens
-        temperature, top_k, top_p = drawn = settings(request.sampling, written)
-        reads = request.next_logits is not False and not written
-        hot = drawn != settings(request.sampling, written + 1) or temperature > HOTTEST
-        # Before min_tokens vLLM bars the tokenizer's end token too, which need not be one of the model's.
-        if most == 0 or reads or hot or written < request.min_new_tokens:
-            params = self._params(max_tokens=1, temperature=0.0, **self._odds(run, temperature, top_k))
-            receive = self._receive_odds
+        request, count, most = row.request, len(row.ids), row.prepared.max_new_tokens
+        temperature, top_k, top_p = sampling = settings(request.sampling, count)
+        reads = request.next_logits is not False and not count
+        hot = sampling != settings(request.sampling, count + 1) or temperature > HOTTEST
+        # Before min_tokens vLLM also bars the tokenizer's end token, which the model may not use as an end.
+        if most == 0 or reads or hot or count < request.min_new_tokens:
+            options = self._logprob_options(row, temperature, top_k)
+            params = self._params(max_tokens=1, temperature=0.0, **options)
+            receive = self._receive_logprobs
         else:
             params = self._params(
-                max_tokens=most - written,
+                max_tokens=most - count,
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
-                seed=seed_for(request.seed, written) if written else request.seed,
+                seed=seed_for(request.seed, count) if count else request.seed,
                 stop=list(request.stop),
                 include_stop_str_in_output=True,
                 logprobs=min(request.top_logprobs, self.vocabulary),
             )
-            receive = self._receive
-        prompt = {"prompt_token_ids": [*run.prepared.head, *run.prepared.tail, *run.ids]}
-        # A look is mixed as well, so that requests with soft tokens find its prompt in the cache.
-        if run.prepared.soft is not None or most == 0:
-            prompt = self._mixed(run.prepared, run.ids)
-        self._add(prompt, params, run.ticket, partial(receive, run))
+            receive = self._receive_tokens
+        prompt = {"prompt_token_ids": [*row.prepared.head, *row.prepared.tail, *row.ids]}
+        # A request that only reads is mixed, too, so that requests with soft tokens find its cached prompt.
+        if row.prepared.soft is not None or most == 0:
+            prompt = self._mixed(row.prepared, row.ids)
+        self._add(prompt, params, row.ticket, partial(receive, row))
 
-    def _odds(self, run: Output, temperature: float, top_k: int) -> dict[str, Any]:
-        """Which log-probabilities vLLM returns: no more than needed, since it looks them up for all."""
-        request, writes = run.request, run.prepared.max_new_tokens > 0
-        wanted = request.next_logits if not run.ids else False
+    def _logprob_options(self, row: Output, temperature: float, top_k: int) -> dict[str, Any]:
+        """Options for the log-probabilities that vLLM returns: few, since each of them takes time."""
+        request, writes = row.request, row.prepared.max_new_tokens > 0
+        wanted = request.next_logits if not row.ids else False
         if isinstance(wanted, tuple) and not writes and not request.top_logprobs:
             named = sorted(set(wanted))
             if len(named) <= MOST_NAMED:
@@ -226,42 +227,42 @@ class VLLMEngine(Engine):
         drawn = (top_k or 1) + len(self.eos_ids) if writes else 0
         return {"logprobs": min(max(drawn, request.top_logprobs), self.vocabulary)}
 
-    def _receive(self, run: Output, output: Any) -> None:
-        """Take what vLLM generated."""
-        wrote, count = output.outputs[0], run.request.top_logprobs
-        odds = wrote.logprobs  # at each position the chosen token, then the likeliest
-        for start, end in zip(odds.start_indices, odds.end_indices, strict=True) if count else ():
+    def _receive_tokens(self, row: Output, output: Any) -> None:
+        """Add the tokens that vLLM generated."""
+        generated, count = output.outputs[0], row.request.top_logprobs
+        flat = generated.logprobs  # at each position the chosen token, then the likeliest
+        for start, end in zip(flat.start_indices, flat.end_indices, strict=True) if count else ():
             part = slice(start + 1, min(end, start + 1 + count))
-            top = TopLogprobs(tuple(odds.token_ids[part]), tuple(odds.logprobs[part]))
-            run.top_logprobs.append(top)
-        chosen = [odds.logprobs[start] for start in odds.start_indices]
-        self._continue(run, output, wrote.token_ids, chosen)
+            top = TopLogprobs(tuple(flat.token_ids[part]), tuple(flat.logprobs[part]))
+            row.top_logprobs.append(top)
+        chosen = [flat.logprobs[start] for start in flat.start_indices]
+        self._continue(row, output, generated.token_ids, chosen)
 
-    def _receive_odds(self, run: Output, output: Any) -> None:
+    def _receive_logprobs(self, row: Output, output: Any) -> None:
         """Read vLLM's log-probabilities, and draw a token from them as the other engines do."""
-        found = output.outputs[0].logprobs
+        flat = output.outputs[0].logprobs
         logprobs = torch.full((self.vocabulary,), -torch.inf)  # of tokens that vLLM did not return
-        logprobs[torch.tensor(found.token_ids)] = torch.tensor(found.logprobs)
-        if run.read(logprobs, 0.0):
-            self._continue(run, output, (), ())
+        logprobs[torch.tensor(flat.token_ids)] = torch.tensor(flat.logprobs)
+        if row.read(logprobs, 0.0):
+            self._continue(row, output, (), ())
             return
-        token = int(choose(logprobs[None], [run], sorted(self.eos_ids)))
-        self._continue(run, output, [token], [float(logprobs[token])])
+        token = int(choose(logprobs[None], [row], sorted(self.eos_ids)))
+        self._continue(row, output, [token], [float(logprobs[token])])
 
-    def _continue(self, run: Output, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
-        """Add to ``run``; it is complete or goes on, as vLLM may stop at what the others see no end in."""
+    def _continue(self, row: Output, output: Any, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Add tokens to ``row`` and complete it, or send it again if vLLM stopped where engines would not."""
         cached = output.num_cached_tokens or 0
-        if run.ids:  # all that a later turn is given, but for the last token, was computed before
-            run.recomputed_tokens += run.prepared.prompt_tokens + len(run.ids) - 1 - cached
+        if row.ids:  # all input of a later turn, except for its last token, was computed before
+            row.recomputed_tokens += row.prepared.prompt_tokens + len(row.ids) - 1 - cached
         else:
-            run.cached_tokens = cached
-        run.ids += ids
-        run.logprobs += logprobs
-        completion = run.completion(self.tokenizer, self.eos_ids, self.stops)
-        if completion.finish_reason == "length" and len(run.ids) < run.prepared.max_new_tokens:
-            self._send(run)
+            row.cached_tokens = cached
+        row.ids += ids
+        row.logprobs += logprobs
+        completion = row.completion(self.tokenizer, self.eos_ids, self.stops)
+        if completion.finish_reason == "length" and len(row.ids) < row.prepared.max_new_tokens:
+            self._send(row)
         else:
-            self._done.append((run.ticket, completion))
+            self._done.append((row.ticket, completion))
 
     def _add(self, prompt: dict[str, Any], params: Any, ticket: int, receive: Callable[[Any], None]) -> None:
         name = str(next(self._names))
@@ -284,7 +285,7 @@ class VLLMEngine(Engine):
         }
 
     def _params(self, **settings: Any) -> Any:
-        """Sampling parameters; a completion ends at each of ``eos_ids``, as in the other engines."""
+        """Sampling parameters; a completion ends at any of ``eos_ids``, as in the other engines."""
         from vllm.sampling_params import (  # pyright: ignore[reportMissingImports]
             RequestOutputKind,
             SamplingParams,
@@ -299,13 +300,13 @@ class VLLMEngine(Engine):
         )
 
     def _check_soft_tokens(self, model_type: str) -> None:
-        """Refuse a model that vLLM feeds embeddings otherwise than its own lookup returns them."""
+        """Refuse a model for which vLLM's embedding input differs from the output of the model's lookup."""
         ids = tuple(range(min(8, self.vocabulary)))
         logprobs: list[dict[int, float]] = []
 
         def read(output: Any) -> None:
-            found = output.outputs[0].logprobs
-            logprobs.append(dict(zip(found.token_ids, found.logprobs, strict=True)))
+            flat = output.outputs[0].logprobs
+            logprobs.append(dict(zip(flat.token_ids, flat.logprobs, strict=True)))
 
         params = self._params(max_tokens=1, temperature=0.0, logprobs=5)
         soft = self.check(Request(ids[:-1], soft=self.embed(ids[-1:]), max_new_tokens=1))
@@ -316,6 +317,6 @@ class VLLMEngine(Engine):
         by_ids, by_rows = logprobs
         if any(abs(by_rows.get(token, -torch.inf) - value) > SAME for token, value in by_ids.items()):
             raise UserError(
-                f"expected vLLM to take a token's embedding for the token, and for a model of the kind "
+                f"expected vLLM to treat a token's embedding like the token, and for models of the kind "
                 f"{model_type} it does not; use engine=hf"
             )

@@ -41,13 +41,13 @@ SET_HERE: dict[str, Any] = {
     "disable_log_stats": True,
     "max_logprobs": -1,  # a method's probabilities are sums over all tokens
 }
-"""Fields of vLLM's EngineArgs that the engine sets itself, apart from those among its arguments."""
+"""Fields of vLLM's EngineArgs that the engine sets itself, besides those from its arguments."""
 
 
 def on_the_cpu() -> bool:
-    """Whether vLLM runs on the CPU, decided as vLLM does, before it is imported.
+    """Whether vLLM will run on the CPU, by vLLM's rules, before it is imported.
 
-    A build for the CPU runs there even beside a GPU.
+    A CPU build runs on the CPU even if there is a GPU.
     """
     if os.environ.get("VLLM_TARGET_DEVICE", "").lower() == "cpu":
         return True
@@ -80,19 +80,19 @@ def import_vllm(on_cpu: bool) -> Any:
     return vllm
 
 
-def started(vllm: Any, **arguments: Any) -> Any:
-    """Return vLLM's engine with ``arguments``; its defaults are for many requests at once."""
+def start_engine(vllm: Any, **arguments: Any) -> Any:
+    """Start vLLM's engine with ``arguments`` and its defaults for many requests at once."""
     usage = import_module("vllm.usage.usage_lib").UsageContext.LLM_CLASS
     return vllm.LLMEngine.from_engine_args(vllm.EngineArgs(**arguments), usage_context=usage)
 
 
 def check_options(options: Collection[str], device_map: Any, attn_implementation: Any) -> None:
-    """Check that a user may set ``options``, and that nothing is asked of the model that vLLM does not read.
+    """Check that a user may set ``options``, and that the model has no settings that vLLM does not read.
 
     ``device_map=auto`` passes, since it requests the whole model on the available devices.
 
     Raises:
-        UserError: If one may not be set.
+        UserError: If an option or setting is not allowed.
     """
     if device_map not in (None, "auto"):
         raise UserError(
@@ -110,30 +110,30 @@ def check_options(options: Collection[str], device_map: Any, attn_implementation
 
 
 def refusal(name: str, error: Exception, options: Mapping[str, Any]) -> str:
-    """Say in one line why vLLM refused ``options`` or the model ``name``."""
+    """Return the error message for ``options`` or a model ``name`` that vLLM refused."""
     details = getattr(error, "errors", list)()  # pydantic's, which has several lines
     text = "; ".join(": ".join(map(str, (*part["loc"], part["msg"]))) for part in details) or str(error)
     text = " ".join(text.replace("Value error, ", "").split())[:200]
     shown = ", ".join(f"{key}={value!r}" for key, value in options.items() if value is not None)
     return (
         f"engine=vllm: expected a model and options that it takes, got {name} with {shown} ({text}); change "
-        "what it names, or use engine=hf"
+        "what the message names, or use engine=hf"
     )
 
 
-def eos_ids_of(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
-    """Return the end-of-sequence ids of a model."""
+def load_eos_ids(name: str, config: Any, tokenizer: Any, source: dict[str, Any]) -> frozenset[int]:
+    """Return the end-of-sequence ids of the model ``name``, with its generation config."""
     try:
         generation = GenerationConfig.from_pretrained(name, revision=source["revision"])
-    except OSError:  # not every model has one
+    except OSError:  # not every model has such a file
         generation = None
     return eos_ids(SimpleNamespace(config=config, generation_config=generation), tokenizer)
 
 
 def load_embeddings(name: str, config: Any, *, dtype: torch.dtype, **options: Any) -> tuple[Any, Tensor]:
-    """Load lookup and rows of the embedding table of the model ``name``, as vLLM does not show its weights.
+    """Load lookup and rows of the embedding table of the model ``name``, since vLLM hides its weights.
 
-    The model is loaded without its layers. The rows come from its own lookup, so a scale that it applies
+    The model is loaded without its layers. The rows come from its lookup, so a scale that it applies
     (Gemma's) is included.
 
     Args:

@@ -17,8 +17,8 @@ from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.compose import override
 from soft_reasoning.configuration.options import Options, check_overrides, configured
 from soft_reasoning.data.questions import Question
-from soft_reasoning.engines.devices import device_of
-from soft_reasoning.engines.loading import why
+from soft_reasoning.engines.devices import choose_device
+from soft_reasoning.engines.loading import explain
 from soft_reasoning.engines.paths import resolve
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import UserError
@@ -74,9 +74,9 @@ class SoftReasoningLM(_HFLM):
         configured(shown, overrides)  # a typing error is told before the model is loaded
         name = resolve(str(pretrained))
         try:
-            super().__init__(name, backend="causal", **{"device": str(device_of(None)), **harness})
+            super().__init__(name, backend="causal", **{"device": str(choose_device(None)), **harness})
         except Exception as error:  # any error of a foreign model is the reason to give
-            raise UserError(why(name, error)) from error
+            raise UserError(explain(name, error)) from error
         self.question_field = question_field
         reasoner = {"answer_type": "number", **reasoner}
         self.reasoner = SoftReasoner(self.model, self.tokenizer, **reasoner, overrides=overrides)
