@@ -1,4 +1,4 @@
-"""What methods share: requests for solutions, candidates of completions, votes, rounds with a verifier."""
+"""Shared by methods: requests for solutions, candidates from completions, votes, rounds with a verifier."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def read_candidate(
     )
 
 
-def _going_on(request: Request, begun: Completion, engine: Engine) -> Request | None:
-    """Return the request for the rest of ``request``, which begins with ``begun``; None if that is all."""
-    ids = request.prompt_ids + begun.token_ids
-    left = request.max_new_tokens - begun.generated_tokens
-    room = engine.context_length - begun.prompt_tokens - begun.generated_tokens
-    if begun.generated_tokens and (begun.finish_reason != "length" or min(left, room) < 1):
+def _request_rest(request: Request, begin: Completion, engine: Engine) -> Request | None:
+    """Return the request for the rest of ``request`` after ``begin``; None if ``begin`` is complete."""
+    ids = request.prompt_ids + begin.token_ids
+    left = request.max_new_tokens - begin.generated_tokens
+    room = engine.context_length - begin.prompt_tokens - begin.generated_tokens
+    if begin.generated_tokens and (begin.finish_reason != "length" or min(left, room) < 1):
         return None
     return replace(request, prompt_ids=ids, max_new_tokens=left)
 
 
-def joined(
-    begun: Completion, rest: Completion, stop: Sequence[str], engine: Engine, *, going_on: bool = False
+def join(
+    begin: Completion, rest: Completion, stop: Sequence[str], engine: Engine, *, unfinished: bool = False
 ) -> Completion:
-    """Return the completion that ``begun`` and ``rest`` make up; a stop string may begin in the first.
+    """Return the completion ``begin`` followed by ``rest``; a stop string may lie across both.
 
-    ``going_on`` says that ``begun`` is known not to have ended.
+    ``unfinished`` means that ``begin`` is known not to have ended.
     """
-    least = begun.generated_tokens if going_on else 0
-    ids, logprobs = begun.token_ids + rest.token_ids, begun.logprobs + rest.logprobs
-    tops = begun.top_logprobs[: begun.generated_tokens] + rest.top_logprobs
+    least = begin.generated_tokens if unfinished else 0
+    ids, logprobs = begin.token_ids + rest.token_ids, begin.logprobs + rest.logprobs
+    tops = begin.top_logprobs[: begin.generated_tokens] + rest.top_logprobs
     count, text, reason = finish(
         engine.tokenizer, ids, stop=tuple(stop), eos=engine.eos_ids, min_new_tokens=least
     )
@@ -73,15 +73,16 @@ def joined(
     )
 
 
-def continued(
-    requests: Sequence[Request], begun: Sequence[Completion], engine: Engine
+def resume(
+    requests: Sequence[Request], begins: Sequence[Completion], engine: Engine
 ) -> Steps[list[Completion]]:
-    """Complete each of ``requests`` from what is ``begun`` of it; what is complete already stays as it is."""
-    more = [_going_on(request, one, engine) for request, one in zip(requests, begun, strict=True)]
-    rest = iter((yield Generate([request for request in more if request is not None])))
+    """Complete each of ``requests`` from its entry in ``begins``; complete entries stay as they are."""
+    pairs = zip(requests, begins, strict=True)
+    rest_requests = [_request_rest(request, begin, engine) for request, begin in pairs]
+    rest = iter((yield Generate([request for request in rest_requests if request is not None])))
     return [
-        one if request is None else joined(one, next(rest), request.stop, engine, going_on=True)
-        for request, one in zip(more, begun, strict=True)
+        begin if request is None else join(begin, next(rest), request.stop, engine, unfinished=True)
+        for request, begin in zip(rest_requests, begins, strict=True)
     ]
 
 
@@ -116,17 +117,17 @@ class Rounds:
         """All candidates and verdicts so far."""
         return Judged(self.seen, self.verdicts, self._context.grader, self._problem.answer_type)
 
-    def verify(self, candidates: Sequence[Candidate], **more: Any) -> Steps[None]:
+    def verify(self, candidates: Sequence[Candidate], **entries: Any) -> Steps[None]:
         """Verify a round's candidates together, and add them as :meth:`add` does."""
         verdict = yield from self._parts.verifier.verify(
             self._problem, candidates, self._context, tuple(self.verdicts)
         )
-        self.add(candidates, verdict, **more)
+        self.add(candidates, verdict, **entries)
 
-    def add(self, candidates: Sequence[Candidate], verdict: Verdict, **more: Any) -> None:
+    def add(self, candidates: Sequence[Candidate], verdict: Verdict, **entries: Any) -> None:
         """Reward a round's candidates, whose coherence is known, and add them.
 
-        ``more`` goes into the round's entry of the trace.
+        ``entries`` are further fields of the round in the trace.
         """
         reward, parts = self._parts.reward, ("answers", "weights", "texts", "prompts")
         rewarded = [
@@ -135,14 +136,14 @@ class Rounds:
         ]
         self.seen += rewarded
         self.verdicts.append(verdict)
-        said = {name: list(getattr(verdict, name)) for name in parts}
-        entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": said}
-        self.trace.append({**entry, **more})
+        verifier = {name: list(getattr(verdict, name)) for name in parts}
+        entry = {"round": len(self.trace), "rewards": rewards_of(rewarded), "verifier": verifier}
+        self.trace.append({**entry, **entries})
 
-    def end(self, otherwise: str | None = None) -> Steps[bool]:
-        """Show the round to who watches; return whether the stopping rule or the problem's budget ends them.
+    def end(self, method_reason: str | None = None) -> Steps[bool]:
+        """Report the round, and return whether the rounds end: by stopping rule, method or budget.
 
-        The trace holds the reason. ``otherwise`` is a reason of the method.
+        The trace holds the reason. ``method_reason`` is the method's reason to end them, if any.
         """
         judged, verdict, kind = self.judged, self.verdicts[-1], self._problem.answer_type
         number = len(self.trace) - 1
@@ -156,7 +157,7 @@ class Rounds:
             unanimous=kind not in FREE and [len(group) for group in groups] == [len(last)],
         )
         spent = yield Round(self._problem, number, last, self.trace[-1])
-        reason = reason or otherwise or spent
+        reason = reason or method_reason or spent
         if reason is not None:
             self.trace[-1]["ended"] = reason
         return reason is not None
@@ -171,9 +172,9 @@ class Rounds:
 
 
 def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is the greedy one") -> None:
-    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``; messages name them after ``prefix``.
+    """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``, whose names begin with ``prefix``.
 
-    ``fix`` says how to correct a temperature of 0.
+    ``fix`` is the advice for a temperature of 0.
 
     Raises:
         OptionError: If nothing can be sampled with them.
@@ -188,23 +189,23 @@ def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is t
 
 
 def solution_request(
-    problem: Problem, context: Context, max_new_tokens: int, *, index: int | None = None, **more: Any
+    problem: Problem, context: Context, max_new_tokens: int, *, index: int | None = None, **fields: Any
 ) -> Request:
-    """Return the request for a solution; ``more`` are fields of it.
+    """Return the request for a solution; ``fields`` are further fields of the request.
 
-    ``index`` counts a problem's sampled candidates over all rounds and gives each its random stream. Streams
-    are the same for every method, so methods that sample alike draw the same solutions.
+    ``index`` counts a problem's sampled candidates over all rounds and selects a candidate's random stream.
+    Streams are the same for every method, so methods with equal sampling draw the same solutions.
     """
     prompt = context.prompts.solve(problem)
     seed = 0 if index is None else context.stream(problem.id, "sample", index)
     most = prompt.most(max_new_tokens)
-    return Request(prompt.ids, max_new_tokens=most, stop=prompt.stop, seed=seed, **more)
+    return Request(prompt.ids, max_new_tokens=most, stop=prompt.stop, seed=seed, **fields)
 
 
-def voted(
+def majority_vote(
     completions: Sequence[Completion], problem: Problem, context: Context, *trace: Mapping[str, Any]
 ) -> Result:
-    """Return the majority vote: unparsed answers do not vote, and the earliest wins a tie."""
+    """Return the majority answer: unparsed answers do not vote, and the earliest wins a tie."""
     candidates = tuple(read_candidate(completion, problem, context) for completion in completions)
     answer = context.grader.vote([c.answer for c in candidates], problem.answer_type)
     return Result(answer, candidates, trace)

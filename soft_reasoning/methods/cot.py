@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import whole
-from soft_reasoning.methods.base import solution_request, voted
+from soft_reasoning.methods.base import majority_vote, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result
@@ -23,4 +23,4 @@ class ChainOfThought:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         completions = yield Generate([solution_request(problem, context, self.max_new_tokens)])
-        return voted(completions, problem, context)
+        return majority_vote(completions, problem, context)

@@ -15,7 +15,7 @@ from typing import Any
 
 from soft_reasoning.checks import choice, counts
 from soft_reasoning.engines.text import decode
-from soft_reasoning.methods.base import check_sampling, continued, joined, read_candidate, solution_request
+from soft_reasoning.methods.base import check_sampling, join, read_candidate, resume, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
@@ -32,7 +32,7 @@ from soft_reasoning.types import (
 CONTINUATIONS = ("sample", "greedy")
 AGGREGATES = ("majority", "delta_sum", "delta_max")
 MARGIN = 2
-"""Likeliest tokens whose probabilities a margin needs."""
+"""Number of likeliest tokens whose probabilities define a margin."""
 
 
 @dataclass(frozen=True)
@@ -64,36 +64,37 @@ class CotDecoding:
 
     def __post_init__(self) -> None:
         counts(self, "paths", "max_new_tokens")
-        for key, known in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
-            choice(key, getattr(self, key), known)
+        for key, choices in (("continuation", CONTINUATIONS), ("aggregate", AGGREGATES)):
+            choice(key, getattr(self, key), choices)
         if self.continuation == "sample":
             check_sampling(self, fix="use method.continuation=greedy")
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
         likeliest = max(self.paths, MARGIN)
-        [read] = yield Generate(
+        [look] = yield Generate(
             [replace(request, max_new_tokens=0, top_logprobs=likeliest, role="first_token")]
         )
-        if not read.top_logprobs:
+        if not look.top_logprobs:
             raise BudgetSpent
-        [first] = read.top_logprobs
+        [first] = look.top_logprobs
         if self.paths > len(first.ids):
             raise UserError(f"method.paths: expected at most the vocabulary's size, got {self.paths}")
-        nothing = Completion((), (), "", "length", len(request.prompt_ids))
-        begun = [
-            replace(nothing, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
+        empty = Completion((), (), "", "length", len(request.prompt_ids))
+        prefixes = [
+            replace(empty, token_ids=(token,), logprobs=(logprob,), top_logprobs=(first,))
             for token, logprob in zip(first.ids[: self.paths], first.logprobs, strict=False)
         ]
-        starts = [joined(nothing, path, request.stop, context.engine) for path in begun]
+        starts = [join(empty, path, request.stop, context.engine) for path in prefixes]
         sampling = Sampling(self.temperature, self.top_k, self.top_p)
-        asked = replace(
+        path_request = replace(
             request,
             sampling=sampling if self.continuation == "sample" else GREEDY,
             top_logprobs=0 if self.aggregate == "majority" else MARGIN,
         )
         seeds = [context.stream(problem.id, "sample", i) for i in range(len(starts))]
-        paths = yield from continued([replace(asked, seed=seed) for seed in seeds], starts, context.engine)
+        requests = [replace(path_request, seed=seed) for seed in seeds]
+        paths = yield from resume(requests, starts, context.engine)
         candidates = tuple(read_candidate(path, problem, context) for path in paths)
         deltas = None if self.aggregate == "majority" else _deltas(problem, paths, context)
         first_tokens = [context.engine.tokenizer.decode([path.token_ids[0]]) for path in paths]
@@ -117,23 +118,23 @@ def _deltas(problem, paths: Sequence[Completion], context) -> list[float | None]
     deltas: list[float | None] = []
     for path in paths:
         span = context.grader.locate(path.text, problem.answer_type)
-        where = [] if span is None else tokens_of(span, path, context.engine.tokenizer)
-        tops = [path.top_logprobs[i].logprobs for i in where]
+        indices = [] if span is None else overlapping_tokens(span, path, context.engine.tokenizer)
+        tops = [path.top_logprobs[i].logprobs for i in indices]
         margins = [exp(top[0]) - exp(top[1]) for top in tops]
         deltas.append(fsum(margins) / len(margins) if margins else None)
     return deltas
 
 
-def tokens_of(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:
+def overlapping_tokens(span: tuple[int, int], completion: Completion, tokenizer: Any) -> range:
     """Return the tokens of ``completion`` that overlap the characters ``span`` of its text."""
     start, end = span
     ids, text = completion.token_ids, completion.text
 
     def begins(i: int) -> int:
-        # What the tokens before i share with the text: part of a character decodes to something else.
+        # The prefix that the tokens before i share with the text: part of a character decodes differently.
         return len(os.path.commonprefix([decode(tokenizer, ids[:i]), text]))
 
     every = range(len(ids))
-    # The token that holds the start may begin before it, and several may hold parts of one character.
+    # A token may begin before ``start``, and several tokens may hold parts of the same character.
     first = min(bisect_left(every, start, key=begins), bisect_right(every, start, key=begins) - 1)
     return range(first, bisect_left(every, end, key=begins))

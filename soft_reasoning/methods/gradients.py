@@ -1,7 +1,7 @@
-"""Effects of the methods that read hidden states or follow gradients, each answered one problem at a time.
+"""Effects of methods that read hidden states or follow gradients, answered one problem at a time.
 
-So memory is that of one problem. A backward pass is counted as two passes more over the same positions, and a
-pass of the LM head alone as its share of the positions.
+So memory is bounded by a single problem. A backward pass is counted as two more passes over the same
+positions, and a pass of the LM head alone as its share of the positions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from soft_reasoning.scheduling.job import Job
 from soft_reasoning.types import Effect, Request, Usage
 
 ROLE = "gradient"
-"""What the positions are counted as."""
+"""The role under which the positions are counted."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReadStates(Effect):
-    """The last hidden states (n, D) of a prompt."""
+    """Reads the last hidden states (n, D) of a prompt."""
 
     ids: tuple[int, ...]
 
@@ -45,7 +45,7 @@ class SoftGradient(Effect):
 
 @answers(ReadStates)
 def read_states(jobs: Sequence[Job[ReadStates]], engine: HiddenStates) -> list[Tensor]:
-    """Run each prompt."""
+    """Run all prompts, and return the states of each."""
     states = engine.hidden_states([Request(job.effect.ids) for job in jobs])
     for job in jobs:
         job.count(ROLE, Usage.of(len(job.effect.ids)))
@@ -54,7 +54,7 @@ def read_states(jobs: Sequence[Job[ReadStates]], engine: HiddenStates) -> list[T
 
 @answers(HeadGradient)
 def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: LMHead) -> list[tuple[float, Tensor]]:
-    """Follow each gradient through the LM head."""
+    """Compute values and gradients through the LM head."""
     results = []
     for job in jobs:
         results.append(engine.lm_head_gradient(job.effect.states, job.effect.objective))
@@ -67,7 +67,7 @@ def head_gradient(jobs: Sequence[Job[HeadGradient]], engine: LMHead) -> list[tup
 def soft_gradient(
     jobs: Sequence[Job[SoftGradient]], engine: SoftTokenGradients
 ) -> list[tuple[float, Tensor]]:
-    """Follow each gradient through the whole model."""
+    """Compute values and gradients through the whole model."""
     results = []
     for job in jobs:
         request = job.effect.request

@@ -1,10 +1,10 @@
 """LatentSeek: a policy gradient on the first hidden states of an answer (Li et al. 2025, arXiv 2505.13308).
 
-From a greedy solution the last hidden states z of its first tokens are taken. Each step moves them by Adam
-on the loss -R * sum of log softmax(LMHead(z))[argmax]; the gradient goes through the LM head alone. The
-tokens that z then names begin the next solution, which is completed greedily and judged. The reward R is in
-[-1, 0]: the verdict of any verifier, minus 1; the released code asks four checks of its own wording. It
-ends when R exceeds a threshold or after the last step, with the solution at hand.
+The method takes the last hidden states z of the first tokens of a greedy solution. Each step moves them by
+Adam on the loss -R * sum of log softmax(LMHead(z))[argmax], with the gradient through the LM head alone. The
+likeliest tokens of the new z begin the next solution, which is completed greedily and judged. The reward R in
+[-1, 0] is the score of any verifier minus 1 (the released code asks four checks with its own wording). The
+method ends when R exceeds a threshold or after the last step, and returns the latest solution.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from torch import Tensor
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import HiddenStates, LMHead
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import joined, read_candidate, solution_request
+from soft_reasoning.methods.base import join, read_candidate, solution_request
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
 
-MOST = 300
-"""Most states that are moved."""
+MAX_STATES = 300
+"""Maximum number of states that are moved."""
 
 
 @dataclass(frozen=True)
 class LatentSeek:
-    """Moves the first hidden states of a solution until a verifier is content.
+    """Moves the first hidden states of a solution until a verifier's score is high enough.
 
     Args:
         verifier: Scores each solution; R is its score minus 1.
         share: rho, share of the greedy solution's states that are moved.
-        steps: Most steps, each of which writes a solution.
+        steps: Maximum number of steps, each of which writes a solution.
         rate: Learning rate of Adam.
-        threshold: It ends when R is higher.
+        threshold: The method ends when R is higher.
         max_new_tokens: Tokens of a solution.
     """
 
@@ -77,16 +77,16 @@ class LatentSeek:
             if spent or reward > self.threshold or len(seen) > self.steps:
                 break
             if states is None or adam is None:
-                count = min(int(self.share * len(completion.token_ids)), MOST)
+                count = min(int(self.share * len(completion.token_ids)), MAX_STATES)
                 if not count:
                     break
                 read = yield ReadStates(request.prompt_ids + completion.token_ids[:count])
                 states = read[len(request.prompt_ids) - 1 : -1].clone().requires_grad_()
                 adam = torch.optim.Adam([states], lr=self.rate)
-            tokens = named(head, states)
+            tokens = likeliest_tokens(head, states)
             _, states.grad = yield HeadGradient(states.detach(), policy_loss(tokens, reward))
             adam.step()
-            completion = yield from _solution(request, named(head, states), context.engine)
+            completion = yield from _solution(request, likeliest_tokens(head, states), context.engine)
         return Result(seen[-1].answer, tuple(seen), tuple(trace))
 
 
@@ -96,16 +96,16 @@ def _solution(request: Request, tokens: Tensor, engine: Engine) -> Steps[Complet
     start = Completion(ids, (0.0,) * len(ids), "", "length", len(request.prompt_ids))
     room = max(1, request.max_new_tokens - len(ids))
     [rest] = yield Generate([replace(request, prompt_ids=request.prompt_ids + ids, max_new_tokens=room)])
-    return joined(start, rest, request.stop, engine)
+    return join(start, rest, request.stop, engine)
 
 
-def named(head: LMHead, states: Tensor) -> Tensor:
+def likeliest_tokens(head: LMHead, states: Tensor) -> Tensor:
     """Return the likeliest tokens (n,) of ``states`` (n, D)."""
     return head.lm_head(states.detach()).argmax(-1)
 
 
 def policy_loss(tokens: Tensor, reward: float):
-    """Return the loss -R * sum of log softmax(logits)[tokens], as ``HeadGradient`` wants it."""
+    """Return the loss -R * sum of log softmax(logits)[tokens] as an objective of ``HeadGradient``."""
 
     def loss(logits: Tensor, rows: slice) -> Tensor:
         chosen = tokens[rows].to(logits.device).unsqueeze(-1)

@@ -1,12 +1,12 @@
-"""LTPO: thought embeddings that make the model sure (Ye et al. 2025, arXiv 2510.04182).
+"""LTPO: thought embeddings that make the model confident (Ye et al. 2025, arXiv 2510.04182).
 
 K embeddings h follow the prompt. Their reward R is the mean over the K positions of -(1/10) sum of log p
-over the ten likeliest next tokens, so it is large where one token takes all. Step t draws eps ~ N(0,
-sigma_t^2) with sigma_t = sigma * decay^t and follows the gradient at h + eps: by the score function, h +=
-rate * R * eps / sigma_t^2 (the paper), or by backpropagation and Adam (the released code). The thoughts
-after the step of the best reward are decoded greedily; nothing is decoded before. The released code differs
-in its prompt: the thoughts are placeholders in the user's message, which says what they are for, and it
-rewards one position more.
+over the ten likeliest next tokens, so it is large where a single token has nearly all probability. Step t
+draws eps ~ N(0, sigma_t^2) with sigma_t = sigma * decay^t and follows the gradient at h + eps: by the score
+function, h += rate * R * eps / sigma_t^2 (the paper), or by backpropagation and Adam (the released code). The
+thoughts after the step of the best reward are decoded greedily; nothing is decoded before. The released code
+differs in its prompt: the thoughts are placeholders in the user's message, which explains them, and it
+rewards one more position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.engines.abilities import SoftTokenGradients
-from soft_reasoning.methods.base import solution_request, voted
+from soft_reasoning.methods.base import majority_vote, solution_request
 from soft_reasoning.methods.gradients import SoftGradient
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.job import BudgetSpent
@@ -34,13 +34,13 @@ class Ltpo:
     """Optimises thought embeddings by the model's confidence after them.
 
     Args:
-        thoughts: K.
-        steps: Steps of the optimisation; 0 decodes the thoughts that it begins with.
+        thoughts: K, the number of thought embeddings.
+        steps: Steps of the optimisation; 0 decodes the initial thoughts.
         gradient: ``score`` (any engine) or ``backprop`` (``engine=hf``).
         rate: Learning rate.
         sigma: Standard deviation of the first step's noise, in the units of embeddings.
-        decay: Of sigma, per step.
-        start: A text at whose first token's embedding every thought begins; None is the end token, after
+        decay: Factor of sigma per step.
+        start: A text whose first token's embedding initialises every thought; None is the end token, after
             which a chat model may write nothing.
         max_new_tokens: Tokens of the solution.
     """
@@ -64,7 +64,7 @@ class Ltpo:
 
     @property
     def needs(self) -> tuple[type, ...]:
-        """The abilities without which it cannot work."""
+        """The engine abilities that the method needs."""
         return (SoftTokenGradients,) if self.gradient == "backprop" else ()
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
@@ -80,21 +80,21 @@ class Ltpo:
                 h.shape, generator=generator_for(context.seed, problem.id, "thoughts", t)
             )
             if self.gradient == "score":
-                reward = yield from confidence(prompt, h.detach() + noise)
+                reward = yield from read_confidence(prompt, h.detach() + noise)
                 h.data += self.rate * reward * noise / sigma**2
             else:
                 request = Request(prompt.ids, soft=h.detach() + noise, max_new_tokens=1)
-                reward, h.grad = yield SoftGradient(request, sureness)
+                reward, h.grad = yield SoftGradient(request, confidence)
                 adam.step()
             rewards.append(reward)
             if reward > highest:
                 best, highest = h.detach().clone(), reward
         completions = yield Generate([solution_request(problem, context, self.max_new_tokens, soft=best)])
-        return voted(completions, problem, context, {"round": 0, "rewards": rewards})
+        return majority_vote(completions, problem, context, {"round": 0, "rewards": rewards})
 
 
-def confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:
-    """Return the reward of ``thoughts`` (K, D): one look at the next token after each of them."""
+def read_confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:
+    """Return the reward of ``thoughts`` (K, D), from a look at the next token after each of them."""
     looks = [
         Request(prompt.ids, soft=thoughts[: i + 1], max_new_tokens=0, top_logprobs=LIKELIEST, role="look")
         for i in range(len(thoughts))
@@ -103,13 +103,13 @@ def confidence(prompt: Prompt, thoughts: Tensor) -> Steps[float]:
     if not all(c.top_logprobs for c in completions):
         raise BudgetSpent
     tops = torch.tensor([c.top_logprobs[0].logprobs for c in completions])
-    return float(-tops.clamp_min(LEAST).mean())
+    return float(-tops.clamp_min(MIN_LOGPROB).mean())
 
 
-LEAST = -23.0
-"""Log-probability of what the model excludes, as in the released code."""
+MIN_LOGPROB = -23.0
+"""Lower bound of log-probabilities, as in the released code."""
 
 
-def sureness(logits: Tensor) -> Tensor:
+def confidence(logits: Tensor) -> Tensor:
     """The reward as a function of the logits (K, V) after the thoughts."""
-    return -logits.log_softmax(-1).topk(min(LIKELIEST, logits.shape[-1])).values.clamp_min(LEAST).mean()
+    return -logits.log_softmax(-1).topk(min(LIKELIEST, logits.shape[-1])).values.clamp_min(MIN_LOGPROB).mean()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import counts, real
-from soft_reasoning.methods.base import joined, voted
+from soft_reasoning.methods.base import join, majority_vote
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
@@ -26,7 +26,7 @@ class PowerLookahead:
 
     Args:
         alpha: The power; 1 is plain sampling among the ``candidates``.
-        candidates: Likeliest tokens that are chosen from.
+        candidates: Number of likeliest tokens to choose from.
         rollouts: Rollouts of each candidate.
         lookahead: Tokens of a rollout.
         max_new_tokens: Tokens of the solution.
@@ -46,15 +46,15 @@ class PowerLookahead:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         prompt, engine = context.prompts.solve(problem), context.engine
         draw = generator_for(context.seed, problem.id, "power")
-        so_far, requests = Completion((), (), "", "length", len(prompt.ids)), 0
-        while so_far.finish_reason == "length" and so_far.generated_tokens < prompt.most(self.max_new_tokens):
-            look = Request(prompt.ids + so_far.token_ids, max_new_tokens=0, top_logprobs=self.candidates)
-            [seen] = yield Generate([look])
-            if not seen.top_logprobs:  # the budget is spent
+        prefix, requests = Completion((), (), "", "length", len(prompt.ids)), 0
+        while prefix.finish_reason == "length" and prefix.generated_tokens < prompt.most(self.max_new_tokens):
+            look = Request(prompt.ids + prefix.token_ids, max_new_tokens=0, top_logprobs=self.candidates)
+            [completion] = yield Generate([look])
+            if not completion.top_logprobs:  # the budget is spent
                 break
-            likeliest = seen.top_logprobs[0]
+            likeliest = completion.top_logprobs[0]
             longer = [
-                joined(so_far, replace(so_far, token_ids=(token,), logprobs=(logprob,)), prompt.stop, engine)
+                join(prefix, replace(prefix, token_ids=(token,), logprobs=(logprob,)), prompt.stop, engine)
                 for token, logprob in zip(*likeliest, strict=True)
             ]
             rollouts = [
@@ -75,8 +75,8 @@ class PowerLookahead:
                 for unfinished in (solution.finish_reason == "length" for solution in longer)
             ]
             first, rest = (torch.tensor(x, dtype=torch.float64) for x in (likeliest.logprobs, log_rests))
-            so_far = longer[int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))]
-        return voted([so_far], problem, context, {"round": 0, "rollouts": requests})
+            prefix = longer[int(torch.multinomial(conditional(first, rest, self.alpha), 1, generator=draw))]
+        return majority_vote([prefix], problem, context, {"round": 0, "rollouts": requests})
 
 
 def conditional(first: Tensor, rest: Tensor, alpha: float) -> Tensor:
@@ -89,8 +89,8 @@ def conditional(first: Tensor, rest: Tensor, alpha: float) -> Tensor:
     """
     weight = (alpha - 1) * rest
 
-    def normalised(of: Tensor) -> Tensor:
-        return (alpha * first + of.logsumexp(-1)).softmax(-1)
+    def normalised(weights: Tensor) -> Tensor:
+        return (alpha * first + weights.logsumexp(-1)).softmax(-1)
 
     M = rest.shape[-1]
     if M == 1:

@@ -1,13 +1,13 @@
 """Power sampling: a solution drawn from p^alpha by Metropolis-Hastings (Karan and Du 2025, arXiv 2510.14901).
 
-p^alpha weighs whole solutions, so it looks ahead: a token is likelier the more its likeliest continuations
-are. A low temperature sharpens each token alone. The solution grows in blocks. After each block, some steps
-draw a position t uniformly, write the solution anew from there at temperature 1/alpha (the proposal q), and
-take it with probability min(1, p^alpha(x') q(x|x') / (p^alpha(x) q(x'|x))). As q(x) = p(x)^alpha / prod Z
-over its tokens, with Z the sum of p^alpha over the next tokens, that is min(1, prod Z' / prod Z * n / n')
-over the tokens from t on, where n and n' are the lengths of the two solutions. (The released code leaves
-out n / n' and, of a longer solution, the tokens behind the shorter one's end.) The 20 likeliest tokens are
-drawn from and summed over.
+p^alpha weighs whole solutions, so it looks ahead: a token is likelier if its likeliest continuations are. A
+low temperature, in contrast, sharpens each token alone. The solution grows in blocks. After each block, some
+steps draw a position t uniformly, rewrite the solution from there at temperature 1/alpha (the proposal q),
+and accept it with probability min(1, p^alpha(x') q(x|x') / (p^alpha(x) q(x'|x))). As q(x) = p(x)^alpha /
+prod Z over its tokens, with Z the sum of p^alpha over the next tokens, that is min(1, prod Z' / prod Z *
+n / n') over the tokens from t on, where n and n' are the lengths of the two solutions. (The released code
+leaves out n / n' and the tokens of a longer solution after the end of the shorter.) Draws and sums are over
+the 20 likeliest tokens.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.methods.base import continued, solution_request, voted
+from soft_reasoning.methods.base import majority_vote, resume, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Completion, Problem, Result, Sampling, generator_for
 
 LIKELIEST = 20
-NOTHING = Completion((), (), "", "length", 0)
+EMPTY = Completion((), (), "", "length", 0)
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,15 @@ class PowerSampling:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         most = context.prompts.solve(problem).most(self.max_new_tokens)
         draw = generator_for(context.seed, problem.id, "power")
-        current, accepted, tried = NOTHING, 0, 0
+        current, accepted, step = EMPTY, 0, 0
         for block in range(1, self.blocks + 1):
             end = math.ceil(most * block / self.blocks)
-            current = yield from self._rewritten(
-                problem, context, current, len(current.token_ids), end, -block
-            )
+            current = yield from self._rewrite(problem, context, current, len(current.token_ids), end, -block)
             for _ in range(self.steps if current.token_ids else 0):
                 length = len(current.token_ids)
                 at = int(torch.randint(length, (), generator=draw))
-                proposed = yield from self._rewritten(problem, context, current, at, end, tried)
-                tried += 1
+                proposed = yield from self._rewrite(problem, context, current, at, end, step)
+                step += 1
                 if len(proposed.token_ids) == at:  # the budget is spent
                     break
                 gain = self.mass(proposed, at) - self.mass(current, at)
@@ -71,17 +69,17 @@ class PowerSampling:
                     current, accepted = proposed, accepted + 1
             if current.finish_reason != "length":
                 break
-        return voted([current], problem, context, {"round": 0, "steps": tried, "accepted": accepted})
+        return majority_vote([current], problem, context, {"round": 0, "steps": step, "accepted": accepted})
 
     def mass(self, completion: Completion, start: int) -> float:
         """Return the sum of log Z over the tokens of ``completion`` from ``start`` on."""
         tops = completion.top_logprobs[start:]
         return sum(float(torch.tensor(top.logprobs).double().mul(self.alpha).logsumexp(0)) for top in tops)
 
-    def _rewritten(
-        self, problem: Problem, context: Context, whole: Completion, at: int, end: int, number: int
+    def _rewrite(
+        self, problem: Problem, context: Context, completion: Completion, at: int, end: int, number: int
     ) -> Steps[Completion]:
-        """The first ``at`` tokens of ``whole``, and a continuation of them up to ``end`` tokens."""
+        """The first ``at`` tokens of ``completion``, and a new continuation up to ``end`` tokens."""
         request = replace(
             solution_request(problem, context, end),
             sampling=Sampling(1 / self.alpha, LIKELIEST),
@@ -89,12 +87,12 @@ class PowerSampling:
             seed=context.stream(problem.id, "power", number),
             top_logprobs=LIKELIEST,
         )
-        begun = replace(
-            whole,
-            token_ids=whole.token_ids[:at],
-            logprobs=whole.logprobs[:at],
-            top_logprobs=whole.top_logprobs[:at],
+        prefix = replace(
+            completion,
+            token_ids=completion.token_ids[:at],
+            logprobs=completion.logprobs[:at],
+            top_logprobs=completion.top_logprobs[:at],
             finish_reason="length",
         )
-        [completion] = yield from continued([request], [begun], context.engine)
-        return completion
+        [rewritten] = yield from resume([request], [prefix], context.engine)
+        return rewritten

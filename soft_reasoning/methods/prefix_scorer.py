@@ -1,8 +1,8 @@
 """Prefix scorer: decoding steered by the value of the solution so far (Mudgal et al. 2023).
 
 Block by block it keeps the best of K sampled continuations, or token by token it tilts the model's
-distribution by the value of each next token. The model itself gives the value. The paper gives neither K,
-M, lambda nor the scorer.
+distribution by the value of each next token. The model itself estimates the value. The paper does not state
+K, M, lambda or the scorer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from soft_reasoning.checks import choice, counts, real
-from soft_reasoning.methods.base import joined, solution_request, voted
+from soft_reasoning.methods.base import join, majority_vote, solution_request
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -31,13 +31,13 @@ class PrefixScorer:
     """Decodes with the value V of unfinished solutions.
 
     Args:
-        form: ``block`` keeps the best of ``candidates`` continuations of ``block_tokens`` tokens until it
-            ends. ``token`` draws each token with probability in proportion to pi_ref(token) *
+        form: ``block`` keeps the best of ``candidates`` continuations of ``block_tokens`` tokens until the
+            solution ends. ``token`` draws each token with probability in proportion to pi_ref(token) *
             exp(``strength`` * V).
-        candidates: K.
-        block_tokens: M.
-        temperature: Of pi_ref, the model's distribution.
-        top_tokens: Likeliest tokens that are drawn from, with ``token``.
+        candidates: K, continuations per block.
+        block_tokens: M, tokens per block.
+        temperature: Temperature of pi_ref, the model's distribution.
+        top_tokens: Number of likeliest tokens to draw from, with ``token``.
         strength: lambda, with ``token``.
         max_new_tokens: Tokens of the solution.
     """
@@ -54,72 +54,72 @@ class PrefixScorer:
     def __post_init__(self) -> None:
         choice("form", self.form, FORMS)
         counts(self, "candidates", "block_tokens", "top_tokens", "max_new_tokens")
-        real("temperature", self.temperature, above=0.0, fix="method=cot is the greedy one")
+        real("temperature", self.temperature, above=0.0, fix="method=cot decodes greedily")
         real("strength", self.strength)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         request = solution_request(problem, context, self.max_new_tokens)
         room = min(request.max_new_tokens, context.engine.context_length - len(request.prompt_ids))
         step = self._block if self.form == "block" else self._token
-        so_far, value = Completion((), (), "", "length", 0), None
+        prefix, value = Completion((), (), "", "length", 0), None
         trace: list[dict[str, Any]] = []
-        while so_far.generated_tokens < room and so_far.finish_reason == "length":
-            ids, left = request.prompt_ids + so_far.token_ids, room - so_far.generated_tokens
+        while prefix.generated_tokens < room and prefix.finish_reason == "length":
+            ids, left = request.prompt_ids + prefix.token_ids, room - prefix.generated_tokens
             rest = replace(request, prompt_ids=ids, max_new_tokens=left)
-            so_far, value, entry = yield from step(problem, rest, so_far, len(trace), context)
+            prefix, value, entry = yield from step(problem, rest, prefix, len(trace), context)
             trace.append(entry)
             if value is None:  # the budget is spent
-                so_far = replace(so_far, finish_reason="budget")
-        result = voted([so_far], problem, context, *trace)
+                prefix = replace(prefix, finish_reason="budget")
+        result = majority_vote([prefix], problem, context, *trace)
         return replace(result, candidates=(replace(result.candidates[0], verified=value),))
 
-    def _block(self, problem: Problem, rest: Request, so_far: Completion, number: int, context: Context):
-        """The best of K blocks after ``so_far``, its value, and an entry of the trace."""
+    def _block(self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context):
+        """The best of K blocks after ``prefix``, its value, and an entry of the trace."""
         tokens = min(self.block_tokens, rest.max_new_tokens)
         block = replace(rest, sampling=Sampling(self.temperature), max_new_tokens=tokens)
         seeds = [context.stream(problem.id, "block", number, i) for i in range(self.candidates)]
         blocks = yield Generate([replace(block, seed=seed) for seed in seeds])
         if not any(block.token_ids for block in blocks):
-            return so_far, None, {"values": [], "chosen": None, "blocks": []}
-        longer = [joined(so_far, block, rest.stop, context.engine, going_on=True) for block in blocks]
+            return prefix, None, {"values": [], "chosen": None, "blocks": []}
+        longer = [join(prefix, block, rest.stop, context.engine, unfinished=True) for block in blocks]
         values = yield from prefix_values(problem, [solution.text for solution in longer], context)
         best = int(values.argmax())
         entry = {"values": values.tolist(), "chosen": best, "blocks": [block.text for block in blocks]}
         return longer[best], float(values[best]), entry
 
-    def _token(self, problem: Problem, rest: Request, so_far: Completion, number: int, context: Context):
+    def _token(self, problem: Problem, rest: Request, prefix: Completion, number: int, context: Context):
         """One more token, drawn from the tilted distribution, its value, and an entry of the trace."""
-        [read] = yield Generate([Request(rest.prompt_ids, max_new_tokens=1, top_logprobs=self.top_tokens)])
-        if not read.top_logprobs:
-            return so_far, None, {"token": None, "value": None, "probability": None}
-        [top] = read.top_logprobs
-        nexts = [Completion((i,), (logprob,), "", "length", 0) for i, logprob in zip(*top, strict=True)]
-        longer = [joined(so_far, token, rest.stop, context.engine, going_on=True) for token in nexts]
+        [look] = yield Generate([Request(rest.prompt_ids, max_new_tokens=1, top_logprobs=self.top_tokens)])
+        if not look.top_logprobs:
+            return prefix, None, {"token": None, "value": None, "probability": None}
+        [top] = look.top_logprobs
+        tokens = [Completion((i,), (logprob,), "", "length", 0) for i, logprob in zip(*top, strict=True)]
+        longer = [join(prefix, token, rest.stop, context.engine, unfinished=True) for token in tokens]
         values = yield from prefix_values(problem, [solution.text for solution in longer], context)
         logprobs = torch.tensor(top.logprobs, dtype=torch.float64)
-        chances = tilted(logprobs / self.temperature, values, self.strength)
+        probabilities = tilt(logprobs / self.temperature, values, self.strength)
         draw = generator_for(context.seed, problem.id, "token", number)
-        drawn = int(torch.multinomial(chances, 1, generator=draw))
-        value, chance = float(values[drawn]), float(chances[drawn])
-        return longer[drawn], value, {"token": top.ids[drawn], "value": value, "probability": chance}
+        chosen = int(torch.multinomial(probabilities, 1, generator=draw))
+        value, probability = float(values[chosen]), float(probabilities[chosen])
+        return longer[chosen], value, {"token": top.ids[chosen], "value": value, "probability": probability}
 
 
 def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) -> Steps[Tensor]:
-    """Return the probability of Yes against No when the model is asked whether each solution is right so far.
+    """Return the probability of Yes against No to the question whether each solution is right so far.
 
     Returns:
         (n,) float64.
     """
     problem = problem.without_gold()
-    asked = [context.prompts.task(TASK, problem, partial=" ".join(text.split())) for text in solutions]
-    return (yield from ask_yes_no(asked, context.engine.tokenizer, role="verifier"))
+    prompts = [context.prompts.task(TASK, problem, partial=" ".join(text.split())) for text in solutions]
+    return (yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier"))
 
 
-def tilted(logits: Tensor, values: Tensor, strength: float) -> Tensor:
+def tilt(logits: Tensor, values: Tensor, strength: float) -> Tensor:
     """Return (n,) probabilities in proportion to softmax(``logits``) * exp(``strength`` * ``values``).
 
-    Of all distributions with KL divergence 1 / ``strength`` from the model's it gains the most expected
-    value.
+    It maximises the expected value minus 1 / ``strength`` times the KL divergence from the model's
+    distribution.
 
     Args:
         logits: (n,) logits of the model.

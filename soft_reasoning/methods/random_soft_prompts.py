@@ -1,8 +1,8 @@
 """Random Soft Prompts: samples after random embeddings (Kim et al. 2026, arXiv 2605.11936).
 
 Each candidate gets its own vectors, drawn from an isotropic Gaussian with the mean and variance of the
-embedding table's entries. A position that the model has never seen flattens the distribution of the first
-tokens, and solutions branch. It shows what a soft token is worth that nobody chose.
+embedding table's entries. An embedding that the model has never seen flattens the distribution of the first
+tokens, and solutions branch. The method shows the effect of soft tokens that are not chosen.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import torch
 
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.methods.base import check_sampling, solution_request, voted
+from soft_reasoning.methods.base import check_sampling, majority_vote, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, Sampling, generator_for
 
-LOOKED = 1024
-"""Tokens from whose embeddings the mean is read, spread over the vocabulary."""
+MEAN_ROWS = 1024
+"""Number of embeddings, spread over the vocabulary, from which the mean is computed."""
 
 
 @dataclass(frozen=True)
 class RandomSoftPrompts:
-    """Samples a solution after each of some random soft prompts, and takes a majority vote.
+    """Samples a solution after each of several random soft prompts, and takes a majority vote.
 
     Args:
         samples: Number of solutions.
         tokens: m, embeddings after the prompt.
-        scale: Their standard deviation in that of the table's entries; 1 in the paper.
+        scale: Their standard deviation as a multiple of that of the table's entries; 1 in the paper.
         temperature: Sampling temperature.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
@@ -64,11 +64,11 @@ class RandomSoftPrompts:
                 solution_request(problem, context, self.max_new_tokens, index=i, sampling=sampling, soft=soft)
             )
         completions = yield Generate(requests)
-        return voted(completions, problem, context)
+        return majority_vote(completions, problem, context)
 
 
 def moments(engine: Engine) -> tuple[float, float]:
-    """Return mean and standard deviation of the embedding table's entries, the mean from ``LOOKED`` rows."""
+    """Return mean and standard deviation of the embedding table's entries; the mean is of some rows."""
     count = int(engine.tokenizer.vocab_size)
-    mean = float(engine.embed(range(0, count, max(1, count // LOOKED))).double().mean())
+    mean = float(engine.embed(range(0, count, max(1, count // MEAN_ROWS))).double().mean())
     return mean, max(0.0, engine.embedding_rms**2 - mean**2) ** 0.5

@@ -24,16 +24,16 @@ from soft_reasoning.types import Candidate, Completion, Generate, Problem, Promp
 
 END = "Now we can answer"
 FINAL = f"{END} the question:"
-"""How the last sub-question of a chain begins; the problem's question follows."""
+"""The start of the last sub-question of a chain; the problem's question follows."""
 
-SAID = "The answer is"
-"""What stands before the answer to a sub-question."""
+ANSWER_CUE = "The answer is"
+"""The text before the answer to a sub-question."""
 
 DECOMPOSITIONS = 4
 """Worked decompositions in the prompts of the method's authors."""
 
 SETTLED = 0.5
-"""The share of the answers drawn so far that is enough, where no other answer is as frequent."""
+"""Share of the sampled answers at which sampling ends, if no other answer is as frequent."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+")  # not "Mr. J. Doe"
 
@@ -44,7 +44,7 @@ class Step:
 
     Attributes:
         question: The sub-question.
-        useful: How useful the model finds it, in [0, 1].
+        useful: Its usefulness according to the model, in [0, 1].
         tokens: Tokens of question and answer.
         answer: The answer as written.
         parsed: The parsed answer.
@@ -68,13 +68,13 @@ class ReasoningViaPlanning:
     """Tree search by UCT over sub-questions.
 
     A candidate is the end of a chain. Its ``round`` is the iteration that reached it, its reward the mean
-    of the chain's. The text of the final question is known, so the model does not write it.
+    reward of the chain. The text of the final question is known, so the model does not write it.
 
     Args:
         actions: Most different sub-questions after a node.
         answers: Most answers to a sub-question.
         chunk: Answers drawn before checking whether most agree.
-        depth: Sub-questions of a chain, the final one included.
+        depth: Sub-questions of a chain, including the final question.
         iterations: Iterations of the search.
         exploration: Exploration weight of UCT.
         usefulness_weight: w in the reward usefulness ** w * confidence ** (1 - w) of a node.
@@ -83,7 +83,7 @@ class ReasoningViaPlanning:
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
         shots: Worked decompositions in its prompts, at most as many as the wording has; 0 shows
-            ``DECOMPOSITIONS``, since without any no model would know what to ask.
+            ``DECOMPOSITIONS``, since a model needs examples to write sub-questions.
         max_new_tokens: Tokens per question or answer.
     """
 
@@ -125,7 +125,7 @@ class ReasoningViaPlanning:
                 if END in node.step.question:
                     return
                 earlier.append((node.step.question, node.step.answer))
-            for step in (yield from self._ask(earlier, problem, context, stage)):
+            for step in (yield from self._propose_questions(earlier, problem, context, stage)):
                 expected = self._reward(step.useful, self.expected_confidence)
                 node.children.append(Node(step, node, expected))
             nodes.extend(node.children)
@@ -139,13 +139,13 @@ class ReasoningViaPlanning:
         answer = context.grader.vote([a for a, _ in weighted], problem.answer_type, [w for _, w in weighted])
         ends = [node for node in nodes if node.reward is not None and not node.children]
         ends.sort(key=lambda end: end.step.round)
-        return Result(answer, tuple(map(_candidate, ends)), tuple(_readable(nodes)))
+        return Result(answer, tuple(map(_candidate, ends)), tuple(_describe_nodes(nodes)))
 
     def _reward(self, useful: float, confidence: float) -> float:
         return useful**self.usefulness_weight * confidence ** (1 - self.usefulness_weight)
 
-    def _ask(self, earlier: Sequence[tuple[str, str]], problem, context, stage: int):
-        """The different sub-questions that may follow the steps ``earlier``, and how useful each would be."""
+    def _propose_questions(self, earlier: Sequence[tuple[str, str]], problem, context, stage: int):
+        """The different sub-questions that may follow the steps ``earlier``, with their usefulness."""
         overall = overall_question(problem.question)
         final = f"{FINAL} {overall}"
         tokens: dict[str, int] = {}  # by question, in the order sampled
@@ -165,10 +165,10 @@ class ReasoningViaPlanning:
         prompts = [
             self._prompt("rap_useful", problem, context, earlier, asked=question) for question in tokens
         ]
-        useful = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
+        usefulness = yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier")
         return [
-            Step(question, yes, count)
-            for (question, count), yes in zip(tokens.items(), useful.tolist(), strict=True)
+            Step(question, useful, count)
+            for (question, count), useful in zip(tokens.items(), usefulness.tolist(), strict=True)
         ]
 
     def _answer(
@@ -176,8 +176,7 @@ class ReasoningViaPlanning:
     ):
         """Return ``step`` with its most frequent answer.
 
-        Unparsed answers count as an answer of their own if a number is asked for, and are left out
-        otherwise.
+        Unparsed answers count as a separate answer if the answer is a number, and are left out otherwise.
         """
         kind = problem.answer_type
         if END not in step.question and kind not in ("number", "latex"):
@@ -200,11 +199,11 @@ class ReasoningViaPlanning:
             drawn=len(drawn), round=round, tokens=step.tokens + drawn[chosen].generated_tokens,
         )  # fmt: skip
 
-    def _prompt(self, kind: str, problem, context, earlier, **asked: str) -> Prompt:
-        return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **asked)
+    def _prompt(self, kind: str, problem, context, earlier, **fields: str) -> Prompt:
+        return context.prompts.task(kind, problem, earlier, shots=self.shots or DECOMPOSITIONS, **fields)
 
     def _requests(self, prompt: Prompt, numbers: range, problem, context, *stage: object) -> list[Request]:
-        """One line each; ``numbers`` tell the samples of a stage apart."""
+        """Requests for a line each; ``numbers`` distinguish the samples of a stage."""
         return [
             Request(
                 prompt.ids, max_new_tokens=self.max_new_tokens, stop=("\n",),
@@ -216,7 +215,7 @@ class ReasoningViaPlanning:
 
 
 def overall_question(question: str) -> str:
-    """The last sentence of ``question`` that asks something, else its last one, on one line.
+    """The last sentence of ``question`` with a question mark, else its last sentence, on one line.
 
     >>> overall_question("Ada has 3.5 kg. She eats 1 kg. How much is left? Round down.")
     'How much is left?'
@@ -227,9 +226,9 @@ def overall_question(question: str) -> str:
 
 
 def read_answer(text: str, answer_type: str, grader: Any) -> str | None:
-    """What follows the last "The answer is", and without one whatever the grader reads."""
-    _, marked, rest = text.rpartition(SAID)
-    return grader.extract(f"Answer: {rest.lstrip(' :')}" if marked else text, answer_type)
+    """The answer after the last "The answer is"; without this cue the answer that the grader reads."""
+    _, cue, rest = text.rpartition(ANSWER_CUE)
+    return grader.extract(f"Answer: {rest.lstrip(' :')}" if cue else text, answer_type)
 
 
 def _line(text: str) -> str:
@@ -239,14 +238,14 @@ def _line(text: str) -> str:
 def _groups(
     parsed: Sequence[str | None], kind: str, grader: AnswerGrader, *, unparsed: bool
 ) -> list[list[int]]:
-    """Indices of equal answers, the largest group first and the earliest of equal size.
+    """Groups of indices of equal answers, by size, then by first appearance.
 
-    None has a group only if ``unparsed``.
+    Unparsed answers form a group only if ``unparsed``.
     """
     groups = same_answers(parsed, grader, kind)
-    nothing = [i for i, answer in enumerate(parsed) if answer is None]
-    if unparsed and nothing:
-        groups.append(nothing)
+    without_answer = [i for i, answer in enumerate(parsed) if answer is None]
+    if unparsed and without_answer:
+        groups.append(without_answer)
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
@@ -254,7 +253,7 @@ def _candidate(end: Node) -> Candidate:
     """The chain that ends at ``end`` as a candidate."""
     chain = [node.step for node in end.path[1:]]
     last, rewards = chain[-1], [node.reward or 0.0 for node in end.path[1:]]
-    # The answer on a line of its own, so that it is read from the record as it was read here.
+    # The answer has its own line, so that the record's text gives the same answer.
     text = last.answer if last.parsed is None else f"{last.answer}\nAnswer: {last.parsed}"
     return Candidate(
         text=text, answer=last.parsed, round=last.round, reward=sum(rewards) / len(rewards),
@@ -262,8 +261,8 @@ def _candidate(end: Node) -> Candidate:
     )  # fmt: skip
 
 
-def _readable(nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    """An entry per node: its place, its counts, its question, and after its visit its answer."""
+def _describe_nodes(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """An entry per node: its parent, its counts, its question, and after its visit its answer."""
     number = {node: i for i, node in enumerate(nodes)}
     entries = []
     for node, i in number.items():

@@ -1,10 +1,10 @@
-"""``embedding.sigma=auto``: the scale at which a model's next token says most about the point.
+"""``embedding.sigma=auto``: the scale at which a model's next token tells most about the point.
 
-Points near the anchor all behave alike, so that the distributions of the next token agree; far away the
-model has lost the prompt, and each is nearly flat. Their Jensen-Shannon divergence, the entropy of their
-mean less the mean of their entropies, is how many nats the next token tells about the point. It needs
-neither labels nor generated tokens. The questions are bundled ones in the run's wording, so the scale
-depends on the model and the prompt alone.
+Near the anchor the distributions of the next token agree for all points; far away the model ignores the
+prompt, and each is nearly flat. Their Jensen-Shannon divergence, the entropy of their mean minus the mean of
+their entropies, is the information in nats that the next token carries about the point. It needs neither
+labels nor generated tokens. The questions are bundled questions in the run's wording, so the scale depends
+only on the model and the prompt.
 """
 
 # Parts of torch have no types.
@@ -33,52 +33,52 @@ from soft_reasoning.types import Effect, Problem, Request, generator_for
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 QUESTIONS, POINTS = 8, 32
 LOOK = NextTokenFeatures(top=20)
-"""What every engine can be asked for; the other tokens together count as one."""
+"""A look that every engine supports; all tokens beyond the top count as a single token."""
 SLACK = 0.05
 """The smallest scale whose divergence is within this share of the largest is taken."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChooseSigma(Effect):
-    """Asks for the scale of ``embedding``."""
+    """Requests the scale of ``embedding``."""
 
     embedding: GaussianEmbedding
     context: Context
     placement: str
 
 
-_known: WeakKeyDictionary[Engine, dict[Any, float]] = WeakKeyDictionary()
+_scales: WeakKeyDictionary[Engine, dict[Any, float]] = WeakKeyDictionary()
 
 
 @answers(ChooseSigma)
 def choose(jobs: Sequence[Job[ChooseSigma]], engine: Engine) -> list[float]:
-    """Return the scale, which is looked for once for each engine, wording and embedding."""
-    return [_chosen(job.effect, engine) for job in jobs]
+    """Return the scales, each of which is computed once per engine, wording and embedding."""
+    return [_choose_sigma(job.effect, engine) for job in jobs]
 
 
-def _chosen(asked: ChooseSigma, engine: Engine) -> float:
-    context, embedding = asked.context, asked.embedding
+def _choose_sigma(effect: ChooseSigma, engine: Engine) -> float:
+    context, embedding = effect.context, effect.embedding
     prompts = [context.prompts.solve(problem) for problem in _questions()]
-    known = _known.setdefault(engine, {})
-    key = (*(prompt.ids for prompt in prompts), asked.placement, context.seed, *embedding.settings)
-    if key not in known:
-        read = engine.generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=1) for prompt in prompts])
+    scales = _scales.setdefault(engine, {})
+    key = (*(prompt.ids for prompt in prompts), effect.placement, context.seed, *embedding.settings)
+    if key not in scales:
+        anchors = engine.generate([Request(p.ids, max_new_tokens=0, top_logprobs=1) for p in prompts])
         stream = generator_for(context.seed, "sigma")
         U = torch.randn(POINTS, embedding.dim, dtype=torch.float64, generator=stream)
         requests: list[Request] = []
         for sigma in GRID:
-            for problem, prompt, top in zip(_questions(), prompts, read, strict=True):
-                place = context.prompts.position(prompt, asked.placement, problem, seed=context.seed)
+            for problem, prompt, top in zip(_questions(), prompts, anchors, strict=True):
+                position = context.prompts.position(prompt, effect.placement, problem, seed=context.seed)
                 anchor = engine.embed([ids[0] for ids, _ in top.top_logprobs or ()])
                 subspace = embedding.at(sigma).bind(
                     anchor=anchor, rms=engine.embedding_rms, seed=context.seed
                 )
-                base = Request(prompt.ids, position=place, role=ROLE)
+                base = Request(prompt.ids, position=position, role=ROLE)
                 requests += [LOOK.look(replace(base, soft=x)) for x in subspace(U)]
         looks = engine.generate(requests)
         rows = LOOK.rows(U, U, looks).square().reshape(len(GRID), len(prompts), POINTS, -1)
-        known[key] = GRID[smallest_near_best([float(divergence(row).mean()) for row in rows])]
-    return known[key]
+        scales[key] = GRID[smallest_near_best([float(divergence(row).mean()) for row in rows])]
+    return scales[key]
 
 
 def divergence(p: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Self-consistency: sampled solutions and a majority vote (Wang et al. 2023).
 
-With a hot first token it is FIRE (Chen et al. 2024), ``method=fire``. With samples at several temperatures it
-is ``method=several_temperatures`` (arXiv 2510.02611): each temperature solves some problems that the others
-do not.
+With a high temperature of the first token it is FIRE (Chen et al. 2024), ``method=fire``. With samples at
+several temperatures it is ``method=several_temperatures`` (arXiv 2510.02611): each temperature solves some
+problems that the others do not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from soft_reasoning.checks import counts, real, whole
-from soft_reasoning.methods.base import check_sampling, solution_request, voted
+from soft_reasoning.methods.base import check_sampling, majority_vote, solution_request
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Generate, Problem, Result, Sampling
@@ -20,18 +20,18 @@ from soft_reasoning.types import Generate, Problem, Result, Sampling
 class SelfConsistency:
     """Samples solutions and takes a majority vote; unparsed answers do not vote, the earliest wins a tie.
 
-    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30:
-    nearly uniformly from the likeliest ones.
+    The paper uses 5 samples at temperatures 0.4, 0.6 and 0.8. FIRE draws the first token at temperature 30,
+    nearly uniformly from the likeliest tokens.
 
     Args:
         samples: Number of solutions.
         temperature: Sampling temperature.
-        temperatures: Those of the samples in turn, in place of ``temperature``.
+        temperatures: Temperatures of successive samples, which replace ``temperature``.
         top_k: Most likely tokens that are sampled from; 0 is off.
         top_p: Their total probability; 1 is off.
         max_new_tokens: Tokens per solution.
-        first_temperature: Temperature of the first token; None is that of the others.
-        first_top_k: Likeliest tokens that the first token is drawn from; 0 is off, None is ``top_k``.
+        first_temperature: Temperature of the first token; None is the sample's temperature.
+        first_top_k: Number of likeliest tokens for the first token; 0 is off, None is ``top_k``.
     """
 
     samples: int = 5
@@ -47,8 +47,8 @@ class SelfConsistency:
     def __post_init__(self) -> None:
         counts(self, "samples", "max_new_tokens")
         check_sampling(self)
-        for one in self.temperatures or ():
-            real("temperatures", one, above=0.0)
+        for temperature in self.temperatures or ():
+            real("temperatures", temperature, above=0.0)
         if self.first_temperature is not None:
             real("first_temperature", self.first_temperature, above=0.0)
         if self.first_top_k is not None:
@@ -60,16 +60,17 @@ class SelfConsistency:
         return not self.temperatures
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
-        heats = self.temperatures or (self.temperature,)
+        temperatures = self.temperatures or (self.temperature,)
         sampling = [
-            Sampling(heat, self.top_k, self.top_p, self.first_temperature, self.first_top_k) for heat in heats
+            Sampling(t, self.top_k, self.top_p, self.first_temperature, self.first_top_k)
+            for t in temperatures
         ]
         completions = yield Generate(
             [
                 solution_request(
-                    problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(heats)]
+                    problem, context, self.max_new_tokens, index=i, sampling=sampling[i % len(sampling)]
                 )
                 for i in range(self.samples)
             ]
         )
-        return voted(completions, problem, context)
+        return majority_vote(completions, problem, context)

@@ -1,7 +1,7 @@
 """SLOT: a vector added to the last hidden state, fitted to the question (Hu et al. 2025, arXiv 2505.12392).
 
-delta minimises the cross-entropy of the prompt's own tokens under the logits LMHead(H + delta), in a few
-steps of AdamW from 0. Then every token is decoded from LMHead(h + delta), which is one bias on the logits.
+delta minimises the cross-entropy of the prompt's tokens under the logits LMHead(H + delta), in a few steps of
+AdamW from 0. Then every token is decoded from LMHead(h + delta), which is a constant bias on the logits.
 Settings are the released code's. Each question has its own delta, also in a batch.
 """
 
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import AdjustsLogits, HiddenStates, LMHead
-from soft_reasoning.methods.base import solution_request, voted
+from soft_reasoning.methods.base import majority_vote, solution_request
 from soft_reasoning.methods.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -51,7 +51,7 @@ class Slot:
         completions = yield Generate(
             [replace(request, adjust=lambda ids, logits: logits + shifted.to(logits))]
         )
-        return voted(completions, problem, context, {"round": 0, "losses": losses})
+        return majority_vote(completions, problem, context, {"round": 0, "losses": losses})
 
     def fit(self, ids: tuple[int, ...]) -> Steps[tuple[Tensor, list[float]]]:
         """Return delta (D,) for a prompt, and its cross-entropy before each step."""
@@ -73,14 +73,15 @@ class Slot:
 
 
 def bias(engine: LMHead, delta: Tensor) -> Tensor:
-    """Return what ``delta`` (D,) adds to the logits (V,) at every step.
+    """Return the bias (V,) that ``delta`` (D,) adds to the logits at every step.
 
     Raises:
-        UserError: If that depends on the state, because the model caps its logits.
+        UserError: If it depends on the state, because the model caps its logits.
     """
-    zero, one, two = engine.lm_head(torch.stack([0 * delta, delta, 2 * delta]))
-    if not torch.allclose(two - one, one - zero, rtol=1e-2, atol=1e-3 * float(one.abs().max() + 1e-6)):
+    at_zero, once, twice = engine.lm_head(torch.stack([0 * delta, delta, 2 * delta]))
+    tolerance = 1e-3 * float(once.abs().max() + 1e-6)
+    if not torch.allclose(twice - once, once - at_zero, rtol=1e-2, atol=tolerance):
         raise UserError(
             "slot: expected a model whose logits are linear in its last state, got one that caps them"
         )
-    return one - zero
+    return once - at_zero

@@ -1,7 +1,7 @@
 """Soft Reasoning: Bayesian optimisation of the first answer token's embedding (paper, Section "Methodology").
 
-With an optimiser that ignores rewards it is the control ``random_embedding``: same budget, verifier and
-final rule.
+With an optimiser that ignores rewards it is the control ``random_embedding``, with the same budget, verifier
+and final rule.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from soft_reasoning.methods.base import (
     Rounds,
     Verified,
     check_sampling,
-    continued,
     read_candidate,
+    resume,
     solution_request,
 )
 from soft_reasoning.methods.propose import Propose
@@ -54,7 +54,7 @@ NEAREST = 3
 
 @dataclass(frozen=True, eq=False)
 class BlackBox:
-    """One question, ready to be searched.
+    """A problem with its prompt and search space.
 
     Attributes:
         problem: The problem.
@@ -63,8 +63,8 @@ class BlackBox:
         subspace: The subspace around its anchor.
         likely: The texts of the tokens that have weights.
         anchor: The text of the greedy tokens that the soft tokens replace.
-        sigma: The scale that ``embedding.sigma=auto`` came to; None if it was given.
-        pool: The points that the search chooses from; None if it draws points anew each round.
+        sigma: The scale that ``embedding.sigma=auto`` chose; None if the configuration sets it.
+        pool: The points that the search chooses from; None if it draws new points in each round.
     """
 
     problem: Problem
@@ -86,9 +86,9 @@ class SoftReasoning(Verified):
     Args:
         embedding: The subspace that is searched.
         optimiser: Proposes points.
-        features: What the surrogate sees of a point of the optimiser's pool.
-        decoding: How tokens after the soft ones are chosen: greedily (the paper) or sampled, each candidate
-            with its own random stream. A reward is then one draw at its point.
+        features: The surrogate's inputs for a point of the optimiser's pool.
+        decoding: How tokens after the soft tokens are chosen: greedily (the paper) or sampled, each candidate
+            with its own random stream. A reward is then a single random draw at its point.
         candidates: k, completions per round.
         placement: Place of the soft tokens in the prompt: ``first``, ``middle`` or ``last``.
         scope: Number of answer tokens that are soft tokens. They have no text, so a candidate's text, which
@@ -119,11 +119,11 @@ class SoftReasoning(Verified):
                 f"{type(self.features).__name__}; use candidate_points=pool with search=bayesian or random"
             )
         if self.decoding != GREEDY:
-            check_sampling(self.decoding, "decoding.", fix="decoding=greedy is the greedy one")
+            check_sampling(self.decoding, "decoding.", fix="decoding=greedy is greedy decoding")
 
     @property
     def independent(self) -> bool:
-        """Whether the optimiser draws its points at random, as the control does."""
+        """Whether the optimiser draws its points at random, as in the control."""
         return getattr(self.optimiser, "independent", False)
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
@@ -137,8 +137,9 @@ class SoftReasoning(Verified):
             points, _ = yield from self._propose(box, (), 0, context)
         rounds = Rounds(self, problem, context)
         while True:
-            more = {"tokens": _readable(box, points, context.engine), "proposal": _expected(proposal)}
-            yield from self.evaluate(box, points, rounds, context, **more)
+            tokens = _describe_tokens(box, points, context.engine)
+            entries = {"tokens": tokens, "proposal": _describe_proposal(proposal)}
+            yield from self.evaluate(box, points, rounds, context, **entries)
             exhausted = box.pool is not None and not box.pool.unseen(_points(rounds.seen, box.subspace.dim))
             if (yield from rounds.end("exhausted" if exhausted else None)):
                 break
@@ -154,15 +155,15 @@ class SoftReasoning(Verified):
         """Return the question's prompt, anchor and subspace."""
         prompt, engine, count = context.prompts.solve(problem), context.engine, self.embedding.likely_tokens
         position = context.prompts.position(prompt, self.placement, problem, seed=context.seed)
-        special = set(engine.tokenizer.all_special_ids)  # they may be among the likeliest and do not count
+        special = set(engine.tokenizer.all_special_ids)  # likely tokens exclude these
         top = count + len(special) if count else 1
-        [read] = yield Generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=top, role="anchor")])
-        if not read.top_logprobs:
+        [look] = yield Generate([Request(prompt.ids, max_new_tokens=0, top_logprobs=top, role="anchor")])
+        if not look.top_logprobs:
             raise BudgetSpent
-        greedy = read.top_logprobs[0].ids[:1]
+        greedy = look.top_logprobs[0].ids[:1]
         if self.scope > 1:
             greedy = yield from self._greedy(prompt)
-        likely = [token for token in read.top_logprobs[0].ids if token not in special][:count]
+        likely = [token for token in look.top_logprobs[0].ids if token not in special][:count]
         if len(likely) < count:
             raise UserError(f"embedding.dim: expected at most the vocabulary's size, got {count}")
         embedding, sigma = self.embedding, None
@@ -191,18 +192,18 @@ class SoftReasoning(Verified):
         return completion.token_ids
 
     def look(self, box: BlackBox, points: Tensor, context: Context) -> Steps[Pool]:
-        """Look at ``points`` (N, d) in one batch, equal soft tokens once, and return the pool of them."""
+        """Look at ``points`` (N, d) in one batch, at equal soft tokens once, and return their pool."""
         soft = box.subspace(points)
         first: dict[bytes, int] = {}
         marks = [first.setdefault(x.numpy().tobytes(), i) for i, x in enumerate(soft)]
         distinct = sorted(set(marks))
         requests = [self.features.look(self._request(box, soft[i], i, context)) for i in distinct]
-        asked = [request for request in requests if request is not None]
+        wanted = [request for request in requests if request is not None]
         looks: list[Completion] = []
-        if asked:
-            completions = yield Generate(asked)
-            looked = dict(zip(distinct, completions, strict=True))
-            looks = [looked[mark] for mark in marks]
+        if wanted:
+            completions = yield Generate(wanted)
+            completion_at = dict(zip(distinct, completions, strict=True))
+            looks = [completion_at[mark] for mark in marks]
         if any(look.finish_reason == "budget" for look in looks):
             return Pool.of(points, points, marks)  # the rounds to come are empty, too
         behaviours: Sequence[Hashable] = range(len(points))  # sampled completions differ
@@ -214,7 +215,7 @@ class SoftReasoning(Verified):
     def _propose(
         self, box: BlackBox, seen: Sequence[Candidate], number: int, context: Context
     ) -> Steps[tuple[Tensor, Proposal]]:
-        """Return the next points (k, d), and what the optimiser says of them."""
+        """Return the next points (k, d) and the optimiser's proposal."""
         U = _points(seen, box.subspace.dim)
         y = torch.tensor([rewards_of(seen)], dtype=torch.float64)
         k, pool, features, behaviour = self.candidates, box.pool, None, None
@@ -229,29 +230,29 @@ class SoftReasoning(Verified):
         return proposal.points if pool is None else pool.points[list(proposal.chosen)], proposal
 
     def evaluate(
-        self, box: BlackBox, points: Tensor, rounds: Rounds, context: Context, **more: Any
+        self, box: BlackBox, points: Tensor, rounds: Rounds, context: Context, **entries: Any
     ) -> Steps[None]:
         """Evaluate a round: complete from ``points`` (n, d), verify the candidates together, reward them.
 
-        It is added to ``rounds``; ``more`` goes into its entry of the trace.
+        The round is added to ``rounds``; ``entries`` are further fields of it in the trace.
         """
         number, first = len(rounds.verdicts), len(rounds.seen)
-        found = yield from self.complete(box, points, context, round=number, first=first)
-        yield from rounds.verify(found, **more)
+        candidates = yield from self.complete(box, points, context, round=number, first=first)
+        yield from rounds.verify(candidates, **entries)
 
     def complete(
         self, box: BlackBox, points: Tensor, context: Context, *, round: int = 0, first: int = 0
     ) -> Steps[list[Candidate]]:
         """Complete from ``points`` (n, d), and return the candidates without verdict and reward.
 
-        ``first`` is the number of candidates completed before.
+        ``first`` is the number of earlier candidates.
         """
         requests = [self._request(box, x, first + i, context) for i, x in enumerate(box.subspace(points))]
         if box.pool is None or not box.pool.looks or self.decoding != GREEDY:
             completions = yield Generate(requests)
-        else:  # greedy ones go on from where the looks at them ended
+        else:  # greedy completions continue from the tokens of the looks
             looks = [box.pool.looks[i] for i in box.pool.find(points)]
-            completions = yield from continued(requests, looks, context.engine)
+            completions = yield from resume(requests, looks, context.engine)
         return [
             replace(read_candidate(completion, box.problem, context, round, self.reward), u=tuple(u.tolist()))
             for u, completion in zip(points, completions, strict=True)
@@ -269,10 +270,10 @@ def _points(seen: Sequence[Candidate], dim: int) -> Tensor:
     return torch.tensor([c.u for c in seen], dtype=torch.float64).reshape(-1, dim)
 
 
-def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:
+def _describe_tokens(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[str, Any]]]:
     """For each candidate and soft token: its nearest tokens by cosine, and its largest weights.
 
-    Weights are given if a soft token is a mixture of likely tokens.
+    There are weights if a soft token is a mixture of likely tokens.
     """
     soft, weights, decode = box.subspace(points), box.subspace.weights(points), engine.tokenizer.decode
     nearest = iter(engine.nearest_tokens(soft.flatten(0, 1), NEAREST))
@@ -287,10 +288,10 @@ def _readable(box: BlackBox, points: Tensor, engine: Engine) -> list[list[dict[s
     return [[row(i, j) for j in range(soft.shape[1])] for i in range(len(soft))]
 
 
-def _expected(proposal: Proposal | None) -> dict[str, Any] | None:
-    """What the surrogate expects of a round; None for the first.
+def _describe_proposal(proposal: Proposal | None) -> dict[str, Any] | None:
+    """The surrogate's expectations of a round; None for the first round.
 
-    Numbers have six digits, since a float's last ones depend on the batch and on the number of threads.
+    Numbers have six digits, since a float's last digits depend on the batch and the number of threads.
     """
     if proposal is None:
         return None

@@ -1,10 +1,10 @@
 """Soft Thinking: the model reads mixtures of its likeliest tokens (Zhang et al. 2025, arXiv 2505.15778).
 
-In place of a chosen token's embedding it is fed sum_i w_i e_i over the k likeliest tokens at every step.
-The weights w are their probabilities p at a temperature. With Gumbel noise g they are softmax((log p + g) /
-tau), other ones for every sample (Wu et al. 2025, arXiv 2508.03440, who find that without noise the
-likeliest token decides). The text names the token of largest weight. A model that thinks goes on greedily
-after its thoughts. The rule that ends thoughts early (Cold Stop) is left out.
+At every step the model reads sum_i w_i e_i over the k likeliest tokens in place of a chosen token's
+embedding. The weights w are their probabilities p at a temperature. With Gumbel noise g they are
+softmax((log p + g) / tau), with new noise for every sample (Wu et al. 2025, arXiv 2508.03440, who find that
+without noise the likeliest token decides). The text shows the token of largest weight. A model with thoughts
+decodes greedily after them. The rule that ends thoughts early (Cold Stop) is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from soft_reasoning.checks import counts, real
 from soft_reasoning.engines.abilities import AdjustsLogits, FeedsEmbeddings
-from soft_reasoning.methods.base import solution_request, voted
+from soft_reasoning.methods.base import majority_vote, solution_request
 from soft_reasoning.prompts.building import CLOSE
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
@@ -30,9 +30,9 @@ class SoftThinking:
     """Feeds mixtures of embeddings, and takes a majority vote over ``samples`` solutions.
 
     Args:
-        samples: Number of solutions; without noise all are alike.
+        samples: Number of solutions; without noise all are equal.
         mixed: k, likeliest tokens of a mixture; 1 is greedy decoding.
-        temperature: Of their probabilities.
+        temperature: Temperature of their probabilities.
         gumbel: tau of the noisy weights; 0 is no noise.
         max_new_tokens: Tokens per solution.
     """
@@ -62,11 +62,11 @@ class SoftThinking:
             steps = {"adjust": mixture.log_weights, "feed": mixture.embedding}
             requests.append(solution_request(problem, context, self.max_new_tokens, **steps))
         completions = yield Generate(requests)
-        return voted(completions, problem, context)
+        return majority_vote(completions, problem, context)
 
 
 class _Mixture:
-    """The mixture after each token of one solution, a function of its tokens and logits alone."""
+    """The mixture after each token of a solution, which depends only on its tokens and logits."""
 
     def __init__(self, method: SoftThinking, context: Context, seed: int) -> None:
         self._method, self._engine, self._seed = method, context.engine, seed
@@ -75,7 +75,7 @@ class _Mixture:
         self._end = ends[0] if getattr(context.prompts, "thinks", False) and len(ends) == 1 else None
 
     def log_weights(self, ids: Sequence[int], logits: Tensor) -> Tensor:
-        """(V,): log-weights up to a constant, -inf outside the mixture, which is one token after thoughts."""
+        """(V,): log-weights up to a constant, -inf outside the mixture; a single token after thoughts."""
         count = 1 if self._end in ids else min(self._method.mixed, len(logits))
         top = logits.topk(count)
         weights = (top.values.double() / self._method.temperature).log_softmax(-1)
@@ -88,6 +88,6 @@ class _Mixture:
     def embedding(self, log_weights: Tensor) -> Tensor:
         """(D,): the mixture that is read next."""
         top = log_weights.topk(min(self._method.mixed, len(log_weights)))
-        known = top.values.isfinite()
-        weights = top.values[known].softmax(-1).float().cpu()
-        return weights @ self._engine.embed(top.indices[known].tolist())
+        finite = top.values.isfinite()
+        weights = top.values[finite].softmax(-1).float().cpu()
+        return weights @ self._engine.embed(top.indices[finite].tolist())

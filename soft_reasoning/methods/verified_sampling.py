@@ -1,7 +1,7 @@
 """Verified sampling: rounds of temperature samples under Soft Reasoning's verifier and rules.
 
-This control shows what the searched soft token adds: same verifier, reward, stopping rule and final rule,
-but no soft token. One round of it is ``method=best_of_n``.
+This control shows the effect of the searched soft token: it has the same verifier, reward, stopping rule and
+final rule, but no soft token. With a single round it is ``method=best_of_n``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from soft_reasoning.types import Generate, Problem, Result, Sampling
 
 @dataclass(frozen=True)
 class VerifiedSampling(Verified):
-    """Samples rounds of solutions, which are those of self-consistency, and verifies them.
+    """Samples rounds of solutions, the same as self-consistency samples, and verifies them.
 
     The first parts are those of :class:`Verified`.
 
@@ -43,16 +43,16 @@ class VerifiedSampling(Verified):
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         rounds = Rounds(self, problem, context)
-        how = {"sampling": self.decoding, "top_logprobs": getattr(self.reward, "top_logprobs", 0)}
+        fields = {"sampling": self.decoding, "top_logprobs": getattr(self.reward, "top_logprobs", 0)}
         while True:
             number, first = len(rounds.verdicts), len(rounds.seen)
             requests = [
-                solution_request(problem, context, self.max_new_tokens, index=first + i, **how)
+                solution_request(problem, context, self.max_new_tokens, index=first + i, **fields)
                 for i in range(self.samples)
             ]
             completions = yield Generate(requests)
             yield from rounds.verify(
-                [read_candidate(one, problem, context, number, self.reward) for one in completions]
+                [read_candidate(c, problem, context, number, self.reward) for c in completions]
             )
             if (yield from rounds.end()):
                 return rounds.result()

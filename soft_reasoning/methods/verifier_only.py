@@ -18,10 +18,10 @@ from soft_reasoning.types import Problem, Result, UserError
 class VerifierOnly:
     """Asks ``verifier`` with an empty list of solutions; its samples are the candidates.
 
-    They vote with the weight of its confidence. The verifier must write an answer of its own.
+    They vote with the weight of its confidence. The verifier must write a solution of its own.
 
     Raises:
-        UserError: If it does not.
+        UserError: If it only scores candidates.
     """
 
     verifier: Verifier

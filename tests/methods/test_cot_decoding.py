@@ -2,7 +2,7 @@
 
 import pytest
 
-from soft_reasoning.methods.cot_decoding import CotDecoding, tokens_of
+from soft_reasoning.methods.cot_decoding import CotDecoding, overlapping_tokens
 from soft_reasoning.types import Completion, UserError
 from tests.methods.scripted import END, PROMPT, TOKENIZER, ScriptedEngine, solve, token
 
@@ -70,7 +70,7 @@ def test_tokens_of_a_span():
     def tokens(pieces, span):
         ids = tuple(map(token, pieces))
         text = TOKENIZER.decode(ids)
-        return tokens_of(span, Completion(ids, (0.0,) * len(ids), text, "eos", 1), TOKENIZER)
+        return overlapping_tokens(span, Completion(ids, (0.0,) * len(ids), text, "eos", 1), TOKENIZER)
 
     assert tokens([" is", " 12", "."], (4, 6)) == range(1, 2)  # " 12" begins before its number
     assert tokens([" 1", "2", "3", END], (1, 4)) == range(0, 3)
@@ -78,9 +78,9 @@ def test_tokens_of_a_span():
 
     bytes_ = tuple(TOKENIZER.encode("a\u22127", add_special_tokens=False))  # 1, 3 and 1 tokens
     completion = Completion(bytes_, (0.0,) * 5, "a\u22127", "length", 1)
-    assert tokens_of((1, 3), completion, TOKENIZER) == range(1, 5)
-    assert tokens_of((2, 3), completion, TOKENIZER) == range(4, 5)
-    assert tokens_of((0, 1), completion, TOKENIZER) == range(0, 1)
+    assert overlapping_tokens((1, 3), completion, TOKENIZER) == range(1, 5)
+    assert overlapping_tokens((2, 3), completion, TOKENIZER) == range(4, 5)
+    assert overlapping_tokens((0, 1), completion, TOKENIZER) == range(0, 1)
 
 
 def test_more_paths_than_tokens_are_refused():

@@ -9,7 +9,7 @@ import torch
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.methods.latentseek import LatentSeek, policy_loss
-from soft_reasoning.methods.ltpo import Ltpo, sureness
+from soft_reasoning.methods.ltpo import Ltpo, confidence
 from soft_reasoning.methods.slot import Slot
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Prompt, Request, UserError, generator_for
@@ -93,7 +93,7 @@ def test_ltpo_by_backpropagation_raises_the_confidence(engine):
         assert result.usage["gradient"].recomputed_tokens == 12 * 2 * 18
     logits = torch.randn(3, 40)
     by_hand = [-sum(sorted(row.log_softmax(-1).tolist())[-10:]) / 10 for row in logits]
-    assert float(sureness(logits)) == pytest.approx(sum(by_hand) / 3, rel=1e-5)
+    assert float(confidence(logits)) == pytest.approx(sum(by_hand) / 3, rel=1e-5)
 
 
 def test_latentseek_follows_the_gradient_of_its_policy(engine):

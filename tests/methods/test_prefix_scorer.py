@@ -10,7 +10,7 @@ from experiments.demo.prompts import review_prompt
 from soft_reasoning.configuration.build import build_context
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
-from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilted
+from soft_reasoning.methods.prefix_scorer import PrefixScorer, tilt
 from tests.methods.scripted import END, PROBLEM, TOKENIZER, ScriptedEngine, solve
 
 SCRIPT = {
@@ -64,9 +64,9 @@ def test_the_tilted_distribution_is_the_closed_form():
     logits = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
     values = torch.tensor([0.1, 0.9, 0.5], dtype=torch.float64)
     weights = [math.exp(a) * math.exp(3 * v) for a, v in zip(logits.tolist(), values.tolist(), strict=True)]
-    assert tilted(logits, values, 3.0).tolist() == pytest.approx([w / sum(weights) for w in weights])
-    assert torch.equal(tilted(logits, values, 0.0), logits.softmax(-1))
-    assert tilted(logits, values, 1e6).tolist() == pytest.approx([0, 1, 0])
+    assert tilt(logits, values, 3.0).tolist() == pytest.approx([w / sum(weights) for w in weights])
+    assert torch.equal(tilt(logits, values, 0.0), logits.softmax(-1))
+    assert tilt(logits, values, 1e6).tolist() == pytest.approx([0, 1, 0])
 
 
 def test_tokens_are_drawn_from_the_likeliest_in_proportion_to_reference_and_value():
