@@ -8,7 +8,7 @@ from soft_reasoning.answers import Grader
 from soft_reasoning.commands.finished import regrade_main
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.report import write_report
-from soft_reasoning.runs.records import grade, record_of
+from soft_reasoning.runs.records import grade, to_record
 from soft_reasoning.runs.runner import write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Candidate, Problem, Result
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     with Store(tmp_path / "a=1", config) as store:
         for i, text in enumerate([*TEXTS, "Answer: 3"]):
             answer = Grader().extract(text, "number")
-            record = record_of(
+            record = to_record(
                 Problem(f"p{i}", "How many?", "3"), Result(answer, (Candidate(text, answer, 0),)), Grader()
             )
             store.append(record)

@@ -22,7 +22,7 @@ from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.reports.viewer.run import final_of
 from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_manifest, read_records
-from soft_reasoning.runs.records import candidates_of, problem_of
+from soft_reasoning.runs.records import stored_candidates, stored_problem
 from soft_reasoning.runs.runner import regrade
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Result, Usage, UserError
@@ -119,9 +119,9 @@ def story_of(folder: Path, name: str) -> Solution:
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
     usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
-    result = Result(record["answer"], tuple(candidates_of(record)), tuple(record["trace"]), usage)
+    result = Result(record["answer"], tuple(stored_candidates(record)), tuple(record["trace"]), usage)
     grader = grader_of(config, ())
-    return Solution.of(result, problem_of(record), config["method"]["name"], final_of(config), grader)
+    return Solution.of(result, stored_problem(record), config["method"]["name"], final_of(config), grader)
 
 
 def show_main(words: Sequence[str]) -> None:

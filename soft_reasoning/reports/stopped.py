@@ -13,7 +13,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.files import read_json
-from soft_reasoning.runs.records import answers_of, problem_of
+from soft_reasoning.runs.records import read_answers, stored_problem
 from soft_reasoning.types import Candidate
 
 STOPPED = "stopped.json"
@@ -51,7 +51,7 @@ def _rounds(
     record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield a row of one problem after each of its rounds."""
-    problem, (final_answer, read) = problem_of(record), answers_of(record, grader)
+    problem, (final_answer, read) = stored_problem(record), read_answers(record, grader)
     stored, verdicts = record["candidates"], verdicts_of(record["trace"])
     rounds = max((c["round"] for c in stored), default=0) + 1
     generated = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}

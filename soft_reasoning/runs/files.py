@@ -21,14 +21,14 @@ PREDICTIONS = "predictions.csv"
 PAGE = "report.html"
 HYDRA = ".hydra"
 PROBES = "probes"
-"""Inside a comparison: runs that only determine how many samples an equal budget allows."""
+"""Inside a comparison: runs that only determine the number of samples of an equal budget."""
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the records of a run; a torn last line is skipped.
 
     Raises:
-        UserError: If there are none, or a whole line is no record.
+        UserError: If there is no file of records, or a complete line is not a record.
     """
     path = Path(folder) / SAMPLES
     if not path.is_file():
@@ -80,18 +80,18 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn an OSError while ``folder`` is written, such as a full disk, into a UserError."""
+    """Turn an OSError while writing into ``folder``, such as a full disk, into a UserError."""
     try:
         yield
     except OSError as error:
         raise UserError(
             f"{folder}: expected a folder that can be written, got {error.strerror or error}; "
-            "fix that, or choose another with hydra.run.dir="
+            "fix that, or choose another folder with hydra.run.dir="
         ) from error
 
 
-def encoded(text: str) -> bytes:
-    """``text`` in UTF-8; half of a surrogate pair becomes the escape that JSON reads as such."""
+def encode(text: str) -> bytes:
+    """Encode ``text`` in UTF-8; half of a surrogate pair becomes its escape in JSON."""
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -105,7 +105,7 @@ def write_text(path: Path, text: str) -> None:
     draft = path.with_name(path.name + ".part")
     with writing(path.parent):
         with open(draft, "wb") as file:
-            file.write(encoded(text))
+            file.write(encode(text))
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

@@ -1,4 +1,4 @@
-"""One engine in this process: a run's solver."""
+"""The solver of a run with an engine in this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Local:
 
 
 class LocalLauncher:
-    """Loads an engine and keeps it until a configuration needs another."""
+    """Loads an engine and keeps it until a configuration needs another engine."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None

@@ -1,4 +1,4 @@
-"""How a run was made: its configuration, and the versions, model and device."""
+"""A run's manifest: its configuration, versions, model and device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ RESOURCES = (
 )  # fmt: skip
 """Resources of an engine, which may change when a run resumes, for example after memory ran out.
 
-In low precision they change the last bits of sums, like the other requests of a batch. ``engine.device`` is
-not among them, because with ``dtype=auto`` it determines the precision."""
+In low precision they change the last bits of sums, as other requests of a batch do. ``engine.device`` is not
+in the list, because with ``dtype=auto`` it determines the precision."""
 
 LIMIT = "dataset.limit"
 
@@ -37,7 +37,7 @@ IGNORED = (
 """Keys that change no problem's result.
 
 They concern display, batching and distribution of a run, the number of its problems, the declared type of the
-prompt (its wording counts instead), and what a calibration makes of its tries."""
+prompt (its wording counts instead), and the choices of a calibration after its runs."""
 
 CLASS = "._target_"
 
@@ -46,7 +46,7 @@ DRAWS = ("seed", "embedding.seed", "dataset.seed")
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return ``config`` as dotted keys; lists and empty mappings are values."""
+    """Return ``config`` with dotted keys; lists and empty mappings are values."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{prefix}{key}"
@@ -71,14 +71,14 @@ def setting_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     Under ``budget=equal`` the number of samples is left out: it follows from the other keys and differs by
     seed.
     """
-    chosen = {"method.samples"} if config.get("budget") == "equal" else set[str]()
-    return result_keys(config, {*IGNORED} - {LIMIT} | chosen)
+    computed = {"method.samples"} if config.get("budget") == "equal" else set[str]()
+    return result_keys(config, {*IGNORED} - {LIMIT} | computed)
 
 
 def grows(method: Mapping[str, Any]) -> bool:
     """Whether the tokens of a configured ``method`` grow in proportion to its ``samples``.
 
-    A verifier's do not, nor those of rounds that may end early.
+    Tokens of a verifier do not, nor tokens of rounds that may end early.
     """
     silent = method.get("verifier", {}).get("_target_", "NoVerifier").endswith("NoVerifier")
     return "samples" in method and silent and not method.get("stopping", {}).get("rounds", 0)
@@ -87,8 +87,8 @@ def grows(method: Mapping[str, Any]) -> bool:
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
-def manifest_of(config: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the manifest of a run that begins now; ``about`` adds the caller's entries (model, device)."""
+def build_manifest(config: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the manifest of a new run; ``about`` adds the caller's entries (model, device)."""
     return {
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
@@ -100,13 +100,13 @@ def manifest_of(config: Mapping[str, Any], about: Mapping[str, Any] | None = Non
     }
 
 
-def refuse_other(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
-    """Check that a run with the manifest ``new`` would give the results already in ``folder``.
+def check_same_run(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+    """Check that a run with the manifest ``new`` would reproduce the results in ``folder``.
 
-    Weights and the user's modules are compared where both manifests have a fingerprint of them.
+    Weights and custom modules are compared where both manifests have a fingerprint of them.
 
     Raises:
-        UserError: If it would not; it names each changed key, the weights or the modules.
+        UserError: If it would not; the message names each changed key, weights or modules.
     """
     before, after = (_fingerprints(manifest) for manifest in (old, new))
     shared = before.keys() & after.keys()
@@ -120,7 +120,7 @@ def refuse_other(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -
 
 
 def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Hashes of the user's modules and of the weights, so far as they are known, by what they are of."""
+    """Known hashes of custom modules and of the weights, by a description."""
     model = manifest["model"] or {}
     marks = {f"source of {name}": mark for name, mark in manifest["plugins"].items()}
     if model.get("weights"):
@@ -129,24 +129,24 @@ def _fingerprints(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def environment_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Describe what may differ on a resume, with a note: versions, model files and devices."""
+    """Describe changes that a resumed run may have, with a note: versions, model files and devices."""
     names = ("git_commit", "versions", "model", "device")
     before, after = (flatten({name: manifest[name] for name in names}) for manifest in (old, new))
     return [change.removeprefix("versions.") for change in differences(before, after)]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Each key with its value before and after, where they differ."""
+    """The keys whose values differ, each with its value before and after."""
 
-    def shown(flat: Mapping[str, Any], key: str) -> str:
+    def format_value(flat: Mapping[str, Any], key: str) -> str:
         return json.dumps(flat[key], ensure_ascii=False) if key in flat else "absent"
 
-    pairs = {key: (shown(before, key), shown(after, key)) for key in sorted({*before, *after})}
+    pairs = {key: (format_value(before, key), format_value(after, key)) for key in sorted({*before, *after})}
     return [f"{key}: {old} -> {new}" for key, (old, new) in pairs.items() if old != new]
 
 
 def plugin_sources(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return a hash of the source of each loaded module of the user's that ``config`` names."""
+    """Return a hash of the source of each loaded custom module that ``config`` names."""
     package, hashes = Path(__file__).resolve().parents[1], {}
     for name in flatten(config).values():
         if not isinstance(name, str) or not re.fullmatch(r"\w+(\.\w+)+", name):
@@ -170,11 +170,11 @@ def _version(name: str) -> str | None:
 
 @cache
 def git_commit() -> str | None:
-    """Return the commit of the package's own clone, ``-dirty`` if files differ; None outside a clone."""
+    """Return the commit of the package's clone, ``-dirty`` if files differ; None outside a clone."""
     git = ["git", "-C", str(Path(__file__).resolve().parent.parent)]
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10, "check": True}
     try:
-        # Inside somebody else's clone the package's files are not tracked.
+        # In a clone of another project the package's files are not tracked.
         subprocess.run([*git, "ls-files", "--error-unmatch", "types.py"], **options)
         describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         return subprocess.run([*git, *describe], **options).stdout.strip()
@@ -183,10 +183,10 @@ def git_commit() -> str | None:
 
 
 def describe_engine(engine: Any) -> dict[str, Any]:
-    """Return model, device and operations (:func:`rates`) of ``engine``, as far as it shows them.
+    """Return model, device and operations (:func:`rates`) of ``engine``, as far as they are known.
 
-    ``revision`` identifies weights of the hub, ``weights`` those of a folder. ``batch_invariant``: whether a
-    request had the same bits alone as among others when the engine tried it; None where it did not try.
+    ``revision`` identifies weights from the hub, ``weights`` those in a folder. ``batch_invariant`` is
+    ``Engine.batch_invariant``.
     """
     model = getattr(engine, "model", None)
     config = getattr(model, "config", None)
@@ -212,8 +212,8 @@ def rates(model: Any) -> dict[str, int] | None:
     None without a model. A position costs 2 N for the matrix products with N weights (Kaplan et al. 2020,
     section 2.1) and 4 L H d per key that it attends to, in L layers of H heads of width d (Chowdhery et al.
     2022, appendix B: 12 L H d with the backward pass). Norms, softmax and sampling are left out, as there. N
-    leaves out the lookup table unless it is also the output layer. Of a mixture of experts it counts those
-    that a token passes through.
+    excludes the lookup table unless it is also the output layer. In a mixture of experts it includes only
+    the experts that a token uses.
     """
     if model is None:
         return None

@@ -1,4 +1,4 @@
-"""Metrics of a run, computed from its graded records, so that a finished run can be graded again."""
+"""Metrics of a run from its graded records, so that a finished run can be graded again."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 import pandas as pd
 
 from soft_reasoning.answers import MODES
-from soft_reasoning.runs.records import FIRST, MEMORY, WHY, Graded, ease
+from soft_reasoning.runs.records import FIRST, MEMORY, WRONG_REASONS, Graded, difficulty_key
 from soft_reasoning.types import Usage, UserError
 
 Frame: TypeAlias = Any
 Series: TypeAlias = Any
-"""Of pandas, in whose annotations a column may be anything."""
+"""Types of pandas, whose annotations do not tell the type of a column."""
 
 PROBLEM = ("correct", "covered", "covered_first", "parsed", "answers", "rounds", "difficulty", "wrong")
 CANDIDATE = ("problem", "correct", "parsed", "round", "reward", "approved", "length", "new", "expected")
 READING = ("mode", "correct", "covered", "parsed", "candidates", "candidates_parsed")
 TEXT = {"difficulty", "wrong", "mode"}
-"""The columns that are no numbers."""
+"""Columns of text."""
 
 SHARES = {"exact_match": "correct", "coverage": "covered"}
 
@@ -35,13 +35,13 @@ def measure(
 ) -> dict[str, Any]:
     """Return plain values, with ``_stderr`` beside each share; None where undefined.
 
-    The order of problems changes no digit.
+    The order of problems does not change any digit.
 
     Args:
         graded: The graded problems.
-        costs: ``seconds`` and ``peak_bytes`` by kind, as in ``costs.json``. The second ``engine`` is the time
-            spent waiting for the engine; ``idle`` is all other time, an upper bound: an engine in its own
-            process (vLLM on a GPU) works on while nobody waits.
+        costs: ``seconds`` and ``peak_bytes`` by kind, as in ``costs.json``. The seconds ``engine`` are spent
+            waiting for the engine. ``idle`` is all other time, an upper bound of the engine's idle time,
+            since an engine in a separate process (vLLM on a GPU) may work meanwhile.
         rate: Operations per position and key (``manifest.rates``); None if unknown.
         independent: Whether the first round's candidates are i.i.d. samples, as pass@m requires.
     """
@@ -50,18 +50,18 @@ def measure(
     candidates = _frame(
         ({"problem": i, **candidate} for i, row in enumerate(rows) for candidate in row.candidates), CANDIDATE
     )
-    known = problems[problems["correct"].notna()]
-    judged = candidates[candidates["correct"].notna()]
+    with_gold = problems[problems["correct"].notna()]
+    graded_candidates = candidates[candidates["correct"].notna()]
     ended = problems["rounds"].value_counts(normalize=True).sort_index()
     return {
         "problems": len(rows),
-        **_shares(known, SHARES | {f"coverage@{FIRST}": "covered_first"}),
-        **(_pass(judged, len(known)) if independent else {}),
+        **_shares(with_gold, SHARES | {f"coverage@{FIRST}": "covered_first"}),
+        **(_pass(graded_candidates, len(with_gold)) if independent else {}),
         "unparsed": _mean(1 - problems["parsed"]),
         "candidates": len(candidates) / len(rows) if rows else None,
         "texts": float(candidates["new"].sum()) / len(rows) if rows else None,
         "answers": _mean(problems["answers"]),
-        "candidate_accuracy": _mean(judged["correct"]),
+        "candidate_accuracy": _mean(graded_candidates["correct"]),
         "candidate_unparsed": _mean(1 - candidates["parsed"]),
         "extraction": _by_extraction(_frame((reading for row in rows for reading in row.readings), READING)),
         "rounds": {
@@ -70,13 +70,13 @@ def measure(
         },
         "by_round": _by_round(problems, candidates),
         "decided": _mean(pd.Series([part for row in rows for part in row.decided], dtype=float)),
-        "auc": _auc(judged),
+        "auc": _auc(graded_candidates),
         "by_difficulty": {
-            level: {"problems": len(some), **_shares(some, SHARES)}
-            for level, some in sorted(known.groupby("difficulty"), key=lambda pair: ease(pair[0]))
+            level: {"problems": len(group), **_shares(group, SHARES)}
+            for level, group in sorted(with_gold.groupby("difficulty"), key=lambda x: difficulty_key(x[0]))
         },
-        "verifier": _verifier(judged),
-        "wrong": {why: _mean(known["wrong"] == why) for why in WHY},
+        "verifier": _verifier(graded_candidates),
+        "wrong": {reason: _mean(with_gold["wrong"] == reason) for reason in WRONG_REASONS},
         **_costs(rows, costs or {}, rate),
     }
 
@@ -109,62 +109,61 @@ def _costs(
 
 
 def share(name: str, values: Series) -> dict[str, float | None]:
-    """Mean and standard error of the known ``values``, as in lm-evaluation-harness."""
-    return {name: _mean(values), f"{name}_stderr": _known(values.astype(float).sem())}
+    """Mean and standard error of ``values`` that are not NaN, as in lm-evaluation-harness."""
+    return {name: _mean(values), f"{name}_stderr": _finite(values.astype(float).sem())}
 
 
 def _shares(frame: Frame, columns: Mapping[str, str]) -> dict[str, float | None]:
-    """The :func:`share` of each column, by its name in the results."""
+    """The :func:`share` of each column, with the names of the results."""
     return {key: x for name, column in columns.items() for key, x in share(name, frame[column]).items()}
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Frame:
-    """A table of floats, NaN for None, but for the columns of ``TEXT``."""
+    """A table of floats, NaN for None, except for the columns in ``TEXT``."""
     frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
     return frame.astype({name: float for name in columns if name not in TEXT})
 
 
 def _mean(values: Series) -> float | None:
-    return _known(values.mean())
+    return _finite(values.mean())
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
 def _by_extraction(readings: Frame) -> dict[str, dict[str, float | None]]:
-    """Accuracy, coverage and unparsed answers under each way of reading them."""
-    out: dict[str, dict[str, float | None]] = {}
+    """Accuracy, coverage and unparsed answers for each way of extracting answers."""
+    metrics: dict[str, dict[str, float | None]] = {}
     for mode in dict.fromkeys([*MODES, *readings["mode"]]):
-        some = readings[readings["mode"] == mode]
-        candidates = some["candidates"].sum()
-        out[mode] = {
-            **_shares(some, SHARES),
-            "unparsed": _mean(1 - some["parsed"]),
-            "candidate_unparsed": 1 - some["candidates_parsed"].sum() / candidates if candidates else None,
+        group = readings[readings["mode"] == mode]
+        candidates = group["candidates"].sum()
+        metrics[mode] = {
+            **_shares(group, SHARES),
+            "unparsed": _mean(1 - group["parsed"]),
+            "candidate_unparsed": 1 - group["candidates_parsed"].sum() / candidates if candidates else None,
         }
-    return out
+    return metrics
 
 
-def _pass(judged: Frame, problems: int) -> dict[str, float | None]:
+def _pass(graded: Frame, problems: int) -> dict[str, float | None]:
     """pass@m for m = 1, 2, 4, ..., ``FIRST`` and the largest number of samples that every problem has.
 
-    Only the first round counts: whether others follow depends on it, which would bias the estimate.
+    Only the first round counts: later rounds depend on its results, which would bias the estimate.
     """
-    counts = judged[judged["round"] == 0].groupby("problem")["correct"].agg(["sum", "size"]).astype(int)
+    counts = graded[graded["round"] == 0].groupby("problem")["correct"].agg(["sum", "size"]).astype(int)
     least = int(counts["size"].min()) if len(counts) == problems > 0 else 0
     sizes = {m for m in (*(2**i for i in range(least.bit_length())), FIRST, least) if 1 <= m <= least}
-    out: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = {}
     for m in sorted(sizes):
-        out |= share(f"pass@{m}", pd.Series([pass_at(n, right, m) for right, n in counts.to_numpy()]))
-    return out
+        metrics |= share(f"pass@{m}", pd.Series([pass_at(n, right, m) for right, n in counts.to_numpy()]))
+    return metrics
 
 
 def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
     """For each round: accuracy and rewards of its candidates, and coverage of all rounds up to it.
 
-    Accuracy, rewards and lengths |u| are over the problems still searching in that round. Coverage is
-    over all.
+    Accuracy, rewards and lengths |u| are over the problems that reach the round, coverage over all problems.
     """
     graded = int(problems["correct"].notna().sum())
     rounds = range(int(problems["rounds"].max() if len(problems) else 0))
@@ -177,55 +176,55 @@ def _by_round(problems: Frame, candidates: Frame) -> list[dict[str, Any]]:
         {
             "round": number,
             "problems": int(row["problems"]) if row["problems"] > 0 else 0,
-            "accuracy": _known(row["correct"]),
+            "accuracy": _finite(row["correct"]),
             "coverage": float((first <= number).sum()) / graded if graded else None,
-            "reward": _known(row["reward"]),
-            "best_reward": _known(row["best"]),
-            "length": _known(row["length"]),
+            "reward": _finite(row["reward"]),
+            "best_reward": _finite(row["best"]),
+            "length": _finite(row["length"]),
         }
         for number, row in table.iterrows()
     ]
 
 
-def _auc(judged: Frame) -> dict[str, float | None]:
-    """How often the surrogate expected more of a right candidate than of a wrong one of its round.
+def _auc(candidates: Frame) -> dict[str, float | None]:
+    """How often the surrogate expected more of a right than of a wrong candidate of the same round.
 
-    A tie counts half. ``new`` leaves out candidates with a text that one before them had.
+    A tie counts half. ``new`` leaves out candidates whose text an earlier candidate had.
     """
-    known = judged[judged["expected"].notna()]
-    right, wrong = known[known["correct"] == 1], known[known["correct"] == 0]
+    predicted = candidates[candidates["expected"].notna()]
+    right, wrong = predicted[predicted["correct"] == 1], predicted[predicted["correct"] == 0]
     pairs = right.merge(wrong, on=["problem", "round"], suffixes=("", "_wrong"))
     higher = np.sign(pairs["expected"] - pairs["expected_wrong"]) / 2 + 0.5
     return {"all": _mean(higher), "new": _mean(higher[pairs["new"] * pairs["new_wrong"] == 1])}
 
 
-def _verifier(judged: Frame) -> dict[str, float | None] | None:
+def _verifier(candidates: Frame) -> dict[str, float | None] | None:
     """Compare the verifier with gold over the first round's candidates, which every problem has.
 
-    ``approved_where_none_is_right`` is over all rounds: how often the verifier calls a candidate right
-    in a round without a right one.
+    ``approved_where_none_is_right`` is over all rounds: how often the verifier approves a candidate in a
+    round without a right candidate.
     """
-    first = judged[(judged["round"] == 0) & judged["approved"].notna()]
+    first = candidates[(candidates["round"] == 0) & candidates["approved"].notna()]
     if first.empty:
         return None
     right = first["correct"] == 1
     sensitivity, specificity = first["approved"][right].mean(), 1 - first["approved"][~right].mean()
-    rounds = judged.groupby(["problem", "round"])[["approved", "correct"]].max()
+    rounds = candidates.groupby(["problem", "round"])[["approved", "correct"]].max()
     return {
         "accuracy": _mean(first["approved"] == first["correct"]),
         "base_rate": _mean(right),
-        "sensitivity": _known(sensitivity),
-        "specificity": _known(specificity),
-        "balanced_accuracy": _known((sensitivity + specificity) / 2),
+        "sensitivity": _finite(sensitivity),
+        "specificity": _finite(specificity),
+        "balanced_accuracy": _finite((sensitivity + specificity) / 2),
         "approved_where_none_is_right": _mean(rounds["approved"][rounds["correct"] == 0]),
     }
 
 
-def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:
+def equal_samples(probe: Mapping[str, Any], samples: int, reference: Mapping[str, Any]) -> int:
     """Return the number of samples (at least 1) that generates as many tokens per problem as ``reference``.
 
     Args:
-        tried: Metrics, as in ``results.json``, of a run with ``samples`` samples. Tokens, including a
+        probe: Metrics, as in ``results.json``, of a run with ``samples`` samples. Tokens, including a
             verifier's, are assumed to grow in proportion to samples.
         samples: The samples of that run.
         reference: Metrics of the reference.
@@ -234,7 +233,7 @@ def equal_samples(tried: Mapping[str, Any], samples: int, reference: Mapping[str
         UserError: If the samples had no tokens.
     """
     spent, wanted = (
-        metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (tried, reference)
+        metrics["tokens"]["total"]["generated"] / metrics["problems"] for metrics in (probe, reference)
     )
     if spent == 0:
         raise UserError("budget=equal: expected samples that hold tokens, got empty ones; use budget=own")
@@ -245,9 +244,9 @@ def flops(usage: Usage, rate: Mapping[str, int]) -> int:
     """Return an estimate of the floating-point operations of ``usage`` at ``rate`` (``manifest.rates``).
 
     It is too high in four ways: every position counts the output layer, which a prompt needs once; every
-    layer counts as full attention; the last token of a completion counts as if it were fed back; and a
-    recomputed position counts as if it attended to the whole prompt. Another model's tokens
-    (``verifier.model``) count as the run's.
+    layer counts as full attention; the last token of a completion counts as an input; and a recomputed
+    position counts as if it attended to the whole prompt. Tokens of another model (``verifier.model``)
+    count as those of the run's model.
     """
     positions = usage.prompt_tokens - usage.cached_tokens + usage.generated_tokens + usage.recomputed_tokens
     return rate["position"] * positions + rate["key"] * usage.attended

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal or in a notebook, otherwise a line at intervals."""
+"""Progress on standard error: a bar on a terminal or in a notebook, otherwise lines at intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERY = 15.0
 """Seconds between two lines without a terminal."""
 
 UNREAD = 20
-"""Problems without a readable answer, from the first, after which a line says so."""
+"""A warning is printed if none of this many first problems has a readable answer."""
 
 
 class Progress:
@@ -53,7 +53,7 @@ class Progress:
             self._bar = None
 
     def count(self, row: Graded) -> None:
-        """Count one more finished problem; say so when the first ``UNREAD`` have no readable answer."""
+        """Count a finished problem; warn if the first ``UNREAD`` problems have no readable answer."""
         self.done += 1
         self._read += row.problem["parsed"]
         self.tokens += sum(usage.generated_tokens for usage in row.usage.values())
@@ -69,7 +69,7 @@ class Progress:
             )
 
     def figures(self) -> dict[str, float]:
-        """Return running figures by name; shares are those of the problems with a gold answer."""
+        """Return running figures by name; shares are over the problems with a gold answer."""
         figures: dict[str, float] = {"problems": self.done, "generated_tokens": self.tokens}
         if self.done:
             figures["generated_tokens_per_problem"] = self.tokens / self.done
@@ -78,7 +78,7 @@ class Progress:
         return figures
 
     def show(self) -> None:
-        """Redraw the bar, or print a line if the last one is old enough."""
+        """Redraw the bar, or print a line if the last line is old enough."""
         if self._bar is not None:
             self._bar.n = self.done
             self._bar.set_postfix_str(self.state())
@@ -97,7 +97,7 @@ class Progress:
         return "  ".join(parts)
 
     def say(self, line: str) -> None:
-        """Print one line, above the bar if there is one."""
+        """Print a line, above the bar if there is a bar."""
         if self._bar is not None:
             self._bar.write(line, file=self._stream)
         else:

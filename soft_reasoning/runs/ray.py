@@ -1,8 +1,8 @@
-"""Several engines on Ray, one actor each, on this machine or a running cluster.
+"""Several engines on Ray, each in its own actor, on this machine or a running cluster.
 
-The calling process loads no model: it gives each worker one problem after another and collects results, so
-one process writes the store. A problem's result depends neither on its worker nor on their number. Ray
-restarts a worker that dies and begins its problems again.
+The calling process loads no model: it sends problems to the workers and collects results, so a single process
+writes the store. A problem's result depends neither on its worker nor on the number of workers. Ray restarts
+a worker that dies and starts its problems again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from soft_reasoning.scheduling.scheduler import Scheduler
 from soft_reasoning.types import Problem, Result, UserError
 
 RESTARTS = 3
-"""How often Ray starts a dead worker again; the next death ends the run."""
+"""How often Ray restarts a dead worker; the next death ends the run."""
 REACHED = 5.0
-"""Seconds within which a cluster must answer; Ray itself waits for minutes."""
+"""Timeout in seconds for a cluster's first answer; Ray itself waits for minutes."""
 
 
 class Worker:
-    """An engine in a process of its own, kept from one run to the next where their configurations allow it.
+    """An engine in a separate process, reused by the next run if its configuration allows it.
 
-    It is an actor with one event loop, in which the problems given to it are solved together. Every call
-    brings the run's configuration, so a restarted worker knows where it is.
+    It is an actor with an event loop, in which its problems are solved together. Every call has the run's
+    configuration as an argument, so a restarted worker can continue.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Worker:
     async def begin(
         self, config: Mapping[str, Any], exemplars: Sequence[Any], problems: Sequence[Problem] = ()
     ) -> Mapping[str, Any]:
-        """Prepare a run and return what the manifest says of the engine.
+        """Prepare a run and return the manifest's entries about the engine.
 
         Raises:
-            UserError: If a prompt is too long, or the method's ``search.prior`` was made on a problem.
+            UserError: If a prompt is too long, or the method's ``search.prior`` was fitted on a problem.
         """
         if config != self._config:
             self._local: Local = self._launcher.start(OmegaConf.create(dict(config)), (), exemplars)
@@ -65,7 +65,7 @@ class Worker:
         await self.begin(config, exemplars)
         job = Job[Any](problem, self._local.method, self._local.context)
         self._scheduler.add(job)
-        while not job.done():  # whoever has its turn advances all
+        while not job.done():  # each call of ``solve`` advances all jobs in its turn
             self._scheduler.step()
             await asyncio.sleep(0)
         return problem, job.result()
@@ -76,9 +76,9 @@ class RayLauncher:
 
     Args:
         address: As in :func:`connect`.
-        workers: As in :func:`places`.
-        cpus: CPUs of a worker; may be a fraction of one.
-        gpus: GPUs of a worker; as in :func:`places`, and may be a fraction of one.
+        workers: As in :func:`plan_workers`.
+        cpus: CPUs of a worker; may be a fraction below 1.
+        gpus: GPUs of a worker, as in :func:`plan_workers`; may be a fraction below 1.
 
     Raises:
         UserError: For a value out of its range.
@@ -98,21 +98,21 @@ class RayLauncher:
                 raise UserError(f"ray.{name}: expected a whole number or a fraction of one, got {value}")
         self._address, self._count, self._cpus, self._gpus = address, workers, cpus, gpus
         self._ray: Any = None
-        self._ours = False
+        self._started_ray = False
         self._workers: list[Any] = []
 
     def start(
         self, config: DictConfig, problems: Sequence[Problem], exemplars: Sequence[Any] = ()
     ) -> RaySolver:
-        """Return a solver once a first worker is ready.
+        """Return a solver when the first worker is ready.
 
         Raises:
             UserError: Without Ray, a cluster at the address or enough CPUs or GPUs, and if an engine cannot
                 be loaded or a prompt is too long.
         """
         if self._ray is None:
-            self._ray, self._ours = connect(self._address)
-            number, gpus = places(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
+            self._ray, self._started_ray = connect(self._address)
+            number, gpus = plan_workers(self._ray.cluster_resources(), self._count, self._cpus, self._gpus)
             actor = self._ray.remote(Worker).options(
                 num_cpus=self._cpus, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=-1
             )
@@ -124,13 +124,13 @@ class RayLauncher:
         if self._ray is not None:
             for worker in self._workers:
                 self._ray.kill(worker)
-            if self._ours:
+            if self._started_ray:
                 self._ray.shutdown()
             self._ray, self._workers = None, []
 
 
 class RaySolver:
-    """One run on Ray workers; an ``runs.runner.Solver``. Neither times by kind nor memory are measured."""
+    """A run on Ray workers; a ``runs.runner.Solver``. Times by kind and memory are not measured."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class RaySolver:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise a worker's UserError as one, and tell of workers that died too often."""
+        """Raise a worker's UserError as a UserError, and another if a worker died too often."""
         try:
             yield
         except self._ray.exceptions.RayTaskError as error:
@@ -178,14 +178,14 @@ class RaySolver:
 def connect(address: str) -> tuple[Any, bool]:
     """Return Ray connected to ``address``, and whether this call opened the connection.
 
-    ``local`` starts Ray on this machine, ``auto`` finds one that runs on it, anything else is HOST:PORT. An
+    ``local`` starts Ray on this machine, ``auto`` finds a running Ray on it, anything else is HOST:PORT. An
     open session is used as it is.
 
     Raises:
         UserError: Without Ray, or if no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Otherwise Ray prints a paragraph for every dead worker, which we report in one line.
+    # Otherwise Ray prints a paragraph for every dead worker; our error message has one line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "A worker died or was killed")
     try:
         import ray
@@ -209,14 +209,14 @@ def connect(address: str) -> tuple[Any, bool]:
     return ray, True
 
 
-def places(
+def plan_workers(
     resources: Mapping[str, float], workers: int | None, cpus: float, gpus: float | None
 ) -> tuple[int, float]:
     """Return the number of workers and the GPUs of each.
 
     Args:
         resources: The cluster's resources, by Ray's names.
-        workers: How many; None is as many as fit.
+        workers: Number of workers; None is as many as fit.
         cpus: CPUs of each worker.
         gpus: GPUs of each worker; None is 1 if there are any.
 
@@ -232,9 +232,9 @@ def places(
             room[name] = int(total / each + 1e-9) if each >= 1 else int(total) * int(1 / each + 1e-9)
     fits = min(room.values(), default=workers or 1)
     if fits < (workers or 1):
-        there = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in room)
+        available = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in room)
         raise UserError(
-            f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {there}; "
+            f"expected room for {workers or 1} workers of {cpus:g} CPUs and {gpus:g} GPUs, got {available}; "
             "lower ray.workers, ray.cpus or ray.gpus"
         )
     return workers or fits, gpus

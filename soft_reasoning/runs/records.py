@@ -1,7 +1,7 @@
-"""One problem's record, a line of ``samples.jsonl``, with lm-evaluation-harness's names where it has one.
+"""A problem's record, a line of ``samples.jsonl``, with lm-evaluation-harness's names where they exist.
 
 ``doc_id``, ``doc``, ``target``, ``resps``, ``filtered_resps`` and ``exact_match`` are the harness's.
-``resps[0][i]`` is the text of ``candidates[i]``. ``extraction`` says how answers were extracted. Every
+``resps[0][i]`` is the text of ``candidates[i]``. ``extraction`` names the way answers were extracted. Every
 number keeps its exact value.
 """
 
@@ -16,21 +16,21 @@ from soft_reasoning.answers import MODES, AnswerGrader, Grader
 from soft_reasoning.types import Candidate, Problem, Result, Usage, UserError, shortened
 
 FIRST = 5
-"""Number of candidates of coverage@5, equal to the samples of the paper's baselines."""
+"""Number of candidates in coverage@5, equal to the samples of the paper's baselines."""
 
 MEMORY = ("kv", "activations")
 """Kinds of an engine's memory beside the weights: keys and values, and everything else."""
 
-WHY = ("uncovered", "rejected", "outvoted")
-"""Why final answers are wrong: no candidate is right, the verifier approved of no right one, or it did and
+WRONG_REASONS = ("uncovered", "rejected", "outvoted")
+"""Why final answers are wrong: no candidate is right, the verifier approved no right candidate, or it did and
 another answer was chosen."""
 
-WORDS = ("easy", "medium", "hard", "expert", "extreme")
+DIFFICULTIES = ("easy", "medium", "hard", "expert", "extreme")
 """Names of difficulties, in order."""
 
 
-def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
-    """The record of one finished problem, plain values only."""
+def to_record(problem: Problem, result: Result, grader: AnswerGrader) -> dict[str, Any]:
+    """The record of a finished problem, in plain values."""
     return {
         "doc_id": problem.id,
         "question": problem.question,
@@ -52,7 +52,7 @@ def record_of(problem: Problem, result: Result, grader: AnswerGrader) -> dict[st
     }
 
 
-def problem_of(record: Mapping[str, Any]) -> Problem:
+def stored_problem(record: Mapping[str, Any]) -> Problem:
     """Return the problem of a record."""
     return Problem(
         id=record["doc_id"],
@@ -63,7 +63,7 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
     )
 
 
-def candidates_of(record: Mapping[str, Any]) -> list[Candidate]:
+def stored_candidates(record: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a record."""
     candidates = []
     for row, text in zip(record["candidates"], record["resps"][0], strict=True):
@@ -72,47 +72,47 @@ def candidates_of(record: Mapping[str, Any]) -> list[Candidate]:
     return candidates
 
 
-def agreement_of(candidate: Mapping[str, Any]) -> float | None:
+def stored_agreement(candidate: Mapping[str, Any]) -> float | None:
     """Return the verifier's score of a record's candidate before confidence; None if it was not judged."""
     agreement = candidate["agreement"]
     return candidate["verified"] if agreement is None else agreement
 
 
-def answers_of(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
-    """Return the final answer and each candidate's, as ``grader`` reads them.
+def read_answers(record: Mapping[str, Any], grader: AnswerGrader) -> tuple[str | None, list[str | None]]:
+    """Return the final answer and each candidate's answer, as ``grader`` reads them.
 
-    Under the run's own extraction these are the stored answers. Under another the stored texts are read
-    again. The final answer is then the vote of the texts (candidates and verifier's solutions) that gave
-    it, or of all texts if there was none. An answer that no stored text gave is kept.
+    With the run's extraction these are the stored answers. With another the stored texts are read again. The
+    final answer is then the vote of the texts (candidates and verifier's solutions) that gave it, or of all
+    texts if there was none. An answer that no stored text gave stays as it is.
     """
     final, kind = record["answer"], record["answer_type"]
     stored = [candidate["answer"] for candidate in record["candidates"]]
     if grader.name == record["extraction"]:
         return final, stored
-    read = [grader.extract(text, kind) for text in record["resps"][0]]
-    pairs = [*zip(stored, read, strict=True)]
+    parsed = [grader.extract(text, kind) for text in record["resps"][0]]
+    pairs = [*zip(stored, parsed, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
-        # A judge has texts and no answers of its own.
+        # A judge has texts, but no answers.
         solutions = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)
         pairs += [(answer, grader.extract(text, kind)) for answer, text in solutions]
-    sources = [now for before, now in pairs if final is None or grader.equal(before, final, kind)]
-    return (grader.vote(sources, kind) if sources else final), read
+    sources = [new for old, new in pairs if final is None or grader.equal(old, final, kind)]
+    return (grader.vote(sources, kind) if sources else final), parsed
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One graded problem: its rows in the frames that metrics are computed from, and its tokens.
+    """A graded problem: its rows in the frames from which metrics are computed, and its tokens.
 
-    Whatever needs a reference answer is None without one.
+    Values that need a reference answer are None without it.
 
     Attributes:
-        problem: The problem's own row: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is
-            right; a verifier's own answers do not count), ``covered_first`` (any of the first ``FIRST``),
-            ``parsed``, the number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``:
-            a word of ``WHY``.
+        problem: The problem's row: ``doc_id``, ``answer``, ``correct``, ``covered`` (any candidate is right;
+            a verifier's solutions do not count), ``covered_first`` (any of the first ``FIRST``), ``parsed``,
+            the number of different ``answers`` and of ``rounds``, ``difficulty``, and ``wrong``: an item of
+            ``WRONG_REASONS``.
         candidates: A row for each candidate: ``correct``, ``parsed``, ``round``, ``reward``, ``approved`` (by
-            the verifier, before its confidence), ``length`` |u|, ``new`` (no candidate before had its text),
-            and ``expected``: the surrogate's mean at its point before it was tried.
+            the verifier, before its confidence), ``length`` |u|, ``new`` (no earlier candidate had its text),
+            and ``expected``: the surrogate's mean at its point before its evaluation.
         readings: A row for each way of extracting answers.
         usage: Tokens by role.
         decided: For each round of proposals, the share that the acquisition function chose.
@@ -132,7 +132,7 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         UserError: If the record lacks a field.
     """
     try:
-        return _graded(record, grader)
+        return _grade(record, grader)
     except KeyError as error:
         raise UserError(
             f"problem {shortened(str(record.get('doc_id')))}: its line in samples.jsonl was edited, it lacks "
@@ -140,17 +140,17 @@ def grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
         ) from error
 
 
-def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
-    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+def _grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
+    problem, (answer, answers) = stored_problem(record), read_answers(record, grader)
     correct, difficulty = grader.correct(answer, problem), problem.doc.get("difficulty")
     texts, candidates = record["resps"][0], list[dict[str, Any]]()
     proposals = [entry.get("proposal") or {} for entry in record["trace"]]
     means = [iter(proposal.get("mean", ())) for proposal in proposals]
-    for i, (read, stored) in enumerate(zip(answers, record["candidates"], strict=True)):
-        number, agreement = stored["round"], agreement_of(stored)
+    for i, (parsed, stored) in enumerate(zip(answers, record["candidates"], strict=True)):
+        number, agreement = stored["round"], stored_agreement(stored)
         row = {
-            "correct": grader.correct(read, problem),
-            "parsed": read is not None,
+            "correct": grader.correct(parsed, problem),
+            "parsed": parsed is not None,
             "round": number,
             "reward": stored["reward"],
             "approved": None if agreement is None else agreement >= 0.5,
@@ -162,8 +162,8 @@ def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
     approvals = [candidate["approved"] for candidate in candidates if candidate["correct"]]
     wrong = None
     if correct is False:
-        known = "rejected" if all(approved is False for approved in approvals) else "outvoted"
-        wrong = known if approvals else "uncovered"
+        reason = "rejected" if all(approved is False for approved in approvals) else "outvoted"
+        wrong = reason if approvals else "uncovered"
     return Graded(
         problem={
             "doc_id": problem.id,
@@ -178,21 +178,21 @@ def _graded(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
             "wrong": wrong,
         },
         candidates=candidates,
-        readings=[_reading(record, other) for other in _compared(grader)],
+        readings=[_reading(record, mode_grader) for mode_grader in _graders_by_mode(grader)],
         usage={role: Usage(**counts) for role, counts in record["usage"].items()},
         decided=[proposal["decided"] for proposal in proposals if "decided" in proposal],
     )
 
 
-def _compared(grader: AnswerGrader) -> list[AnswerGrader]:
-    """This package's grader in each mode, with the tolerances of ``grader``, and ``grader`` itself."""
+def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:
+    """The package's grader in each mode, with the tolerances of ``grader``; then ``grader`` if custom."""
     tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
     graders: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
     return graders if grader.name in MODES else [*graders, grader]
 
 
 def _reading(record: Mapping[str, Any], grader: AnswerGrader) -> dict[str, Any]:
-    problem, (answer, answers) = problem_of(record), answers_of(record, grader)
+    problem, (answer, answers) = stored_problem(record), read_answers(record, grader)
     return {
         "mode": grader.name,
         "correct": grader.correct(answer, problem),
@@ -203,9 +203,9 @@ def _reading(record: Mapping[str, Any], grader: AnswerGrader) -> dict[str, Any]:
     }
 
 
-def ease(level: str) -> tuple[int, int, str]:
+def difficulty_key(level: str) -> tuple[int, int, str]:
     """Return a key that sorts words from easy to expert and numbers by value."""
-    return (WORDS.index(level) if level in WORDS else -1, len(level), level)
+    return (DIFFICULTIES.index(level) if level in DIFFICULTIES else -1, len(level), level)
 
 
 def duration(seconds: float) -> str:

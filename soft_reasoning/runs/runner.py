@@ -22,9 +22,9 @@ from soft_reasoning.runs.files import (
 )
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.progress import Progress
-from soft_reasoning.runs.records import Graded, grade, problem_of, record_of
+from soft_reasoning.runs.records import Graded, grade, stored_problem, to_record
 from soft_reasoning.runs.store import Store
-from soft_reasoning.runs.tracking import Tracker, followed
+from soft_reasoning.runs.tracking import Tracker, follow_run
 from soft_reasoning.scheduling.job import Clock
 from soft_reasoning.types import Problem, Result, UserError
 
@@ -39,11 +39,11 @@ class Solver(Protocol):
     grader: AnswerGrader
 
     def solve(self, problems: Iterable[Problem], clock: Clock) -> Iterator[tuple[Problem, Result]]:
-        """Yield each problem once with its result, in the order they finish, as ``scheduler.drive`` does."""
+        """Yield each problem once with its result, in order of completion, as ``scheduler.drive`` does."""
         ...
 
     def peaks(self) -> Mapping[str, int]:
-        """Return the most bytes that an engine has used so far, by kind; empty if unknown."""
+        """Return the peak bytes of an engine so far, by kind; empty if unknown."""
         ...
 
 
@@ -84,100 +84,100 @@ def run(
 ) -> Summary:
     """Solve ``problems`` into ``folder``, resuming an earlier run of the same ``config``.
 
-    Every finished problem is stored before it counts, so an interrupted run loses none.
+    Every finished problem is stored before it counts, so an interrupted run does not lose it.
 
     Args:
         problems: The problems, with distinct ids.
-        solver: What solves them.
+        solver: Solves the problems.
         folder: The run's folder.
         config: The configuration as plain data.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.
-        report: Writes what is read from the finished folder, and returns notes, before ``tracker`` gets it.
+        report: Writes the report into the finished folder and returns notes, before ``tracker`` ends.
 
     Raises:
-        UserError: For what ``Store``, ``solver`` and ``tracker`` refuse, for no problems, and
-            if ``folder`` holds a problem that has changed or is not among ``problems``.
+        UserError: If ``Store``, ``solver`` or ``tracker`` raises it, if there are no problems, or if
+            ``folder`` holds a problem that has changed or is not among ``problems``.
     """
     problems = list(problems)
     if not problems:
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
-    shown = Progress(len(problems), enabled=progress)
+    display = Progress(len(problems), enabled=progress)
     with (
         Store(folder, config, fresh=fresh, about=solver.about) as store,
-        followed(tracker, store.folder, config, shown.say) as log,
+        follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in store.notes:
-            shown.say(note)
+            display.say(note)
         rows = [grade(record, solver.grader) for record in store.records]
         check_stored(store, problems)
         for row in rows:
-            shown.count(row)
-        if shown.done:
-            shown.say(f"{shown.done} of {len(problems)} problems are done; continuing in {store.folder}")
+            display.count(row)
+        if display.done:
+            display.say(f"{display.done} of {len(problems)} problems are done; continuing in {store.folder}")
         done = {row.problem["doc_id"] for row in rows}
         todo = [problem for problem in problems if problem.id not in done]
         try:
-            with shown:
+            with display:
                 for row in _solve(todo, solver, store):
                     rows.append(row)
-                    shown.count(row)
-                    shown.show()
-                    log(shown.figures(), shown.done)
+                    display.count(row)
+                    display.show()
+                    log(display.figures(), display.done)
         except BaseException:
-            if shown.done:
-                stored = f"{shown.done} of {len(problems)} problems are stored in {store.folder}"
-                shown.say(f"stopped: {stored}; the same command continues")
+            if display.done:
+                stored = f"{display.done} of {len(problems)} problems are stored in {store.folder}"
+                display.say(f"stopped: {stored}; the same command continues")
             raise
         rate, independent = solver.about.get("flops"), solver.about["independent"]
         metrics = measure(rows, costs=store.costs, rate=rate, independent=independent)
-        store.measured()
+        store.update_config()
         write_results(store.folder, metrics, rows)
         for note in report(store.folder) if report is not None else ():
-            shown.say(note)
+            display.say(note)
     return Summary(store.folder, metrics)
 
 
 def _solve(problems: Iterable[Problem], solver: Solver, store: Store) -> Iterator[Graded]:
-    """Solve ``problems`` and yield each, graded, once its record is on the disk."""
+    """Solve ``problems`` and yield each graded problem when its record is on the disk."""
     clock, last = Clock(), perf_counter()
     for problem, result in solver.solve(problems, clock):
-        record = record_of(problem, result, solver.grader)
+        record = to_record(problem, result, solver.grader)
         with clock.measure("store"):
             store.append(record)
-        now = perf_counter()
-        store.add_costs(clock.taken() | {"total": now - last}, solver.peaks())
-        last = now
+        time = perf_counter()
+        store.add_costs(clock.taken() | {"total": time - last}, solver.peaks())
+        last = time
         yield grade(record, solver.grader)
 
 
 def check_stored(store: Store, problems: Sequence[Problem]) -> None:
-    """Check that the stored problems are among ``problems``: costs are those of all that a run solved.
+    """Check that the stored problems are among ``problems``, since costs include every solved problem.
 
     Raises:
-        UserError: If one is not, or has changed.
+        UserError: If a stored problem is not among them, or has changed.
     """
-    wanted = {problem.id: problem for problem in problems}
+    by_id = {problem.id: problem for problem in problems}
     fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
-    for before in map(problem_of, store.records):
-        now = wanted.get(before.id)
-        if now is None:
+    for stored in map(stored_problem, store.records):
+        problem = by_id.get(stored.id)
+        if problem is None:
             raise UserError(
-                f"{store.folder} holds problem {before.name}, which this run does not take; raise "
+                f"{store.folder} holds problem {stored.name}, which this run does not take; raise "
                 f"limit, {fix}"
             )
         parts = {"question": "question", "answer_type": "answer type", "gold": "reference answer"}
-        changed = [part for name, part in parts.items() if getattr(before, name) != getattr(now, name)]
+        changed = [part for name, part in parts.items() if getattr(stored, name) != getattr(problem, name)]
         if changed:
             raise UserError(
-                f"{store.folder} holds problem {before.name} with another {' and '.join(changed)}; "
+                f"{store.folder} holds problem {stored.name} with another {' and '.join(changed)}; "
                 f"restore the data, {fix}"
             )
 
 
 def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Graded]) -> None:
-    """Write the metrics of a run, and the outcome of each problem by its id."""
+    """Write the metrics of a run, and each problem's outcome by its id."""
     write_json(folder / RESULTS, metrics)
     outcomes = {
         row.problem["doc_id"]: {
@@ -191,8 +191,8 @@ def write_results(folder: Path, metrics: Mapping[str, Any], rows: Iterable[Grade
 def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     """Grade a finished run again: new metrics, the same records.
 
-    Only what the run measured is graded: the problems in ``grades.json``. Time and memory stay as in
-    ``results.json``.
+    Only the problems in ``grades.json`` are graded, those that the run's results are about. Time and memory
+    stay as in ``results.json``.
 
     Raises:
         UserError: If the folder holds no finished run.

@@ -1,7 +1,7 @@
-"""A run's folder: one writer at a time, results on disk before they count, nothing lost to a crash.
+"""A run's folder: one writer at a time, results on disk before they count, no loss in a crash.
 
-``manifest.json`` describes how the run was made, ``samples.jsonl`` holds one record per problem and
-``costs.json`` what they took. Everything else in the folder is computed from these three.
+``manifest.json`` describes the run, ``samples.jsonl`` holds a record per problem and ``costs.json`` their
+time and memory. Everything else in the folder is computed from these three files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from soft_reasoning.runs.files import (
     REPORT,
     RESULTS,
     SAMPLES,
-    encoded,
+    encode,
     read_json,
     read_manifest,
     read_records,
@@ -35,28 +35,28 @@ from soft_reasoning.runs.files import (
     write_text,
     writing,
 )
-from soft_reasoning.runs.manifest import environment_changes, manifest_of, refuse_other
+from soft_reasoning.runs.manifest import build_manifest, check_same_run, environment_changes
 from soft_reasoning.types import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock; there the folder is not guarded
+except ImportError:  # Windows has no flock; there the folder is not locked
     fcntl = None  # type: ignore[assignment]
 
 DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf")
-"""What is computed from the rest, and removed when a run starts over."""
+"""Files that are computed from the others, and removed when a run starts over."""
 
 
 class Store:
     """The folder of one run, open for writing.
 
-    ``records`` are those that it holds, in order. ``costs`` are the ``seconds`` and ``peak_bytes``, by kind,
-    of every start of the run. ``notes`` holds one line for each observation on opening. ``samples.jsonl``
+    ``records`` are the stored records, in order. ``costs`` are the ``seconds`` and ``peak_bytes``, by kind,
+    over all starts of the run. ``notes`` holds a line for each observation on opening. ``samples.jsonl``
     itself is locked (flock), so a dead process leaves no lock.
 
     Raises:
-        UserError: If the folder cannot be written, is in use by another process, or holds results of
-            another configuration or of other weights; if a whole line of ``samples.jsonl`` is no record; and
+        UserError: If the folder cannot be written, is in use by another process, or holds results of another
+            configuration or of other weights; if a complete line of ``samples.jsonl`` is not a record; and
             if a method cannot write.
 
     Example:
@@ -76,7 +76,7 @@ class Store:
         self.records: list[dict[str, Any]] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        manifest = manifest_of(config, about)
+        manifest = build_manifest(config, about)
         self._config = manifest["config"]
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,9 +113,9 @@ class Store:
                 path.unlink()
 
     def _resume(self, manifest: Mapping[str, Any]) -> None:
-        """Check that the run is the same and read what it left; cut a torn last line off."""
+        """Check that the run is the same and read its records; remove a torn last line."""
         old, path = read_manifest(self.folder), self.folder / SAMPLES
-        refuse_other(old, manifest, self.folder)
+        check_same_run(old, manifest, self.folder)
         self.costs = read_json(self.folder / COSTS, "start over with fresh=true")
         self.records = list(read_records(self.folder))
         whole = path.read_bytes().rfind(b"\n") + 1
@@ -126,30 +126,29 @@ class Store:
             self.notes.append(f"continuing a run made with other versions ({'; '.join(changes)})")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one problem's record; afterwards it is on the disk."""
-        line = memoryview(encoded(json.dumps(record, ensure_ascii=False) + "\n"))
+        """Write a problem's record and wait until it is on the disk."""
+        line = memoryview(encode(json.dumps(record, ensure_ascii=False) + "\n"))
         with writing(self.folder):
             while line:
                 line = line[os.write(self._samples, line) :]
             os.fsync(self._samples)
 
     def add_costs(self, seconds: Mapping[str, float], peaks: Mapping[str, int]) -> None:
-        """Add seconds by kind since the last call, and keep the peaks of memory."""
-        for known, values, together in (("seconds", seconds, sum), ("peak_bytes", peaks, max)):
+        """Add the seconds by kind since the last call, and update the peaks of memory."""
+        for name, values, combine in (("seconds", seconds, sum), ("peak_bytes", peaks, max)):
             for kind, value in values.items():
-                self.costs[known][kind] = together((self.costs[known].get(kind, 0), value))
+                self.costs[name][kind] = combine((self.costs[name].get(kind, 0), value))
         write_json(self.folder / COSTS, self.costs)
 
-    def measured(self) -> None:
+    def update_config(self) -> None:
         """Write the configuration of the results into the manifest.
 
-        Keys that change no problem's result, such as ``limit``, may have had other values when the run
-        began.
+        Keys that change no problem's result, such as ``limit``, may have had other values at the first start.
         """
         self._describe(read_manifest(self.folder) | {"config": self._config})
 
     def _describe(self, manifest: Mapping[str, Any]) -> None:
-        """Write the manifest, and what Hydra itself would write before the run is accepted."""
+        """Write the manifest and Hydra's files, which Hydra itself would write before the run is accepted."""
         write_json(self.folder / MANIFEST, manifest)
         config = manifest["config"]
         files: dict[str, Any] = {"config": config, "overrides": shlex.split(config.get("command") or "")[2:]}

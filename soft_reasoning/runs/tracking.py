@@ -1,4 +1,4 @@
-"""Trackers that follow a run: TensorBoard, Weights & Biases or MLflow, through accelerate's."""
+"""Trackers that follow a run: TensorBoard, Weights & Biases or MLflow, through accelerate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from soft_reasoning.types import UserError
 
 
 class Tracker:
-    """Follows a run through a tracker of accelerate, which a subclass begins.
+    """Follows a run through a tracker of accelerate, which a subclass starts.
 
     Raises:
         UserError: If the library ``name`` or accelerate is not installed.
@@ -35,10 +35,10 @@ class Tracker:
                 f"logging={self.name}: expected {self.name} and accelerate, which cannot be imported "
                 f"({error}): pip install 'soft-reasoning[{self.name}]', or leave logging out"
             ) from error
-        importlib.import_module("accelerate").PartialState()  # which accelerate's own log needs
+        importlib.import_module("accelerate").PartialState()  # needed by accelerate's log
 
     def begin(self, folder: Path, config: Mapping[str, Any]) -> Any:
-        """Begin the run in ``folder`` and return its ``accelerate.tracking.GeneralTracker``."""
+        """Start to follow the run in ``folder``; return its ``accelerate.tracking.GeneralTracker``."""
         raise NotImplementedError
 
     def log(self, run: Any, figures: Mapping[str, float], step: int) -> None:
@@ -46,7 +46,7 @@ class Tracker:
         run.log(dict(figures), step)
 
     def end(self, run: Any, files: Sequence[Path] | None) -> None:
-        """End the run: finished, with the ``files`` of its report, or (None) interrupted."""
+        """End the run: finished, with the ``files`` of its report, or interrupted (None)."""
         run.finish()
 
 
@@ -63,13 +63,13 @@ class TensorBoard(Tracker):
 
 
 class WeightsAndBiases(Tracker):
-    """Logs to Weights & Biases, the report's files included.
+    """Logs to Weights & Biases, with the report's files.
 
     Args:
         project: The project.
         entity: The team or user; None is the account's default.
-        mode: ``online``, ``offline`` (``wandb sync`` uploads later) or ``disabled``; None is online, or what
-            the environment variable WANDB_MODE says.
+        mode: ``online``, ``offline`` (``wandb sync`` uploads later) or ``disabled``; None is the environment
+            variable WANDB_MODE, else online.
         tags: Tags of every run.
     """
 
@@ -108,8 +108,8 @@ class MLflow(Tracker):
     Parameters are the values that results depend on.
 
     Args:
-        uri: The tracking server or database, such as ``sqlite:///mlflow.db``; None is what MLflow takes by
-            itself (the environment variable MLFLOW_TRACKING_URI, else a database in the current folder).
+        uri: The tracking server or database, such as ``sqlite:///mlflow.db``; None is MLflow's default (the
+            environment variable MLFLOW_TRACKING_URI, else a database in the current folder).
         experiment: The experiment's name, which is created if it does not exist.
     """
 
@@ -139,16 +139,16 @@ class MLflow(Tracker):
 
 
 @contextmanager
-def followed(
+def follow_run(
     tracker: Tracker | None, folder: Path, config: Mapping[str, Any], say: Callable[[str], None]
 ) -> Iterator[Callable[[Mapping[str, float], int], None]]:
-    """Have ``tracker`` follow the run in ``folder``; yield a function that logs figures at a step.
+    """Follow the run in ``folder`` with ``tracker``; yield a function that logs figures at a step.
 
-    At the end it gets the final metrics and the report's files. An error of the tracker after the beginning
-    ends the logging with one line by ``say``, and not the run.
+    At the end the final metrics and the report's files are logged. If the tracker fails after its start, the
+    logging ends with a line printed by ``say``; the run continues.
 
     Raises:
-        UserError: If the tracker cannot begin.
+        UserError: If the tracker cannot start.
     """
     if tracker is None:
         yield lambda figures, step: None
@@ -162,27 +162,27 @@ def followed(
             f"{' '.join(str(error).split())[:300]}; change its options"
         ) from error
 
-    def tell(call: Callable[..., Any], *values: Any) -> None:
+    def guarded(call: Callable[..., Any], *values: Any) -> None:
         nonlocal run
         try:
             if run is not None:
                 call(run, *values)
-        except Exception as error:  # such as a server that has gone: hours of work do not end for it
+        except Exception as error:  # a lost server, for example, must not end the run
             run = None
             say(f"logging={tracker.name} ended: {type(error).__name__}: {error}")
 
     try:
-        yield lambda figures, step: tell(tracker.log, figures, step)
+        yield lambda figures, step: guarded(tracker.log, figures, step)
     except BaseException:
-        tell(tracker.end, None)
+        guarded(tracker.end, None)
         raise
     metrics = read_results(folder)
     numbers = {
-        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # other signs MLflow refuses
+        "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow refuses other characters
         for name, value in flatten(metrics).items()
         if finite(value)
     }
-    named = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
-    files = [path for path in named if path.is_file()] + sorted(folder.glob("*.png"))
-    tell(tracker.log, numbers, metrics["problems"])
-    tell(tracker.end, files)
+    paths = [folder / name for name in (RESULTS, REPORT, PAGE, PREDICTIONS, MANIFEST)]
+    files = [path for path in paths if path.is_file()] + sorted(folder.glob("*.png"))
+    guarded(tracker.log, numbers, metrics["problems"])
+    guarded(tracker.end, files)

@@ -5,7 +5,7 @@ import pytest
 from soft_reasoning.answers import Grader
 from soft_reasoning.reports.stopped import if_stopped, mean_curve
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 
 VOTE = FinalAnswer("vote", verifier_weight=1.0)
@@ -21,7 +21,7 @@ def record(name, final, *rounds, verifier=()):
     said = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
     trace = [{"round": i, "verifier": one} for i, one in enumerate(said)]
     usage = {"candidate": Usage(5, 0, 10 * len(candidates), 1), "verifier": Usage(5, 0, 6 * len(rounds), 1)}
-    return record_of(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
+    return to_record(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
 
 
 def test_a_problem_that_ended_keeps_what_it_had():

@@ -10,12 +10,12 @@ from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.reports.viewer.run import entry_of, final_of
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, verdicts_of
-from soft_reasoning.runs.records import record_of
+from soft_reasoning.runs.records import to_record
 from soft_reasoning.types import Candidate, Result
 
 
 def entry(result, final=None, gold="3"):
-    return entry_of(record_of(problem(1, gold), result, GRADER), GRADER, final)
+    return entry_of(to_record(problem(1, gold), result, GRADER), GRADER, final)
 
 
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):

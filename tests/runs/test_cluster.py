@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from soft_reasoning.runs.ray import RayLauncher, connect, places
+from soft_reasoning.runs.ray import RayLauncher, connect, plan_workers
 from soft_reasoning.types import UserError
 
 MACHINE = {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}
@@ -22,7 +22,7 @@ MACHINE = {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}
     ],
 )
 def test_as_many_workers_as_there_is_room_for(asked, given):
-    assert places(MACHINE, *asked) == given
+    assert plan_workers(MACHINE, *asked) == given
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_as_many_workers_as_there_is_room_for(asked, given):
 )
 def test_more_than_there_is_is_refused(asked, message):
     with pytest.raises(UserError, match=message):
-        places(MACHINE, *asked)
+        plan_workers(MACHINE, *asked)
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"cpus": 1.5}, {"cpus": None}, {"gpus": 2.5}])

@@ -3,7 +3,7 @@
 import pytest
 
 from soft_reasoning.answers import Grader, extract
-from soft_reasoning.runs.records import answers_of, grade, record_of
+from soft_reasoning.runs.records import grade, read_answers, to_record
 from soft_reasoning.types import Candidate, Problem, Result
 from tests.runs.world import summarise
 
@@ -14,7 +14,7 @@ def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
     """The record of a run under ``read``; ``verifier`` holds what a round's verifier answered and wrote."""
     found = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
     trace = ({"round": 0, "verifier": verifier},) if verifier else ({"round": 0},)
-    return record_of(Problem("p", "How many?", gold), Result(answer, tuple(found), trace), read)
+    return to_record(Problem("p", "How many?", gold), Result(answer, tuple(found), trace), read)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
 )
 def test_a_flexible_run_read_strictly(record, strict, candidates):
     assert record["extraction"] == "flexible"
-    assert answers_of(record, STRICT) == (strict, candidates)
-    assert answers_of(record, FLEXIBLE) == (record["answer"], [c["answer"] for c in record["candidates"]])
+    assert read_answers(record, STRICT) == (strict, candidates)
+    assert read_answers(record, FLEXIBLE) == (record["answer"], [c["answer"] for c in record["candidates"]])
 
 
 def test_both_extractions_are_in_the_metrics():

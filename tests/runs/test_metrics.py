@@ -7,7 +7,7 @@ import pytest
 
 from soft_reasoning.answers import Grader
 from soft_reasoning.runs.metrics import equal_samples
-from soft_reasoning.runs.records import grade, problem_of, record_of
+from soft_reasoning.runs.records import grade, stored_problem, to_record
 from soft_reasoning.types import Candidate, Problem, Result, Usage
 from tests.runs.world import summarise
 
@@ -23,7 +23,7 @@ def row(gold, answer, rounds, *, verified=None, difficulty=None, usage=None, nam
     ]
     doc = {} if difficulty is None else {"difficulty": difficulty}
     problem = Problem(name, "How many?", gold, doc=doc)
-    return grade(record_of(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
+    return grade(to_record(problem, Result(answer, tuple(candidates), usage=usage or {}), GRADER), GRADER)
 
 
 def test_accuracy_coverage_and_their_errors():
@@ -102,7 +102,7 @@ def test_why_final_answers_are_wrong():
 def test_the_verifier_is_judged_before_its_confidence():
     problem = Problem("p", "How many?", "3")
     found = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
-    record = record_of(problem, Result("3", found), GRADER)
+    record = to_record(problem, Result("3", found), GRADER)
     assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
 
 
@@ -128,8 +128,10 @@ def test_order_changes_no_digit():
 def test_a_record_gives_its_problem_and_numbers_back():
     problem = Problem("p", "How many?", "3", doc={"a": 1})
     result = Result("3", (Candidate("t", "3", 0, 0.5, 1.0, 1.5, (0.1, -0.2), 7, "eos"),), ({"round": 0},))
-    record = record_of(problem, result, GRADER)
-    assert problem_of(record) == problem and record["resps"] == [["t"]] and record["filtered_resps"] == ["3"]
+    record = to_record(problem, result, GRADER)
+    assert (
+        stored_problem(record) == problem and record["resps"] == [["t"]] and record["filtered_resps"] == ["3"]
+    )
     assert record["candidates"] == [
         {"answer": "3", "round": 0, "coherence": 0.5, "verified": 1.0, "reward": 1.5, "u": (0.1, -0.2),
          "generated_tokens": 7, "finish_reason": "eos", "agreement": None}
@@ -144,7 +146,7 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
     )
     trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
     problem = Problem("p", "How many?", "3")
-    found = grade(record_of(problem, Result("3", candidates, trace), GRADER), GRADER)
+    found = grade(to_record(problem, Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([found, row("3", "3", [["3"]], name="q")])
     assert [row["length"] for row in m["by_round"]] == [3.0, 2.0, 10.0]
     assert m["decided"] == pytest.approx(0.7)
@@ -156,7 +158,7 @@ def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
     candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
     trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
-    found = grade(record_of(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    found = grade(to_record(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
     m = summarise([found])
     assert (m["texts"], m["answers"]) == (5, 5)
     assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7

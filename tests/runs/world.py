@@ -12,7 +12,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.metrics import measure
-from soft_reasoning.runs.records import grade, record_of
+from soft_reasoning.runs.records import grade, to_record
 from soft_reasoning.runs.runner import run, write_results
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import Problem
@@ -47,7 +47,7 @@ def stored(folder, config, results, **more):
     rows = []
     with Store(folder, config) as store:
         for problem, result in results:
-            record = record_of(problem, result, Grader())
+            record = to_record(problem, result, Grader())
             store.append(record)
             rows.append(grade(record, Grader()))
     write_results(folder, summarise(rows, **more), rows)

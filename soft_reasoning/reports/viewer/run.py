@@ -13,7 +13,7 @@ from soft_reasoning.reports.viewer.files import Entry, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer, votes_of
 from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.files import read_manifest, read_records
-from soft_reasoning.runs.records import agreement_of, answers_of, candidates_of, problem_of
+from soft_reasoning.runs.records import read_answers, stored_agreement, stored_candidates, stored_problem
 from soft_reasoning.types import Problem, UserError
 
 PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
@@ -45,8 +45,8 @@ def write_run(
 
 def entry_of(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Entry:
     """What the page shows of a problem."""
-    problem = problem_of(record)
-    answer, answers = answers_of(record, grader)
+    problem = stored_problem(record)
+    answer, answers = read_answers(record, grader)
     right = {read: grader.correct(read, problem) for read in {answer, *answers}}
     detail: dict[str, Any] = {
         "prompt": record.get("prompt") or [problem.question],
@@ -85,7 +85,7 @@ def _rounds(
         cards = rounds[number]["candidates"]
         facts = {
             "reward": candidate["reward"], "verified": candidate["verified"],
-            "agreement": agreement_of(candidate), "coherence": candidate["coherence"],
+            "agreement": stored_agreement(candidate), "coherence": candidate["coherence"],
             "tokens": candidate.get("generated_tokens"), "finish": candidate.get("finish_reason") or None,
             **_traced(entry, len(cards)),
         }  # fmt: skip
@@ -123,7 +123,7 @@ def _votes(
     Weights are None where ``final`` is not known to be a vote over what the record holds.
     """
     chosen, kind = record["answer"], problem.answer_type
-    judged = Judged(candidates_of(record), verdicts_of(record["trace"]), grader, kind)
+    judged = Judged(stored_candidates(record), verdicts_of(record["trace"]), grader, kind)
     return [
         {name: short(value) for name, value in asdict(vote).items()}
         | {"right": grader.correct(vote.answer, problem), "chosen": grader.equal(vote.answer, chosen, kind)}
