@@ -45,7 +45,7 @@ def interval(values: Iterable[float]) -> str:
     return f"{100 * found.difference:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
 
 
-def tables_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
     """Return every table by the name of its file."""
     rates = [
         [s, interval(row["rate"][s] for row in rows),
@@ -83,7 +83,7 @@ def write(rows: Sequence[Mapping[str, Any]], out: Path, command: str) -> str:
     out.mkdir(parents=True, exist_ok=True)
     keys = sum(row["keys"] for row in rows) / len(rows)
     parts = ["# Neurons", f"`{command}`", f"{len(rows)} questions, {keys:.0f} key neurons each on average."]
-    for name, table in tables_of(rows).items():
+    for name, table in build_tables(rows).items():
         save(table, out, name)
         parts += [f"## {TITLES[name]}", table.markdown()]
         if name.startswith("activation") and plots.available():

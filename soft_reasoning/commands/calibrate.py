@@ -35,7 +35,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
 from soft_reasoning.methods.base import read_candidate, solution_request
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
-from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tried, choose, report
+from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, choose, report
 from soft_reasoning.runs.files import read_records
 from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
@@ -123,12 +123,12 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     records = {record["doc_id"]: record for record in read_records(folder / TRIES)}
     rows = [(problem, records[problem.id]["candidates"]) for problem in problems]
     labels = reference == "auto" and all(problem.gold is not None for problem in problems)
-    own, *outcomes = (Tried.of(rows, number, context.grader, labels) for number in range(1 + len(others)))
+    own, *outcomes = (Tries.of(rows, number, context.grader, labels) for number in range(1 + len(others)))
 
-    portfolio = tuple(tuple(points[i].tolist()) for i in choose(own.wanted, kept))
+    portfolio = tuple(tuple(points[i].tolist()) for i in choose(own.useful, kept))
     marks = {problem.id: question_mark(problem.question) for problem in problems}
     Prior(portfolio, made_for, marks).save(folder / PORTFOLIO)
-    groups: dict[str, dict[str, Tried]] = {}
+    groups: dict[str, dict[str, Tries]] = {}
     for (option, value), outcome in zip(others, outcomes, strict=True):
         default = {} if option == TEMPERATURE else {_default(option, config): own.first(tries)}
         groups.setdefault(option, default)[value] = outcome

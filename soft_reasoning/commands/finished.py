@@ -20,7 +20,7 @@ from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import choices, conf_dir
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
-from soft_reasoning.reports.viewer.run import final_of
+from soft_reasoning.reports.viewer.run import final_rule
 from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_manifest, read_records
 from soft_reasoning.runs.records import stored_candidates, stored_problem
 from soft_reasoning.runs.runner import regrade
@@ -121,7 +121,7 @@ def story_of(folder: Path, name: str) -> Solution:
     usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
     result = Result(record["answer"], tuple(stored_candidates(record)), tuple(record["trace"]), usage)
     grader = grader_of(config, ())
-    return Solution.of(result, stored_problem(record), config["method"]["name"], final_of(config), grader)
+    return Solution.of(result, stored_problem(record), config["method"]["name"], final_rule(config), grader)
 
 
 def show_main(words: Sequence[str]) -> None:

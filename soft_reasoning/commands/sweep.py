@@ -13,7 +13,7 @@ from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import Cell, by_problems, read_cells
 from soft_reasoning.reports.compare import compare
-from soft_reasoning.reports.sweeps import accuracies, draw_sweep, notes_of, tables_of
+from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import (
@@ -47,9 +47,9 @@ def combine(folder: Path) -> None:
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
         )
     cells = read_cells(runs)
-    tables = tables_of(cells)
+    tables = build_tables(cells)
     print(f"\n{tables[TABLE].text()}\n")
-    parts = ["# Sweep", tables[TABLE].markdown(), *notes_of(cells), *_distribution(cells)]
+    parts = ["# Sweep", tables[TABLE].markdown(), *build_notes(cells), *_distribution(cells)]
     with writing(folder):
         if plots.available():
             draw_sweep(cells, folder / PLOT)

@@ -1,4 +1,4 @@
-"""Calibration: what one setting of the search gives, a recommended setting, and a portfolio of points.
+"""Calibration: comparing settings of the search, recommending a setting, and choosing a portfolio of points.
 
 Without labels every distinct answer to a question counts as right. Agreement with the most frequent answer
 would choose points that all give the same answers (experiments/results/search.md).
@@ -23,24 +23,24 @@ from soft_reasoning.types import Problem
 
 REPORT = "calibration.md"
 TEMPERATURE = "temperature"
-"""Of sampling without a soft token, which the configured setting does not do."""
+"""The option of sampling without a soft token, unlike in the configured setting."""
 FOLDS = 4
-"""Parts of the questions: a portfolio is chosen on the others and measured on each."""
+"""Number of folds in cross-validation of a portfolio."""
 SLACK = 0.01
-"""How much higher than the default's a recommended setting's share of unparsed answers may be."""
+"""Unparsed answers of a recommended setting may exceed the default's share by this much."""
 ROUND = 5
-"""Tries that coverage is estimated for, the candidates of a round."""
+"""Number of tries in coverage, the candidates of a round."""
 
 Answers = Sequence[Sequence[str | None]]
 """Q rows of M answers."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """The answers of one setting to Q questions with M tries each.
+class Tries:
+    """The answers of a setting to Q questions with M tries each.
 
     Attributes:
-        answers: Q rows of M answers, equal if they mean the same; None where none could be read.
+        answers: Q rows of M answers, equal if they mean the same; None for an unparsed answer.
         correct: Q rows of M values, or None without labels.
     """
 
@@ -54,17 +54,17 @@ class Tried:
         number: int,
         grader: AnswerGrader,
         labels: bool,
-    ) -> Tried:
-        """Return what setting ``number`` gave: the candidates of that round in each problem's row."""
+    ) -> Tries:
+        """Return the tries of setting ``number``: the candidates of that round in each problem's row."""
         answers: list[list[str | None]] = []
         correct: list[list[bool]] = []
         for problem, candidates in rows:
-            read = [c["answer"] for c in candidates if c["round"] == number]
-            correct.append([bool(grader.correct(answer, problem)) for answer in read])
-            for group in same_answers(read, grader, problem.answer_type):
+            parsed = [c["answer"] for c in candidates if c["round"] == number]
+            correct.append([bool(grader.correct(answer, problem)) for answer in parsed])
+            for group in same_answers(parsed, grader, problem.answer_type):
                 for i in group:
-                    read[i] = read[group[0]]
-            answers.append(read)
+                    parsed[i] = parsed[group[0]]
+            answers.append(parsed)
         return cls(answers, correct if labels else None)
 
     @property
@@ -78,15 +78,15 @@ class Tried:
         return fmean(answer is None for row in self.answers for answer in row)
 
     @property
-    def wanted(self) -> Answers:
-        """The answers worth finding: all, or with labels the right ones; None in place of the others."""
+    def useful(self) -> Answers:
+        """The answers that count: all, or with labels the right answers; None in place of the others."""
         if self.correct is None:
             return self.answers
         pairs = (zip(*rows, strict=True) for rows in zip(self.answers, self.correct, strict=True))
         return [[answer if right else None for answer, right in row] for row in pairs]
 
-    def worth(self, k: int = ROUND) -> list[float]:
-        """Return what settings are compared by, for each question.
+    def scores(self, k: int = ROUND) -> list[float]:
+        """Return the score by which settings are compared, for each question.
 
         It is the chance that k tries, drawn at random, solve it or, without labels, ``distinct``.
         """
@@ -96,55 +96,55 @@ class Tried:
 
     def coverage(self, k: int = ROUND) -> float | None:
         """Return the share of questions that k tries, drawn at random, solve; None without labels."""
-        return None if self.correct is None else fmean(self.worth(k))
+        return None if self.correct is None else fmean(self.scores(k))
 
-    def first(self, count: int) -> Tried:
+    def first(self, count: int) -> Tries:
         """Return the first ``count`` tries of each question."""
         correct = None if self.correct is None else [row[:count] for row in self.correct]
-        return Tried([row[:count] for row in self.answers], correct)
+        return Tries([row[:count] for row in self.answers], correct)
 
 
-def choose(wanted: Answers, count: int) -> list[int]:
-    """Choose tries one after another, each the one that finds most ``wanted`` answers; the first of several.
+def choose(answers: Answers, count: int) -> list[int]:
+    """Choose tries greedily, each with the most new ``answers``; the first wins a tie.
 
-    Answers that an earlier choice found do not count again.
+    Answers of earlier choices do not count again.
     """
-    columns = zip(*wanted, strict=True)
-    finds = [{(q, answer) for q, answer in enumerate(column) if answer is not None} for column in columns]
-    found: set[tuple[int, str | None]] = set()
+    columns = zip(*answers, strict=True)
+    gains = [{(q, answer) for q, answer in enumerate(column) if answer is not None} for column in columns]
+    covered: set[tuple[int, str | None]] = set()
     chosen: list[int] = []
     for _ in range(count):
-        left = [j for j in range(len(finds)) if j not in chosen]
-        chosen.append(max(left, key=lambda j: len(finds[j] - found)))
-        found |= finds[chosen[-1]]
+        left = [j for j in range(len(gains)) if j not in chosen]
+        chosen.append(max(left, key=lambda j: len(gains[j] - covered)))
+        covered |= gains[chosen[-1]]
     return chosen
 
 
-def held_out(wanted: Answers, count: int) -> float:
-    """Return the share of questions that a portfolio of ``count`` points solves which was chosen on others.
+def held_out(answers: Answers, count: int) -> float:
+    """Return the share of questions that a portfolio of ``count`` points solves, by cross-validation.
 
     It is chosen on three quarters of the questions and measured on the rest, four times.
     """
     solved = 0
     for fold in range(FOLDS):
-        chosen = choose([row for q, row in enumerate(wanted) if q % FOLDS != fold], count)
-        solved += sum(any(row[j] is not None for j in chosen) for row in wanted[fold::FOLDS])
-    return solved / len(wanted)
+        chosen = choose([row for q, row in enumerate(answers) if q % FOLDS != fold], count)
+        solved += sum(any(row[j] is not None for j in chosen) for row in answers[fold::FOLDS])
+    return solved / len(answers)
 
 
-def recommend(settings: Mapping[str, Tried], default: str | None) -> tuple[str, str]:
+def recommend(settings: Mapping[str, Tries], default: str | None) -> tuple[str, str]:
     """Return the best of several settings, and the reason in words.
 
-    With labels it is the one of the highest coverage. Without, it is the one with the most distinct answers
-    among those with hardly more unparsed answers than the ``default``. The default is kept where the best
-    one is better by no more than chance.
+    With labels it has the highest coverage. Without, it has the most distinct answers among the settings
+    with hardly more unparsed answers than the ``default``. The default is recommended unless the best setting
+    is better by more than chance.
     """
     limit = 1.0 if default is None else settings[default].unparsed + SLACK
-    labels = all(tried.correct is not None for tried in settings.values())
-    allowed = [value for value, tried in settings.items() if labels or tried.unparsed <= limit]
-    best = max(allowed, key=lambda value: fmean(settings[value].worth()))
+    labels = all(tries.correct is not None for tries in settings.values())
+    allowed = [value for value, tries in settings.items() if labels or tries.unparsed <= limit]
+    best = max(allowed, key=lambda value: fmean(settings[value].scores()))
     if default is not None and default != best:
-        gap = paired_bootstrap(settings[best].worth(), settings[default].worth())
+        gap = paired_bootstrap(settings[best].scores(), settings[default].scores())
         if gap.low <= 0:
             return default, (
                 f"it is the default, and the best, {best}, is better by {percent(gap.difference)} points "
@@ -160,41 +160,41 @@ def recommend(settings: Mapping[str, Tried], default: str | None) -> tuple[str, 
 
 
 def report(
-    own: Tried, kept: int, groups: Mapping[str, Mapping[str, Tried]], folder: Path, option: str
+    configured: Tries, size: int, groups: Mapping[str, Mapping[str, Tries]], folder: Path, option: str
 ) -> None:
     """Print the tables and recommendations, and write them to ``folder``.
 
     Args:
-        own: What the points gave with the configured setting.
-        kept: The portfolio's size.
-        groups: What each value of each option gave, the default first; a temperature has no default.
+        configured: The tries of the points with the configured setting.
+        size: The portfolio's size.
+        groups: The tries of each value of each option, the default first; a temperature has no default.
         folder: Where the report is written.
         option: The option that uses the portfolio.
     """
-    parts = [f"# Calibration on {len(own.answers)} questions"]
+    parts = [f"# Calibration on {len(configured.answers)} questions"]
     for name, settings in groups.items():
-        if name == TEMPERATURE and own.correct is None:
+        if name == TEMPERATURE and configured.correct is None:
             advice = f"Without labels no {name} is recommended: more of it also gives more wrong answers."
         else:
             value, reason = recommend(settings, None if name == TEMPERATURE else next(iter(settings)))
             advice = f"Recommended: {name}={value}, because {reason}."
         columns = (name, "distinct answers (%)", "unparsed (%)", f"coverage@{ROUND} (%)")
         rows = [
-            (value, percent(fmean(tried.distinct)), percent(tried.unparsed), percent(tried.coverage()))
-            for value, tried in settings.items()
+            (value, percent(fmean(tries.distinct)), percent(tries.unparsed), percent(tries.coverage()))
+            for value, tries in settings.items()
         ]
-        shown = Table(columns, rows)
-        print(f"{shown.text()}\n{advice}\n")
-        parts += [f"## {name}", shown.markdown(), advice]
-    chosen = "without labels, by distinct answers" if own.correct is None else "by labels"
-    words = f"Portfolio: {kept} of {len(own.answers[0])} points, chosen {chosen}."
-    if own.correct is not None:
-        first = min(kept, ROUND)
-        words += (
+        table = Table(columns, rows)
+        print(f"{table.text()}\n{advice}\n")
+        parts += [f"## {name}", table.markdown(), advice]
+    chosen = "without labels, by distinct answers" if configured.correct is None else "by labels"
+    summary = f"Portfolio: {size} of {len(configured.answers[0])} points, chosen {chosen}."
+    if configured.correct is not None:
+        first = min(size, ROUND)
+        summary += (
             f" Chosen on three quarters of the questions, its first {first} points solve "
-            f"{percent(held_out(own.wanted, first))} % of the rest; as many random points "
-            f"{percent(own.coverage(first))} %."
+            f"{percent(held_out(configured.useful, first))} % of the rest; as many random points "
+            f"{percent(configured.coverage(first))} %."
         )
-    words += f"\nUse it on other questions with {option}"
-    print(words)
-    write_text(folder / REPORT, "\n\n".join([*parts, "## Portfolio", words]) + "\n")
+    summary += f"\nUse it on other questions with {option}"
+    print(summary)
+    write_text(folder / REPORT, "\n\n".join([*parts, "## Portfolio", summary]) + "\n")

@@ -1,4 +1,4 @@
-"""The runs of a sweep or a comparison, grouped by what their commands changed."""
+"""The runs of a sweep or a comparison, grouped by the options of their commands."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from soft_reasoning.runs.manifest import DRAWS, IGNORED, LIMIT, flatten, result_
 
 METHOD, LABEL = "method", "label"
 SHOTS = "dataset.shots"
-APART = {METHOD, "model", "model.path", "dataset", "dataset.name", SHOTS, *DRAWS}
-"""Options that the name of a setting leaves out: they are told apart by columns, or averaged over."""
-UNSEEN = [name for name in IGNORED if name not in ("limit", LIMIT)]
-"""Options that change no result."""
+UNNAMED = {METHOD, "model", "model.path", "dataset", "dataset.name", SHOTS, *DRAWS}
+"""Options that a setting's name leaves out, since they have columns or are averaged over."""
+INEFFECTIVE = [name for name in IGNORED if name not in ("limit", LIMIT)]
+"""Options that do not change results."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting on one data set by one model: its runs, one per seed.
+    """A setting on a data set with a model: its runs, one per seed.
 
     ``setting`` holds the options that distinguish it from the other settings, without model, data set, shots
     and seeds. ``position`` is the index of its label in ``methods=[...]``.
@@ -46,7 +46,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Describe the setting: a label or a method's name as it is, other values as key=value."""
+        """The setting's description: a label or a method's name as it is, other values as key=value."""
         values = [
             str(value) if key in (LABEL, METHOD) else f"{key}={value}"
             for key, value in self.setting.items()
@@ -56,21 +56,21 @@ class Cell:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Model, data set and shots; cells of one place can be compared problem by problem."""
+        """Model, data set and shots; cells with the same place can be compared problem by problem."""
         return self.model, self.dataset, self.shots
 
     def each(self, *path: str) -> list[float]:
-        """Return the value at ``path`` of every run's results that have one."""
+        """Return the values at ``path`` in the results of all runs that have such a value."""
         values = (reduce(lambda part, name: (part or {}).get(name), path, run) for run in self.results)
         return [float(value) for value in values if value is not None]
 
     def mean(self, *path: str) -> float | None:
-        """Return the mean over runs of the value at ``path``; None if no run has one."""
+        """Return the mean over runs of the value at ``path``; None if no run has such a value."""
         values = self.each(*path)
         return statistics.fmean(values) if values else None
 
     def per_problem(self, *path: str) -> float:
-        """Return the mean over runs of a count or a time, divided by the run's problems; 0 without one."""
+        """Return the mean over runs of a count or a time, divided by the run's problems; 0 without values."""
         values = zip(self.each(*path), self.each("problems"), strict=False)
         return sum(value / problems for value, problems in values) / len(self.results)
 
@@ -89,11 +89,11 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
         ]
         return cell.model, cell.shots, cell.dataset, cell.position, values
 
-    return sorted(cells_of(folders), key=order)
+    return sorted(group_runs(folders), key=order)
 
 
-def cells_of(folders: Sequence[Path]) -> list[Cell]:
-    """Return the cells of finished runs in the order of the folders; runs of a cell differ in seeds alone."""
+def group_runs(folders: Sequence[Path]) -> list[Cell]:
+    """Return the cells of finished runs in the order of the folders; runs of a cell differ only in seeds."""
     manifests = [read_manifest(folder) for folder in folders]
     results = [read_results(folder) for folder in folders]
     configs = [manifest["config"] for manifest in manifests]
@@ -103,7 +103,7 @@ def cells_of(folders: Sequence[Path]) -> list[Cell]:
         (model, str(config.get("dataset.name")), int(config.get(SHOTS) or 0))
         for model, config in zip(models, flat, strict=True)
     ]
-    settings = settings_of(configs, places)
+    settings = find_settings(configs, places)
     groups: dict[str, list[int]] = defaultdict(list)
     for i, config in enumerate(configs):
         same = {key: value for key, value in setting_keys(config).items() if key.split(".")[-1] != "seed"}
@@ -123,12 +123,12 @@ def cells_of(folders: Sequence[Path]) -> list[Cell]:
     ]
 
 
-def settings_of(
+def find_settings(
     configs: Sequence[Mapping[str, Any]], places: Sequence[tuple[Any, ...]]
 ) -> list[dict[str, Any]]:
-    """Return, for each run, its label or method if there are several, and the options that tell it apart.
+    """Return, for each run, its label or method if there are several, and the options that distinguish it.
 
-    These are the options of its command that differ between runs of one place and label, as they were typed.
+    These are the options of its command that differ between runs with the same place and label, as typed.
     """
     typed = [_typed(config.get("command") or "") for config in configs]
     labels = [config.get(LABEL) for config in configs]
@@ -141,22 +141,22 @@ def settings_of(
     for group in groups.values():
         keys = {key for options in group for key in options}
         varied |= {key for key in keys if len({repr(options.get(key)) for options in group}) > 1}
-    named, several = LABEL if labelled else METHOD, len({*names}) > 1
+    name_key, several = LABEL if labelled else METHOD, len({*names}) > 1
     return [
-        ({named: name} if several else {}) | {key: options.get(key) for key in sorted(varied)}
+        ({name_key: name} if several else {}) | {key: options.get(key) for key in sorted(varied)}
         for name, options in zip(names, typed, strict=True)
     ]
 
 
 def _typed(command: str) -> dict[str, Any]:
-    """The options of a command that results depend on, but for those that columns show."""
+    """The options of a command that results depend on, except for options with columns."""
     words = (word.lstrip("+").partition("=") for word in shlex.split(command) if "=" in word)
-    options = result_keys({key: value for key, _, value in words if key not in APART}, UNSEEN)
+    options = result_keys({key: value for key, _, value in words if key not in UNNAMED}, INEFFECTIVE)
     return {key: _value(text) for key, text in options.items()}
 
 
 def _value(text: str) -> Any:
-    """A number where it is one, else the text."""
+    """The number that ``text`` represents, else the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -169,7 +169,7 @@ def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]
 
 
 def _model_names(paths: Sequence[Any]) -> list[str]:
-    """The last part of each model's path; the whole path where two models share it."""
+    """The last part of each model's path; the whole path where two models share this part."""
     short = {path: str(path).rstrip("/").rpartition("/")[2] for path in set(paths)}
     names = list(short.values())
     return [short[path] if names.count(short[path]) == 1 else str(path) for path in paths]
@@ -180,5 +180,5 @@ def _position(config: Mapping[str, Any]) -> int:
     label = str(config.get(LABEL))
     methods = [entry for entry in config.get("methods") or () if entry]
     entries = [entry if isinstance(entry, str) else " ".join(entry) for entry in methods]
-    beginning = [entry for entry in entries if entry.startswith(label)]
-    return entries.index(label if label in entries else beginning[0]) if beginning else len(entries)
+    matches = [entry for entry in entries if entry.startswith(label)]
+    return entries.index(label if label in entries else matches[0]) if matches else len(entries)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from soft_reasoning.reports import plots
-from soft_reasoning.reports.cells import LABEL, METHOD, Cell, cells_of
+from soft_reasoning.reports.cells import LABEL, METHOD, Cell, group_runs
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
 from soft_reasoning.reports.stopped import mean_curve, read_stopped
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
@@ -46,7 +46,7 @@ COST: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "activations": lambda row: memory(row["peak_bytes"]["activations"]),
     "decided %": lambda row: percent(row["decided"]),
 }
-"""The columns of both tables, each with its cell of a row of comparison.json."""
+"""The columns of both tables, with functions that format a row of comparison.json."""
 
 NOTE = (
     "Mean ± standard deviation over seeds, or ± standard error for a single run. Difference: accuracy less "
@@ -64,7 +64,7 @@ def compare(
     reference: str | None = None,
     show: bool = True,
 ) -> tuple[Table, Table]:
-    """Compare finished runs in two tables with one row per setting: quality of answers, and cost.
+    """Compare finished runs in two tables with a row per setting: quality of answers, and cost.
 
     Runs that differ only in their seed share a row.
 
@@ -72,8 +72,8 @@ def compare(
         folders: Folders of finished runs.
         folder: Where to write ``comparison.md``, ``comparison.json``, the tables as CSV and LaTeX, a
             plot of accuracy against tokens, and ``report.html``. None writes nothing.
-        reference: Label of the row that others are tested against. By default that of ``soft_reasoning``
-            without changes, else the first of its rows, else the first row.
+        reference: Label of the row that others are tested against. The default is the row of
+            ``soft_reasoning`` without changes, else the first row of this method, else the first row.
         show: Whether to print the tables as well.
 
     Raises:
@@ -81,13 +81,13 @@ def compare(
     """
     if not folders:
         raise UserError("compare: expected at least one run's folder, got none")
-    cells = cells_of([Path(path) for path in folders])
-    places = ("model", "dataset", "shots")
-    several = [name for name in places if len({getattr(cell, name) for cell in cells}) > 1]
+    cells = group_runs([Path(path) for path in folders])
+    columns = ("model", "dataset", "shots")
+    varied = [name for name in columns if len({getattr(cell, name) for cell in cells}) > 1]
     for i, cell in enumerate(cells):
-        named = {} if {LABEL, METHOD} & set(cell.setting) else {METHOD: cell.method}
-        place = {name: getattr(cell, name) for name in several}
-        cells[i] = replace(cell, setting={**place, **named, **cell.setting})
+        method_part = {} if {LABEL, METHOD} & set(cell.setting) else {METHOD: cell.method}
+        columns_part = {name: getattr(cell, name) for name in varied}
+        cells[i] = replace(cell, setting={**columns_part, **method_part, **cell.setting})
     base = _reference(cells, reference)
     rows = _statistics(cells, base)
     notes = [NOTE.format(reference=base.label), *_budgets(cells, base)]
@@ -99,16 +99,16 @@ def compare(
     if folder is not None:
         if show:
             print("\n\n".join([*(table.text() for table in tables), *notes]))
-        drawn = _write(Path(folder), tables, rows)
-        picture = [f"![{title}]({file})" for title, file in drawn.items()] or [plots.MISSING]
-        parts = ["# Comparison", *(table.markdown() for table in tables), *notes, *picture]
+        pictures = _write(Path(folder), tables, rows)
+        images = [f"![{title}]({file})" for title, file in pictures.items()] or [plots.MISSING]
+        parts = ["# Comparison", *(table.markdown() for table in tables), *notes, *images]
         write_text(Path(folder) / COMPARISON, "\n\n".join(parts) + "\n")
-        write_overview(Path(folder), "Comparison", tables, {"": cells}, drawn)
+        write_overview(Path(folder), "Comparison", tables, {"": cells}, pictures)
     return tables
 
 
 def _grades(cell: Cell) -> Any:
-    """For each graded problem the share of its seeds that are ``right``, and their number."""
+    """For each graded problem the share of its seeds with a ``right`` answer, and the number of ``seeds``."""
     runs = [pd.DataFrame.from_dict(read_grades(folder), orient="index") for folder in cell.folders]
     graded = pd.concat(runs).dropna(subset="correct")
     if graded.empty:
@@ -119,8 +119,8 @@ def _grades(cell: Cell) -> Any:
 
 def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
     if label is None:
-        ours = [cell for cell in cells if cell.method == PREFERRED] or cells
-        return next((cell for cell in ours if cell.label == PREFERRED), ours[0])
+        preferred = [cell for cell in cells if cell.method == PREFERRED] or cells
+        return next((cell for cell in preferred if cell.label == PREFERRED), preferred[0])
     for cell in cells:
         if label in (cell.label, cell.label.removeprefix(f"{cell.method} ")):
             return cell
@@ -128,7 +128,7 @@ def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
 
 
 def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
-    """The content of comparison.json: one row per setting, unrounded."""
+    """The content of comparison.json: a row per setting, unrounded."""
     grades = [_grades(cell) for cell in cells]
     reference = grades[cells.index(base)]
     rows, tested = [], []
@@ -170,7 +170,7 @@ def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
 
 
 def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
-    """Mean correctness of both on each shared problem, weighted by the seeds that have it in both.
+    """Mean correctness of both on each shared problem, weighted by the number of seeds with it in both.
 
     With the same problems in every seed all weights are 1. If each seed draws its own problems, the means
     of the two lists are the accuracies over all pairs of a seed and a problem.
@@ -182,7 +182,7 @@ def _paired(grades: Any, base: Any) -> tuple[list[float], list[float]]:
 
 
 def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
-    """A note on which methods had the reference's tokens under ``budget=equal``."""
+    """A note on the methods that had the reference's tokens under ``budget=equal``."""
     equal = {cell.label: [config["method"] for config in cell.configs if config.get("budget") == "equal"]
              for cell in cells}  # fmt: skip
     if not any(equal.values()):
@@ -198,15 +198,15 @@ def _budgets(cells: Sequence[Cell], base: Cell) -> list[str]:
 
 
 def _write(folder: Path, tables: Sequence[Table], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Write tables, rows and the picture, and return its file by title."""
-    drawn = {"Accuracy against tokens": "accuracy_against_tokens.png"} if plots.available() else {}
+    """Write tables, rows and the plot; return the plot's file by title."""
+    pictures = {"Accuracy against tokens": "accuracy_against_tokens.png"} if plots.available() else {}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for file in drawn.values():
+        for file in pictures.values():
             plots.accuracy_against_tokens(rows, folder / file)
-    if not drawn:
+    if not pictures:
         print(plots.MISSING)
     save(tables[0], folder, "comparison")
     save(tables[1], folder, "comparison_cost")
     write_json(folder / "comparison.json", list(rows))
-    return drawn
+    return pictures

@@ -1,4 +1,4 @@
-"""Plots of computed metrics as PNG and PDF files. Matplotlib is imported on first use, needs no display."""
+"""Plots of metrics as PNG and PDF files. Matplotlib is imported on first use and needs no display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
 BLUE, ORANGE, GREY = "#2f6db3", "#e0812c", "#9a9a9a"
 MARKERS = "osD^vpX<>h*"
-"""Their number shares no factor with that of Matplotlib's ten colours, so 110 methods differ."""
+"""Their number is coprime to Matplotlib's ten colours, so 110 methods look different."""
 STYLE: dict[str, Any] = {
     "figure.dpi": 150,
     "font.size": 10,
@@ -42,24 +42,24 @@ def available() -> bool:
 def panels(
     path: Path, rows: int = 1, columns: int = 1, width: float = 6.4, height: float = 3.8
 ) -> Iterator[Any]:
-    """Yield the axes (rows, columns) of a new figure and write it to ``path`` (PNG, and PDF beside it).
+    """Yield the axes (rows, columns) of a new figure, then write it to ``path`` (PNG, and PDF beside it).
 
-    It changes no global state of Matplotlib.
+    Matplotlib's global state does not change.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(cast(Any, STYLE)):
-        drawn = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(drawn)
-        yield drawn.subplots(rows, columns, squeeze=False)
-        drawn.savefig(path, bbox_inches="tight")
-        drawn.savefig(path.with_suffix(".pdf"), bbox_inches="tight", metadata={"CreationDate": None})
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure.subplots(rows, columns, squeeze=False)
+        figure.savefig(path, bbox_inches="tight")
+        figure.savefig(path.with_suffix(".pdf"), bbox_inches="tight", metadata={"CreationDate": None})
 
 
 def percent_axis(axes: Any, name: str) -> None:
-    """Limit the ``name`` ("x" or "y") axis to 0 to 100, at least 10 long, so that equal values look equal."""
+    """Limit the ``name`` ("x" or "y") axis to 0..100, at least 10 long, to hide tiny differences."""
     low, high = getattr(axes, f"get_{name}lim")()
     middle, half = (low + high) / 2, max((high - low) / 2, 5)
     low, high = middle - half, middle + half
@@ -80,7 +80,7 @@ def log_axis(axes: Any, base: int) -> None:
 def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot accuracy if stopped after a round, with its 95 % interval, and the best reward so far.
 
-    ``rows`` are those of ``stopped.if_stopped``.
+    ``rows`` come from ``stopped.if_stopped``.
     """
     frame = pd.DataFrame(rows, dtype=float)
     with panels(path, 1, 2, width=9.0) as axes:
@@ -97,11 +97,11 @@ def after_each_round(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def accuracy_against_tokens(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Plot the accuracy (percent, with its 95 % interval) of each row against generated tokens per problem.
 
-    A line shows where a row with a ``curve`` would have been after each of its rounds.
+    For a row with a ``curve`` a line connects its values after each of its rounds.
     """
     columns = 2 if max(len(row["label"]) for row in rows) < 36 else 1
-    with panels(path, width=6.8, height=3.7 + 0.22 * math.ceil(len(rows) / columns)) as axes_of:
-        axes = axes_of[0][0]
+    with panels(path, width=6.8, height=3.7 + 0.22 * math.ceil(len(rows) / columns)) as grid:
+        axes = grid[0][0]
         for i, row in enumerate(rows):
             point, *_ = axes.errorbar(
                 row["tokens"], 100 * row["accuracy"], 100 * (row["interval"] or 0.0), linestyle="",
@@ -122,7 +122,7 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     """Plot the shares of a sweep, a panel for each model and data set.
 
     Args:
-        frame: A row for each setting and metric, as ``sweeps.shares`` has them, with its place ``at`` on the
+        frame: A row for each setting and metric, from ``sweeps.shares``, with its position ``at`` on the
             axis: a value of the option ``number``, or its method.
         path: The PNG file.
         number: The option over which lines are drawn; None draws bars by method.
@@ -133,10 +133,10 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
     kinds = frame["metric"].nunique()
     width = 3.5 + 2.9 * len(datasets) + (0 if number else 0.085 * max(map(len, methods)))
     height = len(models) * (2.6 if number else 0.9 + 0.2 * kinds * len(methods)) + 0.5 + 0.22 * kinds
-    with panels(path, len(models), len(datasets), width, height) as axes_of:
+    with panels(path, len(models), len(datasets), width, height) as grid:
         for (i, model), (j, dataset) in itertools.product(enumerate(models), enumerate(datasets)):
-            axes, here = axes_of[i][j], frame[(frame["model"] == model) & (frame["data set"] == dataset)]
-            means, errors = (100 * here.pivot(index="at", columns="metric", values=key).astype(float)
+            axes, group = grid[i][j], frame[(frame["model"] == model) & (frame["data set"] == dataset)]
+            means, errors = (100 * group.pivot(index="at", columns="metric", values=key).astype(float)
                              for key in ("mean", "error"))  # fmt: skip
             if number:
                 means.plot(ax=axes, yerr=errors.fillna(0.0), marker="o", capsize=3, legend=False)
@@ -150,14 +150,14 @@ def sweep(frame: Any, path: Path, number: str | None) -> None:
                 axes.set(xlim=(0, 100), xlabel="%", ylabel="")
                 axes.invert_yaxis()
             axes.set_title(f"{dataset}, {model}", fontsize=9)
-        handles, labels = axes_of[0][0].get_legend_handles_labels()
-        axes_of[0][0].figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        grid[0][0].figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
 
 
 def distribution(values: Sequence[float], label: str, path: Path) -> None:
     """Plot a histogram of accuracies (percent) over draws, with mean ± standard deviation and range."""
-    with panels(path) as axes_of:
-        axes = axes_of[0][0]
+    with panels(path) as grid:
+        axes = grid[0][0]
         axes.hist(values, bins=min(20, max(1, len(values) // 2)), color=BLUE, edgecolor="white")
         mean = statistics.fmean(values)
         axes.axvline(mean, color=ORANGE, label=f"mean {distribution_note(values)}")

@@ -1,4 +1,4 @@
-"""The files about a finished run: report.md, report.html, plots, and its tables on demand."""
+"""The report of a finished run: report.md, report.html, plots, and its tables on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.stopped import STOPPED, if_stopped
 from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, rough, save, share
-from soft_reasoning.reports.viewer.run import final_of, write_run
+from soft_reasoning.reports.viewer.run import final_rule, write_run
 from soft_reasoning.runs.files import (
     PREDICTIONS,
     REPORT,
@@ -44,14 +44,14 @@ WRONG = (
 )
 
 AUC = {"all": "foreseen by the surrogate (AUC) %", "new": "  among new texts %"}
-"""How well the surrogate told right candidates from wrong ones before they were tried; chance is 50 %."""
+"""How well the surrogate predicted right and wrong candidates before their evaluation; chance is 50 %."""
 
 SHOWN = 20
-"""Answers that a terminal shows; the file holds all."""
+"""Most answers shown in a terminal; the file holds all."""
 
 ROUNDS_PLOT = "after_each_round.png"
 TABLES = "tables"
-"""Inside a run's folder, on demand: every table of it as CSV and LaTeX."""
+"""Inside a run's folder, on demand: all its tables as CSV and LaTeX."""
 
 Metrics: TypeAlias = Mapping[str, Any]
 
@@ -63,10 +63,10 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
 
     Args:
         folder: The run's folder.
-        grader: Reads and compares the answers that the page shows.
+        grader: Reads and compares the answers on the page.
 
     Returns:
-        Notes on what could not be done.
+        Notes about missing parts of the report.
 
     Raises:
         UserError: If the folder holds no finished run, or cannot be written.
@@ -74,20 +74,20 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     metrics, config, grades = read_results(folder), read_manifest(folder)["config"], read_grades(folder)
     with writing(folder):
         records = (record for record in read_records(folder) if record["doc_id"] in grades)
-        rounds = if_stopped(records, grader, final_of(config))
+        rounds = if_stopped(records, grader, final_rule(config))
         write_json(folder / STOPPED, rounds)
-        drawn = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
-        if drawn:
+        pictures = {"After each round": ROUNDS_PLOT} if plots.available() and len(rounds) > 1 else {}
+        if pictures:
             plots.after_each_round(rounds, folder / ROUNDS_PLOT)
     notes = [] if plots.available() else [plots.MISSING]
     title = f"{_name(config, 'method')} on {_name(config, 'dataset')}"
     settings = metrics.get("grader") or config.get("grader") or {}
-    graded = " ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_")
-    made = f"Seed {config.get('seed')}. Grader: {graded or grader.name}."
-    parts = [f"# {title}", _headline(metrics).markdown(), made]
-    parts += [f"![{name}]({file})" for name, file in drawn.items()]
+    grader_options = " ".join(f"{key}={value}" for key, value in settings.items() if key != "_target_")
+    origin = f"Seed {config.get('seed')}. Grader: {grader_options or grader.name}."
+    parts = [f"# {title}", _headline(metrics).markdown(), origin]
+    parts += [f"![{name}]({file})" for name, file in pictures.items()]
     write_text(folder / REPORT, "\n\n".join([*parts, *notes]) + "\n")
-    write_run(folder, title, list(tables_of(metrics).values()), grades.keys(), grader, drawn)
+    write_run(folder, title, list(build_tables(metrics).values()), grades.keys(), grader, pictures)
     if _ungraded(grades):
         rows = [(name, question, answer or "") for name, question, answer in _predictions(folder, grades)]
         write_text(folder / PREDICTIONS, Table(("id", "question", "answer"), rows, labels=3).csv())
@@ -100,7 +100,7 @@ def write_tables(folder: Path) -> Path:
     Raises:
         UserError: If ``folder`` holds no finished run, or cannot be written.
     """
-    tables = tables_of(read_results(folder))
+    tables = build_tables(read_results(folder))
     with writing(folder):
         for name, table in tables.items():
             save(table, folder / TABLES, name)
@@ -108,7 +108,7 @@ def write_tables(folder: Path) -> Path:
 
 
 def summary(folder: Path) -> str:
-    """What a terminal shows of the finished run in ``folder``: its answers if none was graded, two tables."""
+    """Format the finished run in ``folder`` for a terminal: its answers if none was graded, two tables."""
     metrics, grades = read_results(folder), read_grades(folder)
     lines: list[str] = []
     if _ungraded(grades):
@@ -136,8 +136,8 @@ def _name(config: Mapping[str, Any], key: str) -> str:
     return str(value.get("name", key)) if isinstance(value, Mapping) else str(value or key)
 
 
-def tables_of(metrics: Metrics) -> dict[str, Table]:
-    """The tables of a run by the names of their files; those with nothing to show are left out."""
+def build_tables(metrics: Metrics) -> dict[str, Table]:
+    """Return the tables of a run by the names of their files; empty tables are left out."""
     problems = {"problems": lambda row: count(row["problems"])}
     answers = {
         "accuracy %": lambda row: share(row, "exact_match"),
@@ -183,10 +183,10 @@ def _tokens(metrics: Metrics) -> Table:
 
 def _times(seconds: Mapping[str, float]) -> Table:
     total = seconds.get("total", 0.0)
-    known = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
-    known |= {"other": max(0.0, total - sum(known.values())), "total": total}
+    parts = {kind: seconds[kind] for kind in ("engine", "optimiser", "method", "store") if kind in seconds}
+    parts |= {"other": max(0.0, total - sum(parts.values())), "total": total}
     columns = {"time": duration, "%": lambda time: percent(time / total if total else None)}
-    return Table.of("kind", known.items(), columns, "Cost")
+    return Table.of("kind", parts.items(), columns, "Cost")
 
 
 def _headline(metrics: Mapping[str, Any]) -> Table:
@@ -205,8 +205,8 @@ def _headline(metrics: Mapping[str, Any]) -> Table:
         ["  different answers", number(metrics.get("answers"), 1)],
         ["rounds", number(metrics["rounds"]["mean"])],
         ["proposals that the acquisition function decided %", percent(metrics["decided"])],
-        *([AUC[which], percent(part)]
-          for which, part in (metrics.get("auc") or {}).items() if part is not None),
+        *([AUC[texts], percent(part)]
+          for texts, part in (metrics.get("auc") or {}).items() if part is not None),
         ["time", duration(metrics["seconds"].get("total"))],
         ["the engine was idle for at most", duration(metrics["seconds"].get("idle"))],
         ["floating-point operations", rough((metrics.get("flops") or {}).get("total"))],

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 
 def half_width(std: float, runs: int, stderr: float | None) -> float | None:
-    """Half of a 95 % interval of a mean: Student's over several runs, else the normal one of a single run."""
+    """Half of a mean's 95 % interval: Student's t over several runs, else normal from the standard error."""
     if runs > 1:
         return float(student.ppf(0.975, runs - 1) * std / np.sqrt(runs))
     return None if stderr is None else 1.96 * stderr
@@ -30,8 +30,8 @@ def paired_bootstrap(
 ) -> Interval:
     """Return the 95 % percentile interval of mean(a) - mean(b), paired (n,), over resampled problems.
 
-    A resample of n pairs depends only on how often each distinct difference occurs, so one multinomial draw
-    gives it.
+    A resample of n pairs depends only on how often each distinct difference occurs, so it is a multinomial
+    draw.
     """
     difference = _paired(a, b)
     values, counts = np.unique(difference, return_counts=True)
@@ -43,8 +43,8 @@ def paired_bootstrap(
 def paired_permutation(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> float:
     """Return the two-sided p value that paired ``a`` and ``b`` (n,) have the same mean, by random sign flips.
 
-    It is exact (McNemar's test) if all differences have one size, as for single runs; 1 if there are none.
-    Otherwise it counts the observed one among 100,000 seeded draws, so that it is never zero.
+    It is exact (McNemar's test) if all differences have the same size, as for single runs; 1 if there are
+    none. Otherwise it uses 100,000 seeded draws and counts the observed value as well, so it is never zero.
     """
     difference = _paired(a, b)
     sizes, counts = np.unique(np.abs(difference[difference != 0]), return_counts=True)
@@ -59,7 +59,7 @@ def paired_permutation(a: Sequence[float], b: Sequence[float], *, seed: int = 0)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm-corrected ``p_values`` in the given order: family-wise error, no independence assumed."""
+    """Return Holm-corrected ``p_values`` in the same order: family-wise error, no independence assumed."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
     corrected = np.empty_like(p)

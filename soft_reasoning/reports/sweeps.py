@@ -37,20 +37,20 @@ ENGINE_NOTES = {
 }
 
 PLACE = ["model", "shots", "data set"]
-SPENT = ["model", "shots", "method", "data set"]
+COST_LABELS = ["model", "shots", "method", "data set"]
 
 
-def notes_of(cells: Sequence[Cell]) -> list[str]:
+def build_notes(cells: Sequence[Cell]) -> list[str]:
     """Return the notes under the tables."""
     engines = {cell.engine for cell in cells}
     return [NOTE, *(note for engine, note in ENGINE_NOTES.items() if engine in engines)]
 
 
-def tables_of(cells: Sequence[Cell]) -> dict[str, Table]:
+def build_tables(cells: Sequence[Cell]) -> dict[str, Table]:
     """Return the tables of a sweep by the name of their files: shares, rounds and costs.
 
     Raises:
-        UserError: If ``reference`` is none of the settings.
+        UserError: If ``reference`` is not a setting.
     """
     tables = {"sweep": sweep_table(cells)}
     if (rounds := rounds_table(cells)) is not None:
@@ -59,7 +59,7 @@ def tables_of(cells: Sequence[Cell]) -> dict[str, Table]:
 
 
 def shares(cells: Sequence[Cell]) -> Any:
-    """Return a row for each cell and metric: place, method, ``mean``, ``error`` and the ``cell`` in percent.
+    """Return a row for each cell and metric: place, method, ``mean``, ``error`` and the text ``cell``.
 
     ``error`` is the standard deviation over seeds, or a single run's standard error.
     """
@@ -80,26 +80,26 @@ def shares(cells: Sequence[Cell]) -> Any:
 def sweep_table(cells: Sequence[Cell]) -> Table:
     """Return accuracy and coverage, a row for each setting and a column for each data set.
 
-    Where there is only one data set, the columns are the metrics. Blocks of rows are by model, metric and
-    number of shots, as in the paper; the best of a block is bold, and a row says what Soft Reasoning gains.
+    With a single data set the columns are the metrics. Blocks of rows are by model, metric and number of
+    shots, as in the paper; the best of a block is bold, and a row has the gain of Soft Reasoning.
     """
     frame = shares(cells)
     means = frame.groupby([*PLACE, "metric"])["mean"]
     frame["bold"] = (frame["mean"] == means.transform("max")) & (means.transform("nunique") > 1)
     frame = cast(Any, pd.concat([frame, _gains(frame)]))
     frame["metric"] = pd.Categorical(frame["metric"], [*METRICS])
-    one = frame["data set"].nunique() == 1
-    head = ["model", "shots"] if one else ["model", "metric", "shots"]
+    single = frame["data set"].nunique() == 1
+    head = ["model", "shots"] if single else ["model", "metric", "shots"]
     frame = frame.sort_values([*head, "position"], kind="stable")
     frame["metric"] = frame["metric"].astype(str) + " %"
-    return replace(_wide(frame, head, "metric" if one else "data set"), note=" ".join(notes_of(cells)))
+    return replace(_wide(frame, head, "metric" if single else "data set"), note=" ".join(build_notes(cells)))
 
 
 def _gains(frame: Any) -> Any:
-    """Rows of the accuracy of the first ``soft_reasoning`` less that of the best other method."""
-    known = frame[frame["metric"] == ACCURACY]
-    ours = known["name"] == OURS
-    gains = known[ours].groupby(PLACE)["mean"].first() - known[~ours].groupby(PLACE)["mean"].max()
+    """Rows with the accuracy of the first ``soft_reasoning`` minus that of the best other method."""
+    accuracy = frame[frame["metric"] == ACCURACY]
+    ours = accuracy["name"] == OURS
+    gains = accuracy[ours].groupby(PLACE)["mean"].first() - accuracy[~ours].groupby(PLACE)["mean"].max()
     rows = gains.dropna().map(lambda gain: f"{100 * gain:+.1f}").rename("cell").reset_index()
     return rows.assign(method=GAIN, metric=ACCURACY, position=math.inf, bold=False)
 
@@ -107,8 +107,8 @@ def _gains(frame: Any) -> Any:
 def rounds_table(cells: Sequence[Cell]) -> Table | None:
     """Return the share of problems whose search ended after each round (paper, Table "llama-coverage").
 
-    The first row of a block counts problems that ended on their first candidates, before any proposal. None
-    where no method has a stopping rule.
+    The first row of a block counts problems that ended with their first candidates, before any proposal.
+    None if no method has a stopping rule.
     """
     searched = [cell for cell in cells if cell.configs[0].get("method", {}).get("stopping")]
     if not searched:
@@ -129,7 +129,7 @@ def rounds_table(cells: Sequence[Cell]) -> Table | None:
 
 
 def _wide(frame: Any, head: Sequence[str], columns: str, last: str = "method") -> Table:
-    """The cells of a long ``frame`` by ``head`` and ``last``, without a model or shots that all share."""
+    """A table of a long ``frame`` by ``head`` and ``last``, without a model or shots common to all rows."""
     head = [name for name in head if name not in ("model", "shots") or frame[name].nunique() > 1]
     index = [*head, last]
     cells, bold = (
@@ -156,15 +156,15 @@ COSTS: dict[str, tuple[tuple[str, ...], Callable[[float | None], str]]] = {
 def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table]:
     """Return the ``cost`` of every setting on each data set, and ``cost_relative`` to ``reference``.
 
-    The share over all data sets is that of their sums (memory: means) over those that every method has, as in
-    the paper. None are returned if all cells are of one setting.
+    The share over all data sets is the ratio of sums (memory: means) over the data sets that every method
+    has, as in the paper. No table is returned if all cells have the same setting.
 
     Args:
         cells: The cells.
         reference: A cell's label; None takes ``soft_reasoning``, else the first.
 
     Raises:
-        UserError: If the reference is none of the settings.
+        UserError: If the reference is not a setting.
     """
     labels = list(dict.fromkeys(cell.label for cell in cells))
     if reference is not None and reference not in labels:
@@ -176,14 +176,14 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
         [cell.model, cell.shots, cell.label, cell.dataset, *(cell.mean(*path) for path, _ in COSTS.values())]
         for cell in cells
     ]
-    costs = pd.DataFrame(values, columns=[*SPENT, *COSTS]).astype(dict.fromkeys(COSTS, float))
+    costs = pd.DataFrame(values, columns=[*COST_LABELS, *COSTS]).astype(dict.fromkeys(COSTS, float))
     methods = costs.groupby(["model", "shots"])["method"]
     complete = costs[costs.groupby(PLACE)["method"].transform("size") == methods.transform("nunique")]
     spent = complete.groupby(["model", "shots", "method"], as_index=False, sort=False)
     totals = spent[[*COSTS]].agg(lambda column: column.sum(skipna=False)).assign(**{"data set": ALL})
-    both = pd.concat([costs, totals[spent.size()["size"] > 1]])
-    theirs = cast(Any, both[both["method"] == base])
-    relative = cast(Any, both.merge(theirs, on=PLACE, suffixes=("", " of the reference")))
+    all_costs = pd.concat([costs, totals[spent.size()["size"] > 1]])
+    reference_costs = cast(Any, all_costs[all_costs["method"] == base])
+    relative = cast(Any, all_costs.merge(reference_costs, on=PLACE, suffixes=("", " of the reference")))
     relative = relative[relative["method"] != base].copy()
     for name in COSTS:
         relative[name] /= relative[f"{name} of the reference"].replace(0.0, math.nan)
@@ -198,18 +198,18 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
     return {name: table for name, table in tables.items() if table.rows}
 
 
-def _costs(frame: Any, shows: Mapping[str, Callable[[float | None], str]], unit: str = "") -> Table:
-    """The costs that a run has, a row for each setting and data set."""
-    known = [name for name in shows if frame[name].notna().any()]
-    rows = [
-        [*map(str, row[SPENT]), *(shows[name](None if pd.isna(row[name]) else row[name]) for name in known)]
-        for _, row in frame.iterrows()
-    ]
-    return Table([*SPENT, *(name + unit for name in known)], rows, labels=len(SPENT))
+def _costs(frame: Any, formats: Mapping[str, Callable[[float | None], str]], unit: str = "") -> Table:
+    """The measured costs, a row for each setting and data set."""
+    names = [name for name in formats if frame[name].notna().any()]
+    rows = []
+    for _, row in frame.iterrows():
+        values = (formats[name](None if pd.isna(row[name]) else row[name]) for name in names)
+        rows.append([*map(str, row[COST_LABELS]), *values])
+    return Table([*COST_LABELS, *(name + unit for name in names)], rows, labels=len(COST_LABELS))
 
 
 def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
-    """Plot a sweep: a distribution over seeds, lines over one number that was swept, or points by setting."""
+    """Plot a sweep: a distribution over seeds, lines over a numeric option, or bars by setting."""
     if len(cells) == 1:
         if values := accuracies(cells[0]):
             plots.distribution(values, cells[0].label, path)
@@ -219,8 +219,8 @@ def draw_sweep(cells: Sequence[Cell], path: Path) -> None:
     number = len(set(values)) > 1 and all(type(value) in (int, float) for value in values)
     frame = shares(cells)
     frame = frame[frame["metric"] != VERDICTS]
-    places = dict(zip((cell.label for cell in cells), values, strict=True)) if number else {}
-    at = frame["method"].map(places) if number else frame["method"]
+    value_by_label = dict(zip((cell.label for cell in cells), values, strict=True)) if number else {}
+    at = frame["method"].map(value_by_label) if number else frame["method"]
     plots.sweep(frame.assign(at=at), path, keys.pop() if number else None)
 
 

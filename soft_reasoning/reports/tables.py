@@ -1,4 +1,4 @@
-"""Tables as text, Markdown, CSV and LaTeX, and numbers in words."""
+"""Tables as text, Markdown, CSV and LaTeX, and formats of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from tabulate import SEPARATING_LINE, tabulate
 
 from soft_reasoning.runs.files import write_text
-from soft_reasoning.runs.records import duration as seconds_in_words
+from soft_reasoning.runs.records import duration as format_duration
 
 MISSING = "-"
 ERROR = " ± "
@@ -47,8 +47,8 @@ class Table:
         title: str = "",
         note: str = "",
     ) -> Table:
-        """A row for each (label, value), with a cell that each of ``columns`` makes of the value."""
-        cells = [[label, *(show(row) for show in columns.values())] for label, row in rows]
+        """A table with a row for each (label, value); the functions in ``columns`` format the value."""
+        cells = [[label, *(format_cell(row) for format_cell in columns.values())] for label, row in rows]
         return cls([head, *columns], cells, title=title, note=note)
 
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Table:
         return self._tabulated("pipe", rows, self.columns)
 
     def csv(self) -> str:
-        """Format as comma-separated values: errors in columns of their own, numbers without commas."""
+        """Format as comma-separated values: errors in separate columns, numbers without commas."""
         columns: list[list[str]] = []
         for j, (name, *cells) in enumerate(zip(self.columns, *self.rows, strict=True)):
             if j >= self.labels:
@@ -134,7 +134,7 @@ def rough(value: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format seconds: 0.012 s, 12.3 s, 4 min 05 s or 2 h 03 min."""
-    return MISSING if seconds is None else seconds_in_words(seconds)
+    return MISSING if seconds is None else format_duration(seconds)
 
 
 def memory(size: float | None) -> str:
@@ -145,9 +145,9 @@ def memory(size: float | None) -> str:
 
 
 def over_seeds(values: Sequence[float | None], stderr: float | None = None) -> str:
-    """Format mean ± standard deviation over seeds, or one value ± its standard error, in percent."""
-    known = [value for value in values if value is not None]
-    if not known:
+    """Format mean ± standard deviation over seeds, or a single value ± its standard error, in percent."""
+    present = [value for value in values if value is not None]
+    if not present:
         return MISSING
-    error = statistics.stdev(known) if len(known) > 1 else stderr
-    return percent(statistics.fmean(known)) + ("" if error is None else f" ± {100 * error:.1f}")
+    error = statistics.stdev(present) if len(present) > 1 else stderr
+    return percent(statistics.fmean(present)) + ("" if error is None else f" ± {100 * error:.1f}")

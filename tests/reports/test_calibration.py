@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from soft_reasoning.reports.calibration import Tried, choose, held_out, recommend
+from soft_reasoning.reports.calibration import Tries, choose, held_out, recommend
 from soft_reasoning.search.prior import Prior
 
 FAKE = ["engine=fake", "embedding=gaussian", "progress=false", "max_new_tokens=20", "limit=4"]
@@ -17,12 +17,12 @@ SMALL = [
 def tried(answers, right=None):
     """Rows of answers, one letter each; ``right`` is the right one of every question."""
     rows = [list(row) for row in answers]
-    return Tried(rows, None if right is None else [[a == right for a in row] for row in rows])
+    return Tries(rows, None if right is None else [[a == right for a in row] for row in rows])
 
 
 def test_shares_and_coverage():
-    one = Tried([["a", "a", "b", None]], [[False, False, True, False]])
-    assert (one.distinct, one.unparsed, one.wanted) == ([0.5], 0.25, [[None, None, "b", None]])
+    one = Tries([["a", "a", "b", None]], [[False, False, True, False]])
+    assert (one.distinct, one.unparsed, one.useful) == ([0.5], 0.25, [[None, None, "b", None]])
     assert [one.coverage(k) for k in (1, 2, 9)] == pytest.approx([0.25, 0.5, 1.0])
     assert one.first(2).answers == [["a", "a"]] and tried(["a"]).coverage() is None
 
@@ -35,7 +35,7 @@ def test_shares_and_coverage():
     ],
 )
 def test_each_point_solves_most_of_what_is_left(answers, right, chosen):
-    assert choose(tried(answers, right).wanted, 2) == chosen
+    assert choose(tried(answers, right).useful, 2) == chosen
 
 
 def test_answers_that_could_not_be_read_are_not_wanted():
@@ -45,8 +45,8 @@ def test_answers_that_could_not_be_read_are_not_wanted():
 def test_held_out_coverage_is_measured_on_other_questions():
     """Every question is solved by a point of its own, which others say nothing about."""
     own = tried([["x" if i == j else "o" for j in range(8)] for i in range(8)], "x")
-    assert held_out(own.wanted, 2) == 0.0
-    assert held_out(tried(["ox"] * 8, "x").wanted, 1) == 1.0
+    assert held_out(own.useful, 2) == 0.0
+    assert held_out(tried(["ox"] * 8, "x").useful, 1) == 1.0
 
 
 def test_the_recommended_setting():

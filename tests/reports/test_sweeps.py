@@ -5,8 +5,8 @@ import pytest
 from soft_reasoning.reports.cells import by_problems, read_cells
 from soft_reasoning.reports.sweeps import (
     GAIN,
+    build_notes,
     cost_tables,
-    notes_of,
     rounds_table,
     sweep_table,
 )
@@ -120,4 +120,4 @@ def test_notes_say_what_wrote_the_answers(tmp_path):
         ("HuggingFaceEngine", ""),
     ):
         cells = grid(tmp_path / engine, engine=engine)
-        assert [note in text for text in notes_of(cells)[1:]] == ([True] if note else [])
+        assert [note in text for text in build_notes(cells)[1:]] == ([True] if note else [])

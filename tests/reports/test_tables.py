@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from soft_reasoning.reports.cells import settings_of
+from soft_reasoning.reports.cells import find_settings
 from soft_reasoning.reports.tables import (
     Table,
     count,
@@ -76,7 +76,7 @@ def settings(*commands, places=None, labels=None):
     ]
     for config, label in zip(configs, labels or (), strict=False):
         config["label"] = label
-    return settings_of(configs, places or [("m", "d", 0)] * len(configs))
+    return find_settings(configs, places or [("m", "d", 0)] * len(configs))
 
 
 def test_settings_are_the_options_that_differ_as_they_were_typed():
@@ -89,7 +89,7 @@ def test_settings_are_the_options_that_differ_as_they_were_typed():
     assert settings("+experiment=a", "acquisition=ucb 'prompt.head=a b'", "acquisition=ucb")[1] == {
         "acquisition": "ucb", "experiment": None, "prompt.head": "a b",
     }  # fmt: skip
-    assert settings("k=3", "k=3") == [{}, {}] and settings_of([], []) == []
+    assert settings("k=3", "k=3") == [{}, {}] and find_settings([], []) == []
 
 
 def test_labels_stand_for_what_follows_from_them():

@@ -7,7 +7,7 @@ from viewed import GRADER, HOSTILE, cell, data_of, problem, searched, write, wri
 
 from soft_reasoning.reports.viewer import files
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.reports.viewer.run import entry_of, final_of
+from soft_reasoning.reports.viewer.run import build_entry, final_rule
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, verdicts_of
 from soft_reasoning.runs.records import to_record
@@ -15,7 +15,7 @@ from soft_reasoning.types import Candidate, Result
 
 
 def entry(result, final=None, gold="3"):
-    return entry_of(to_record(problem(1, gold), result, GRADER), GRADER, final)
+    return build_entry(to_record(problem(1, gold), result, GRADER), GRADER, final)
 
 
 def test_a_page_holds_every_problem_with_its_rounds(tmp_path):
@@ -64,7 +64,7 @@ def test_the_vote_shown_is_the_vote_that_chose(rule):
     ],
 )
 def test_the_rule_of_a_stored_run_is_read(settings, final):
-    assert final_of({"method": {"final": settings}}) == final
+    assert final_rule({"method": {"final": settings}}) == final
 
 
 def test_numbers_that_json_lacks_and_halves_of_letters_survive(tmp_path):

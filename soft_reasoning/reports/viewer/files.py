@@ -1,7 +1,7 @@
-"""One page from its data: packed, and written with the scripts and styles of ``page/``.
+"""A page with its data: packed, and written with the scripts and styles of ``page/``.
 
-The index holds what the table of problems shows, and is unpacked when the page opens. A problem's details
-lie in a shard, which is unpacked when one of its problems is opened.
+The index holds the table of problems and is unpacked when the page opens. A problem's details are in a shard,
+which is unpacked when one of its problems is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCES = Path(__file__).parent / "page"
 SCRIPTS = ("dom", "data", "math", "text", "list", "problem", "run", "overview", "main")
 
 Entry = tuple[list[Any], Any]
-"""What the table shows of a problem, and what its own page shows."""
+"""A problem's row in the table, and the details for its page."""
 
 
 def write_page(
@@ -44,7 +44,7 @@ def write_page(
     rows: list[list[Any]] = []
     shards: list[str] = []
     waiting: list[Any] = []
-    for row, detail in entries:  # one after another: the details of all may not fit into memory
+    for row, detail in entries:  # read one at a time, since all details may not fit into memory
         rows.append(row)
         waiting.append(detail)
         if len(waiting) == SHARD:
@@ -62,7 +62,7 @@ def write_page(
 
 
 def pack(value: Any) -> str:
-    """``value`` as JSON, compressed, in letters that mean nothing in HTML or JavaScript."""
+    """``value`` as JSON, compressed, in letters that are safe in HTML and JavaScript."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so half a surrogate pair too
     return b64encode(gzip.compress(text.encode("ascii"), mtime=0)).decode("ascii")
 
@@ -88,7 +88,7 @@ def _page(title: str, data: Mapping[str, str]) -> str:
 
 
 def _address(picture: bytes) -> str:
-    """An address that holds the picture."""
+    """A data URL of the picture."""
     return f"data:image/png;base64,{b64encode(picture).decode('ascii')}"
 
 
@@ -97,7 +97,7 @@ def _digest(text: str) -> str:
 
 
 def short(value: Any) -> Any:
-    """A float with four digits, one that JSON does not have (infinity) as text; other values as they are."""
+    """A float with four digits, infinity as text since JSON lacks it; other values as they are."""
     if not isinstance(value, float):
         return value
     number = float(f"{value:.4g}")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from soft_reasoning.reports.cells import Cell
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, write_page
-from soft_reasoning.reports.viewer.run import last_of
+from soft_reasoning.reports.viewer.run import last_in_trace
 from soft_reasoning.runs.files import PAGE, read_grades, read_records
 
 
@@ -24,7 +24,7 @@ def write_overview(
 ) -> None:
     """Write ``report.html`` into ``folder``: its ``tables`` and ``pictures``, and each group's problems.
 
-    ``groups`` holds settings on the same problems by what tells them from others on the page.
+    ``groups`` holds settings on the same problems, by a name that distinguishes them on the page.
     """
     columns = {
         name: [{"label": cell.label, "runs": [_link(run, folder) for run in cell.folders]} for cell in cells]
@@ -43,21 +43,21 @@ def _link(run: Path, folder: Path) -> str:
 
 
 def _entries(number: int, cells: Sequence[Cell]) -> Iterator[Entry]:
-    """Yield the problems of a group with each run's answer, correctness and coverage, and its solution.
+    """Yield the problems of a group with each run's outcome (answer, correctness, coverage) and solution.
 
     Both are None where a run does not have the problem.
     """
     runs = [[_outcomes(run) for run in cell.folders] for cell in cells]
     names = dict.fromkeys(name for column in runs for run in column for name in run)
     for name in names:
-        here = [[run.get(name, (None, None, None)) for run in column] for column in runs]
-        question, target = next(asked for column in here for asked, _, _ in column if asked)
-        outcomes, texts = ([[run[part] for run in column] for column in here] for part in (1, 2))
+        table = [[run.get(name, (None, None, None)) for run in column] for column in runs]
+        question, target = next(question for column in table for question, _, _ in column if question)
+        outcomes, texts = ([[run[part] for run in column] for column in table] for part in (1, 2))
         yield [number, name, question, target, outcomes], texts
 
 
 def _outcomes(run: Path) -> dict[str, tuple[Any, Any, Any]]:
-    """Each graded problem of a run by its id: what was asked, the outcome, and the solution."""
+    """Each graded problem of a run by its id: question and target, outcome, and solution."""
     grades = read_grades(run)
     return {
         record["doc_id"]: (
@@ -73,11 +73,11 @@ def _outcomes(run: Path) -> dict[str, tuple[Any, Any, Any]]:
 def _solution(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the first text that gave the final answer, or the first text if none did.
 
-    It is a candidate's, with its anchor, or else the verifier's.
+    It is a candidate's text, with its anchor, or else the verifier's.
     """
     texts, prompt = record["resps"][0], record.get("prompt") or []
-    # The greedy text that soft tokens replace, where they end the prompt and candidates go on after it.
-    anchor = last_of(record, "anchor") if len(prompt) > 1 and not prompt[-1] else None
+    # The greedy text that soft tokens replace, if they end the prompt and candidates continue after it.
+    anchor = last_in_trace(record, "anchor") if len(prompt) > 1 and not prompt[-1] else None
     solutions = [(c["answer"], text, anchor) for c, text in zip(record["candidates"], texts, strict=True)]
     for verifier in (entry.get("verifier") or {} for entry in record["trace"]):
         pairs = zip(verifier.get("answers", ()), verifier.get("texts", ()), strict=False)

@@ -1,4 +1,4 @@
-"""The page of one run: every problem with its rounds, candidates, verdicts and final vote."""
+"""The page of a run: every problem with its rounds, candidates, verdicts and final vote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from soft_reasoning.runs.records import read_answers, stored_agreement, stored_c
 from soft_reasoning.types import Problem, UserError
 
 PER_CANDIDATE = {"mean": "mean", "sd": "sd", "deltas": "delta", "first_tokens": "first"}
-"""Lists in a trace's entry with a value per candidate, and the page's name of the value."""
+"""Lists in a trace's entry with a value per candidate, and the page's names for the values."""
 
 
 def write_run(
@@ -33,37 +33,38 @@ def write_run(
     ``pictures`` are files of the folder by title.
     """
     config = read_manifest(folder)["config"]
-    final = final_of(config)
+    final = final_rule(config)
     model = (config.get("model") or {}).get("path", "unknown")
     head = {
         "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"],
         "kind": "run", "rule": final and final.rule, "command": config.get("command"),
     }  # fmt: skip
     records = (record for record in read_records(folder) if record["doc_id"] in ids)
-    write_page(folder, title, head, (entry_of(record, grader, final) for record in records), tables, pictures)
+    entries = (build_entry(record, grader, final) for record in records)
+    write_page(folder, title, head, entries, tables, pictures)
 
 
-def entry_of(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Entry:
-    """What the page shows of a problem."""
+def build_entry(record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None = None) -> Entry:
+    """Return a problem's entry on the page."""
     problem = stored_problem(record)
     answer, answers = read_answers(record, grader)
-    right = {read: grader.correct(read, problem) for read in {answer, *answers}}
+    right = {parsed: grader.correct(parsed, problem) for parsed in {answer, *answers}}
     detail: dict[str, Any] = {
         "prompt": record.get("prompt") or [problem.question],
         "rounds": _rounds(record, answers, right, grader, problem),
         "votes": _votes(record, grader, final, problem),
-        "ended": last_of(record, "ended"),
+        "ended": last_in_trace(record, "ended"),
     }
     row = [
         problem.id, problem.question, problem.gold, answer, right[answer],
-        sum(right[read] is True for read in answers), len(answers), len(detail["rounds"]),
+        sum(right[parsed] is True for parsed in answers), len(answers), len(detail["rounds"]),
         sum(counts["generated_tokens"] for counts in record["usage"].values()),
         len({*answers} - {None}),
     ]  # fmt: skip
     return row, detail
 
 
-def last_of(record: Mapping[str, Any], key: str) -> Any:
+def last_in_trace(record: Mapping[str, Any], key: str) -> Any:
     """Return the last value of ``key`` in the trace of a record."""
     return next((entry[key] for entry in reversed(record["trace"]) if entry.get(key)), None)
 
@@ -89,20 +90,20 @@ def _rounds(
             "tokens": candidate.get("generated_tokens"), "finish": candidate.get("finish_reason") or None,
             **_traced(entry, len(cards)),
         }  # fmt: skip
-        known = {name: short(value) for name, value in facts.items() if value is not None}
-        cards.append({"answer": answer, "right": right[answer], "text": text, **known})
+        shown = {name: short(value) for name, value in facts.items() if value is not None}
+        cards.append({"answer": answer, "right": right[answer], "text": text, **shown})
     return [rounds[number] for number in sorted(rounds)]
 
 
-def _traced(entry: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """What a round's trace says of the candidate at ``place``."""
+def _traced(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The values of a round's trace for the candidate at ``index``."""
     lists = {**entry, **(entry.get("proposal") or {})}
-    known = {name: values[place] for name, values in lists.items()
-             if isinstance(values, list) and place < len(values)}  # fmt: skip
-    facts = {title: known.get(name) for name, title in PER_CANDIDATE.items()}
-    if "tokens" in known:
-        facts["nearest"] = [row.get("nearest", []) for row in known["tokens"]]
-        facts["weights"] = [row["weights"] for row in known["tokens"] if "weights" in row] or None
+    values = {name: column[index] for name, column in lists.items()
+              if isinstance(column, list) and index < len(column)}  # fmt: skip
+    facts = {title: values.get(name) for name, title in PER_CANDIDATE.items()}
+    if "tokens" in values:
+        facts["nearest"] = [row.get("nearest", []) for row in values["tokens"]]
+        facts["weights"] = [row["weights"] for row in values["tokens"] if "weights" in row] or None
     return facts
 
 
@@ -118,9 +119,9 @@ def _verifier(entry: Mapping[str, Any], grader: AnswerGrader, problem: Problem) 
 def _votes(
     record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None, problem: Problem
 ) -> list[dict[str, Any]]:
-    """Return the answers as the run read them, those of most weight first, each with who gave it.
+    """Return the answers as the run read them, by descending weight, each with its voters.
 
-    Weights are None where ``final`` is not known to be a vote over what the record holds.
+    Weights are None if ``final`` is not known to be a vote over the record's contents.
     """
     chosen, kind = record["answer"], problem.answer_type
     judged = Judged(stored_candidates(record), verdicts_of(record["trace"]), grader, kind)
@@ -131,8 +132,8 @@ def _votes(
     ]
 
 
-def final_of(config: Mapping[str, Any]) -> FinalAnswer | None:
-    """The rule of the run's final answers, where it is one of :class:`FinalAnswer`'s."""
+def final_rule(config: Mapping[str, Any]) -> FinalAnswer | None:
+    """The rule of the run's final answers, if it is a :class:`FinalAnswer`; else None."""
     settings = (config.get("method") or {}).get("final") or {}
     if "rule" not in settings:  # a method without such a rule
         return None
