@@ -20,7 +20,7 @@ import openai
 
 from soft_reasoning import SoftReasoner
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.app import address_of, bound, server_of
+from soft_reasoning.integrations.server.app import base_url, bind, build_server
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.reports.tables import Table
@@ -58,12 +58,12 @@ def clients_main(url: str, clients: int) -> None:
 def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     """Answers through a server, and the clients' CPU seconds and wall seconds, without their start."""
     settings = Settings(port=0, max_seconds=3600.0)
-    listening = bound(settings)
-    server = server_of(Service(reasoner, settings, "demo"))
+    listening = bind(settings)
+    server = build_server(Service(reasoner, settings, "demo"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        command = [sys.executable, __file__, "--url", address_of(listening), "--clients", str(clients)]
+        command = [sys.executable, __file__, "--url", base_url(listening), "--clients", str(clients)]
         ended = subprocess.run(
             command,
             input=json.dumps(questions),

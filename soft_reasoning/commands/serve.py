@@ -58,21 +58,21 @@ def reasoner_of(config: DictConfig) -> SoftReasoner:
 def serve(config: DictConfig, folder: Path) -> None:
     """Serve what the composed configuration describes, until a signal ends it."""
     try:
-        from soft_reasoning.integrations.server.app import address_of, bound, server_of
+        from soft_reasoning.integrations.server.app import base_url, bind, build_server
         from soft_reasoning.integrations.server.service import Service
         from soft_reasoning.integrations.server.settings import Settings
     except ImportError as error:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
     settings = Settings.of(cast(Any, OmegaConf.to_container(config.server, resolve=True)))
-    with bound(settings) as listening, closing(reasoner_of(config)) as reasoner:
+    with bind(settings) as listening, closing(reasoner_of(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
-        server = server_of(Service(reasoner, settings, name))
+        server = build_server(Service(reasoner, settings, name))
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
-            print(f"soft_reasoning: serving {name} at {address_of(listening)} (Ctrl-C ends it)",
+            print(f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)",
                   file=sys.stderr, flush=True)  # fmt: skip
             server.run(sockets=[listening])
 

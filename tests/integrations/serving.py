@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from openai import OpenAI
 
 from soft_reasoning.data.demo import demo_dataset
-from soft_reasoning.integrations.server.app import address_of, bound, server_of
+from soft_reasoning.integrations.server.app import base_url, bind, build_server
 from soft_reasoning.integrations.server.service import Service
 from soft_reasoning.integrations.server.settings import Settings
 
@@ -44,10 +44,10 @@ class Served:
     """A running server: its address, its parts, and a client."""
 
     def __init__(self, reasoner, settings):
-        listening = bound(settings)
-        self.url = address_of(listening)
+        listening = bind(settings)
+        self.url = base_url(listening)
         self.service = Service(reasoner, settings, "demo")
-        self.server = server_of(self.service)
+        self.server = build_server(self.service)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
         self.thread.start()
         wait_until(lambda: self.server.started)

@@ -224,8 +224,8 @@ def test_an_answer_of_the_verifiers_takes_the_form_of_the_candidates(candidate, 
     grader = Grader()
     said = {"verifier": {"answers": ["12"], "texts": ["So it is 12. Answer: 12"]}}
     one = Candidate(candidate, grader.extract(candidate, "number"), 0, reward=0.5)
-    assert model.text_of(Solution("12", (one,), (said,)), grader, "number") == expected
-    assert model.text_of(Solution(one.answer, (one,), (said,)), grader, "number") == candidate
+    assert model.answer_text(Solution("12", (one,), (said,)), grader, "number") == expected
+    assert model.answer_text(Solution(one.answer, (one,), (said,)), grader, "number") == candidate
 
 
 def commands_of_the_page():

@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
 from soft_reasoning import SoftReasoner, UserError  # noqa: E402
-from soft_reasoning.integrations.server.app import bound  # noqa: E402
+from soft_reasoning.integrations.server.app import bind  # noqa: E402
 from soft_reasoning.integrations.server.settings import Settings  # noqa: E402
 from tests.integrations.serving import QUESTION, ask, chat, served, wait_until  # noqa: E402
 
@@ -201,6 +201,6 @@ def test_settings_are_checked():
 
 
 def test_an_address_that_is_taken_is_one_line():
-    with bound(Settings(port=0)) as first:
+    with bind(Settings(port=0)) as first:
         with pytest.raises(UserError, match="expected an address that is free"):
-            bound(Settings(port=first.getsockname()[1]))
+            bind(Settings(port=first.getsockname()[1]))

@@ -26,7 +26,7 @@ and overrides such as search.rounds=2. The arguments of the harness:
 
 
 def register() -> None:
-    """Make the model ``soft_reasoning`` known to the harness.
+    """Register the model ``soft_reasoning`` with the harness.
 
     Raises:
         UserError: If the harness is not installed.
@@ -36,7 +36,7 @@ def register() -> None:
             "expected the package lm_eval (lm-evaluation-harness), found none; "
             "pip install 'soft-reasoning[lm-eval]'"
         )
-    import lm_eval.models  # noqa: F401  registers the harness's own
+    import lm_eval.models  # noqa: F401  registers the harness's models
     from lm_eval.api.registry import model_registry
 
     if NAME not in model_registry:

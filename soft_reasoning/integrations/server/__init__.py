@@ -1,6 +1,6 @@
 """An HTTP server that speaks OpenAI's API (extra ``serve``): chat completions, completions and responses.
 
-The command is ``soft-reasoning serve``. In reading order: ``settings`` (options and model names), ``app``
-(addresses, streaming, the process), ``requests`` (what a request may hold, and the call that it becomes),
-``service`` (solves requests within the limits) and ``responses`` (what a solution becomes).
+The command is ``soft-reasoning serve``. In reading order: ``settings`` (options), ``app`` (routes, streaming,
+the process), ``requests`` (bodies of requests, and their questions), ``service`` (solves requests within the
+limits) and ``responses`` (bodies and events with solutions).
 """

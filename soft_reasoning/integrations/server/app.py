@@ -1,4 +1,4 @@
-"""The addresses of the server, its streams, and its process."""
+"""The server's routes, streams and process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
 from soft_reasoning.integrations.server.responses import ChatReply, ResponsesReply, TextReply, event
 from soft_reasoning.integrations.server.service import Service, shutting_down
-from soft_reasoning.integrations.server.settings import Settings, told
+from soft_reasoning.integrations.server.settings import Settings, describe_error
 from soft_reasoning.types import Round, UserError
 
 T = TypeVar("T")
@@ -40,15 +40,15 @@ def create_app(service: Service) -> FastAPI:
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts)
 
-    def has_key(given: Credentials) -> None:
+    def check_key(credentials: Credentials) -> None:
         if settings.api_key is None:
             return
-        key = given.credentials if given else ""
+        key = credentials.credentials if credentials else ""
         if not hmac.compare_digest(key.encode(), settings.api_key.encode()):
             raise ApiError(401, "expected the header Authorization: Bearer KEY with this server's key, got "
                            f"{'another key' if key else 'none'}", code="invalid_api_key")  # fmt: skip
 
-    v1 = APIRouter(prefix="/v1", dependencies=[Depends(has_key)])
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(check_key)])
 
     @v1.post("/chat/completions")
     async def chat(body: ChatBody, http: Request) -> Response:
@@ -62,17 +62,17 @@ def create_app(service: Service) -> FastAPI:
     async def response(body: ResponsesBody, http: Request) -> Response:
         return await respond(http, service, ResponsesReply(body, service.reasoner.context.prompts))
 
-    def described(name: str) -> dict[str, Any]:
+    def describe_model(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": created, "owned_by": "soft_reasoning"}
 
     @v1.get("/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [described(name) for name in service.names]}
+        return {"object": "list", "data": [describe_model(name) for name in service.names]}
 
     @v1.get("/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         service.method(name)
-        return described(name)
+        return describe_model(name)
 
     @app.get("/health")
     async def health() -> Response:
@@ -80,7 +80,7 @@ def create_app(service: Service) -> FastAPI:
         return JSONResponse({"status": "closed" if closed else "ok", "in_work": service.in_work},
                             503 if closed else 200)  # fmt: skip
 
-    @app.get("/metrics", dependencies=[Depends(has_key)])
+    @app.get("/metrics", dependencies=[Depends(check_key)])
     async def metrics() -> Response:
         counts = {**service.counts, "soft_reasoning_requests_in_work": service.in_work}
         lines = [f"{name} {count}\n" for name, count in sorted(counts.items())]
@@ -93,21 +93,21 @@ def create_app(service: Service) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         last = error.errors()[-1]  # of a union, the list rather than the text
-        place, message = told(last)
-        if last["type"] == "json_invalid" or not place:
-            place = "body"
+        field, message = describe_error(last)
+        if last["type"] == "json_invalid" or not field:
+            field = "body"
             message = "body: expected a JSON object and the header Content-Type: application/json"
-        return JSONResponse(error_body(ApiError(400, message, place)), 400)
+        return JSONResponse(error_body(ApiError(400, message, field)), 400)
 
     app.include_router(v1)
     return app
 
 
 def error_body(error: HTTPException) -> dict[str, Any]:
-    """Return an error as OpenAI writes it."""
+    """Return an error in OpenAI's format."""
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    more = {key: getattr(error, key, None) for key in ("param", "code")}
-    return {"error": {"message": error.detail, "type": kind, **more}}
+    details = {key: getattr(error, key, None) for key in ("param", "code")}
+    return {"error": {"message": error.detail, "type": kind, **details}}
 
 
 async def respond(http: Request, service: Service, reply: ChatReply) -> Response:
@@ -117,9 +117,9 @@ async def respond(http: Request, service: Service, reply: ChatReply) -> Response
         ApiError: For any other status than 200.
     """
     if not reply.body.stream:
-        return JSONResponse(reply.whole(await unless_gone(http, service.solve(reply.body))))
+        return JSONResponse(reply.full_body(await unless_disconnected(http, service.solve(reply.body))))
     parts = stream(service, reply)
-    first = await unless_gone(http, anext(parts))  # what is refused at once has a status of its own
+    first = await unless_disconnected(http, anext(parts))  # an immediate refusal has its own status
 
     async def rest() -> AsyncIterator[str]:
         yield first
@@ -132,18 +132,18 @@ async def respond(http: Request, service: Service, reply: ChatReply) -> Response
     return StreamingResponse(rest(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
 
-async def unless_gone(http: Request, work: Awaitable[T]) -> T:
+async def unless_disconnected(http: Request, work: Awaitable[T]) -> T:
     """Return the result of ``work``; end it when the client disconnects or the server shuts down."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(http.receive())  # the body has been read, so nothing else can come
-    gone.add_done_callback(lambda _: task.cancel())
+    disconnected = asyncio.ensure_future(http.receive())  # the body was read, so only this can follow
+    disconnected.add_done_callback(lambda _: task.cancel())
     try:
         return await task
     except asyncio.CancelledError as error:
-        raise shutting_down() from error  # nobody reads it where the client has gone
+        raise shutting_down() from error  # not read by a client that has disconnected
     finally:
         task.cancel()
-        gone.cancel()
+        disconnected.cancel()
 
 
 async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
@@ -161,7 +161,7 @@ async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
                 continue
             if round is None:
                 break
-            for part in chain(begin, reply.tell(round)):
+            for part in chain(begin, reply.report_round(round)):
                 yield part
         for part in chain(begin, reply.end(task.result())):
             yield part
@@ -169,11 +169,11 @@ async def stream(service: Service, reply: ChatReply) -> AsyncIterator[str]:
         task.cancel()
 
 
-def bound(settings: Settings) -> socket.socket:
+def bind(settings: Settings) -> socket.socket:
     """Return a socket at the server's address.
 
     Raises:
-        UserError: If the address is taken or does not exist.
+        UserError: If the address is in use or does not exist.
     """
     host, port = settings.host, settings.port
     try:
@@ -183,14 +183,14 @@ def bound(settings: Settings) -> socket.socket:
                         f"{error.strerror or error}; choose another port=") from error  # fmt: skip
 
 
-def address_of(listening: socket.socket) -> str:
-    """Return the address that clients are given."""
+def base_url(listening: socket.socket) -> str:
+    """Return the base URL for clients."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def server_of(service: Service) -> uvicorn.Server:
-    """Return the server, which ``run(sockets=[listening])`` starts; it ends by a signal."""
+def build_server(service: Service) -> uvicorn.Server:
+    """Return the server, which ``run(sockets=[listening])`` starts and a signal ends."""
     settings = service.settings
     config = uvicorn.Config(
         create_app(service), lifespan="off", limit_concurrency=settings.max_connections,

@@ -1,4 +1,4 @@
-"""What requests may hold: the fields that all share, and the question of each kind."""
+"""Request bodies: the fields common to all, and the questions of each kind."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ HINTS = frozenset(
     "client_metadata include metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
     "reasoning reasoning_effort safety_identifier service_tier store top_p truncation user verbosity".split()
 )
-"""Fields without effect here that are taken whatever they say: an answer without them is still an answer."""
+"""Fields without effect here that are accepted with any value, since an answer without them is valid."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (1,), "function_call": ("auto", "none"), "length_penalty": (1,), "modalities": (["text"],),
     "repetition_penalty": (1,), "response_format": ({"type": "text"},), "skip_special_tokens": (True,),
     "text": ({"format": {"type": "text"}},), "tool_choice": ("auto", "none"), "top_k": (-1,),
 }  # fmt: skip
-"""Values of other fields that ask for nothing, as null, false, 0 and empty ones do."""
+"""Values of other fields that have no effect, besides null, false, 0 and empty values."""
 
 
 class ApiError(HTTPException):
-    """An answer other than 200: what was expected and came, the field that it is about, and a code."""
+    """An answer with a status other than 200: a message, the field that it is about, and a code."""
 
     def __init__(
         self, status: int, message: str, param: str | None = None, code: str | None = None, **headers: str
@@ -35,32 +35,32 @@ class ApiError(HTTPException):
 
 
 class Part(BaseModel):
-    """A part of a message; only text can be read."""
+    """A part of a message; only text is supported."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
 
 
 class ChatMessage(BaseModel):
-    """One message of a chat; an answer of an earlier request may be sent back as it came."""
+    """A message of a chat; an answer of an earlier request may be sent back unchanged."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Part]
 
     def plain(self) -> Message:
-        """Return the message as ``solve`` takes it."""
+        """Return the message in the format of ``solve``."""
         parts = [self.content] if isinstance(self.content, str) else [part.text for part in self.content]
         return {"role": "system" if self.role == "developer" else self.role, "content": "".join(parts)}
 
 
 class Thought(BaseModel):
-    """The thoughts of an earlier answer, sent back; they are not read."""
+    """The thoughts of an earlier answer, sent back; they are ignored."""
 
     type: Literal["reasoning"]
 
 
 class Extra(BaseModel):
-    """The field ``soft_reasoning``: what OpenAI's fields have no name for."""
+    """The field ``soft_reasoning``: options without a field of OpenAI's API."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ Stop = Annotated[
 
 
 class Body(BaseModel):
-    """Fields that all requests for an answer share; ``model_extra`` holds those that are not read."""
+    """Fields of all requests for an answer; ``model_extra`` holds fields that are not read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -99,18 +99,18 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def without_null(cls, fields: Any) -> Any:
-        """A field that is null is one that was not sent."""
+        """Treat fields that are null as fields that were not sent."""
         return {k: v for k, v in fields.items() if v is not None} if isinstance(fields, dict) else fields
 
     def questions(self, tokenizer: Any) -> list[Asked]:
-        """Return what is to be solved."""
+        """Return the questions of the request."""
         raise NotImplementedError
 
     def refuse_unused(self) -> None:
-        """Refuse fields that ask for what has no effect here.
+        """Refuse fields that request features without effect here.
 
         Raises:
-            ApiError: For the first of them.
+            ApiError: For the first such field.
         """
         for name, value in (self.model_extra or {}).items():
             if value and name not in HINTS and value not in NEUTRAL.get(name, ()):
@@ -130,13 +130,13 @@ class ChatBody(Body):
 
 
 class TextBody(Body):
-    """The body of ``/v1/completions``, whose prompts reach the model as they are."""
+    """The body of ``/v1/completions``, whose prompts reach the model unchanged."""
 
     prompt: str | list[str] | list[int] | list[list[int]] = Field(min_length=1)
 
     def questions(self, tokenizer: Any) -> list[Asked]:
-        alone = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        prompts = cast(list[str | list[int]], [self.prompt] if alone else self.prompt)
+        single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        prompts = cast(list[str | list[int]], [self.prompt] if single else self.prompt)
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
         return [{"question": text, "prompt": prompt} for text, prompt in zip(texts, prompts, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What solutions become: bodies and streamed events of the three kinds of request."""
+"""Responses with solutions: bodies and streamed events of the three kinds of request."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from soft_reasoning.types import Candidate, Round, Usage
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer of a response.
+    """A choice of a response.
 
     Attributes:
-        text: What it says.
-        reasoning: What came before: a line for each round, and the thoughts of a thinking model.
+        text: The text of the answer.
+        reasoning: The text before it: a line for each round, and the thoughts of a thinking model.
         finish_reason: ``stop`` or ``length``.
         tokens: Number of its tokens; 0 for a text of the verifier's.
-        logprobs: Its tokens with their log-probabilities, if asked for and it is one completion.
-        story: What OpenAI's fields have no name for.
+        logprobs: Its tokens with their log-probabilities, if requested and the text is a single completion.
+        extra: Values without a field of OpenAI's API.
     """
 
     text: str
@@ -36,26 +36,26 @@ class Choice:
     finish_reason: str
     tokens: int
     logprobs: list[tuple[str, float]] | None
-    story: dict[str, Any]
+    extra: dict[str, Any]
 
 
-def choices_of(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
-    """Return ``n`` choices, or as many as there are: the chosen solution, then the others by reward."""
-    lines = "".join(map(line_of, range(len(solution.rounds)), solution.rounds)) if solution.trace else ""
-    shown = solution.ranked[: body.n]
-    return [_choice(each, solution, "" if i else lines, body, prompts) for i, each in enumerate(shown)]
+def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
+    """Return at most ``n`` choices: the chosen solution, then the others by reward."""
+    lines = "".join(map(format_round, range(len(solution.rounds)), solution.rounds)) if solution.trace else ""
+    candidates = solution.ranked[: body.n]
+    return [_choice(c, solution, "" if i else lines, body, prompts) for i, c in enumerate(candidates)]
 
 
 def _choice(
     candidate: Candidate | None, solution: Solution, lines: str, body: Body, prompts: Prompts
 ) -> Choice:
-    whole = solution.text if candidate is None else candidate.text
-    thought, text = prompts.split(whole)
-    start, end = len(whole) - len(text), earliest_stop(text, body.stop)
-    text = text if end < 0 else text[:end]  # a method that joins completions may have written a stop text
+    full_text = solution.text if candidate is None else candidate.text
+    thought, text = prompts.split(full_text)
+    start, end = len(full_text) - len(text), earliest_stop(text, body.stop)
+    text = text if end < 0 else text[:end]  # joined completions may contain a stop string
     if candidate is None:
-        story = {"source": "verifier", "answer": None, "reward": None, "round": None}
-        return Choice(text, lines + thought, "stop", 0, None, story)
+        extra = {"source": "verifier", "answer": None, "reward": None, "round": None}
+        return Choice(text, lines + thought, "stop", 0, None, extra)
     logprobs = None
     if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
         tokens = [decode(prompts.tokenizer, [id]) for id in candidate.token_ids]
@@ -65,18 +65,18 @@ def _choice(
     opening = "" if thought or not prompts.neutral else solution.opening(candidate)
     if opening in prompts.tokenizer.all_special_tokens:
         opening = ""
-    story = {
+    extra = {
         "source": "candidate", "answer": candidate.answer, "round": candidate.round, "opening": opening,
         "reward": candidate.reward if math.isfinite(candidate.rank) else None,
     }  # fmt: skip
     text = (opening + text).lstrip() if opening else text
     reason = "length" if candidate.cut else "stop"
-    return Choice(text, lines + thought, reason, candidate.generated_tokens, logprobs, story)
+    return Choice(text, lines + thought, reason, candidate.generated_tokens, logprobs, extra)
 
 
-def line_of(number: int, candidates: Sequence[Candidate]) -> str:
-    """Return one line about a round, for people who wait."""
-    best = max(candidates, key=lambda each: each.rank)
+def format_round(number: int, candidates: Sequence[Candidate]) -> str:
+    """Return a line about a finished round, to show progress."""
+    best = max(candidates, key=lambda candidate: candidate.rank)
     reward = f" (reward {best.rank:.2f})" if math.isfinite(best.rank) else ""
     answer = "no answer" if best.answer is None else f"{' '.join(best.answer.split()):.60}"
     return f"Round {number + 1}: {len(candidates)} candidates, the best says {answer}{reward}\n"
@@ -88,7 +88,7 @@ def event(data: dict[str, Any]) -> str:
 
 
 class ChatReply:
-    """The response to a request for a chat completion; the other kinds differ from it.
+    """The response to a request for a chat completion, and the base of the other kinds.
 
     Args:
         body: The request.
@@ -99,18 +99,18 @@ class ChatReply:
 
     def __init__(self, body: Body, prompts: Prompts) -> None:
         self.body, self.prompts = body, prompts
-        self.told: list[str] = []  # the streamed lines about rounds
+        self.streamed_lines: list[str] = []  # about rounds
         self.head: dict[str, Any] = {
             "id": f"sr-{uuid.uuid4().hex}", "object": self.kind, "created": int(time.time()),
             "model": body.model,
         }  # fmt: skip
 
-    def whole(self, solutions: Sequence[Solution]) -> dict[str, Any]:
+    def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         """Return the body of a response that is not streamed."""
-        choices = [choice for each in solutions for choice in choices_of(each, self.body, self.prompts)]
+        choices = [choice for s in solutions for choice in build_choices(s, self.body, self.prompts)]
         listed = [
             {"index": i, **self.content(choice), "finish_reason": choice.finish_reason,
-             "soft_reasoning": choice.story}
+             "soft_reasoning": choice.extra}
             for i, choice in enumerate(choices)
         ]  # fmt: skip
         usage = _usage(solutions, choices)
@@ -131,14 +131,14 @@ class ChatReply:
         """Yield the first events of a stream."""
         yield self._chunk([{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}])
 
-    def tell(self, round: Round) -> Iterator[str]:
+    def report_round(self, round: Round) -> Iterator[str]:
         """Yield the events of a finished round."""
-        self.told.append(line_of(round.number, round.candidates))
-        yield self._chunk([{"index": 0, "delta": _reasoning(self.told[-1]), "finish_reason": None}])
+        self.streamed_lines.append(format_round(round.number, round.candidates))
+        yield self._chunk([{"index": 0, "delta": _reasoning(self.streamed_lines[-1]), "finish_reason": None}])
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
         """Yield the events after the last round."""
-        whole = self.whole(solutions)
+        whole = self.full_body(solutions)
         for choice in whole.pop("choices"):
             yield self._chunk([self.rest(choice)])
         if (self.body.stream_options or {}).get("include_usage"):
@@ -146,10 +146,10 @@ class ChatReply:
         yield "data: [DONE]\n\n"
 
     def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
-        """Return what was not yet streamed of a choice."""
+        """Return the parts of a choice that were not streamed yet."""
         message = choice.pop("message")
         if choice["index"] == 0:
-            reasoning = (message["reasoning"] or "").removeprefix("".join(self.told))
+            reasoning = (message["reasoning"] or "").removeprefix("".join(self.streamed_lines))
             message = {"content": message["content"], **_reasoning(reasoning)}
         return {**choice, "delta": message}
 
@@ -174,8 +174,9 @@ class TextReply(ChatReply):
     def begin(self) -> Iterator[str]:
         yield from ()
 
-    def tell(self, round: Round) -> Iterator[str]:
-        yield f": {line_of(round.number, round.candidates)}\n"  # a comment: these chunks have no place for it
+    def report_round(self, round: Round) -> Iterator[str]:
+        # A comment, since these chunks have no field for it.
+        yield f": {format_round(round.number, round.candidates)}\n"
 
     def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
         return choice
@@ -196,9 +197,9 @@ class ResponsesReply(ChatReply):
         self._thoughts = {"id": f"rs_{name}", "type": "reasoning", "summary": []}
         self._message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "content": []}
 
-    def whole(self, solutions: Sequence[Solution]) -> dict[str, Any]:
+    def full_body(self, solutions: Sequence[Solution]) -> dict[str, Any]:
         [solution] = solutions
-        [choice, *_] = choices_of(solution, self.body, self.prompts)
+        [choice, *_] = build_choices(solution, self.body, self.prompts)
         cut, usage = choice.finish_reason == "length", _usage(solutions, [choice])
         status = "incomplete" if cut else "completed"
         text = {"type": "output_text", "text": choice.text, "annotations": [], "logprobs": []}
@@ -211,23 +212,23 @@ class ResponsesReply(ChatReply):
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "usage": {key.replace("prompt", "input").replace("completion", "output"): value
                       for key, value in usage.items()},
-            "soft_reasoning": {**choice.story, **solution.summary()},
+            "soft_reasoning": {**choice.extra, **solution.summary()},
         }  # fmt: skip
 
     def begin(self) -> Iterator[str]:
         yield self._event("created", response=self.head)
 
-    def tell(self, round: Round) -> Iterator[str]:
-        if not self.told:
+    def report_round(self, round: Round) -> Iterator[str]:
+        if not self.streamed_lines:
             yield self._event("output_item.added", output_index=0, item=self._thoughts)
-        self.told.append(line_of(round.number, round.candidates))
-        yield self._event("reasoning_summary_text.delta", delta=self.told[-1], item_id=self._thoughts["id"],
-                          output_index=0, summary_index=0)  # fmt: skip
+        self.streamed_lines.append(format_round(round.number, round.candidates))
+        yield self._event("reasoning_summary_text.delta", delta=self.streamed_lines[-1],
+                          item_id=self._thoughts["id"], output_index=0, summary_index=0)  # fmt: skip
 
     def end(self, solutions: Sequence[Solution]) -> Iterator[str]:
-        whole = self.whole(solutions)
+        whole = self.full_body(solutions)
         for index, item in enumerate(whole["output"]):
-            if index or not self.told:
+            if index or not self.streamed_lines:
                 empty = self._message if item["type"] == "message" else self._thoughts
                 yield self._event("output_item.added", output_index=index, item=empty)
             for part in item.get("content", ()):
@@ -245,12 +246,12 @@ class ResponsesReply(ChatReply):
 
 
 def _reasoning(text: str) -> dict[str, str | None]:
-    """``text`` by both names that clients know."""
+    """``text`` under both names that clients read."""
     return {"reasoning": text or None, "reasoning_content": text or None}
 
 
 def _usage(solutions: Sequence[Solution], choices: Sequence[Choice]) -> dict[str, Any]:
-    """The tokens of all work; those that are not in ``choices`` count as reasoning."""
+    """The tokens of all work; tokens outside ``choices`` count as reasoning."""
     total = sum((solution.total for solution in solutions), Usage())
     prompt, generated = total.prompt_tokens, total.generated_tokens
     hidden = generated - sum(choice.tokens for choice in choices)

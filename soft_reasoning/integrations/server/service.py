@@ -27,7 +27,7 @@ class Service:
     Args:
         reasoner: Solves the questions.
         settings: The limits.
-        name: What clients call the model; METHOD-``name`` is another method than the reasoner's own.
+        name: The model's name for clients; METHOD-``name`` selects another method than the reasoner's.
     """
 
     def __init__(self, reasoner: SoftReasoner, settings: Settings, name: str) -> None:
@@ -35,16 +35,16 @@ class Service:
         self.names: dict[str, str | None] = {
             name: None, **{f"{method}-{name}": method for method in choices("method")}
         }  # fmt: skip
-        """The method of each name of a model; None is the reasoner's own."""
+        """The method of each model name; None is the reasoner's method."""
         self.in_work: int = 0
         self.counts: Counter[str] = Counter()
-        """Requests by status, and tokens by kind, under their names in Prometheus' text format."""
+        """Requests by status, and tokens by kind, with their names in Prometheus' text format."""
 
     def method(self, name: str) -> str | None:
-        """Return the method that the name of a model stands for.
+        """Return the method of a model name.
 
         Raises:
-            ApiError: With status 404 for another name.
+            ApiError: With status 404 for an unknown name.
         """
         if name not in self.names:
             message = f"model: expected one of {', '.join(self.names)}, got {name!r:.80}"
@@ -55,7 +55,7 @@ class Service:
         """Return the solution of each question of a request; a cancelled task ends its work.
 
         Raises:
-            ApiError: For what cannot be, for too long a time, and for a fault of ours.
+            ApiError: For an invalid request, after too long a time, and for an internal error.
         """
         status = "cancelled"
         self.in_work += 1
@@ -64,9 +64,9 @@ class Service:
                 solutions = await self._solve(body, on_round)
             status = "200"
         except Exception as error:
-            refusal = self._refusal(error)
-            status = str(refusal.status_code)
-            raise refusal from None
+            api_error = self._to_api_error(error)
+            status = str(api_error.status_code)
+            raise api_error from None
         finally:
             self.in_work -= 1
             self.counts[f'soft_reasoning_requests_total{{status="{status}"}}'] += 1
@@ -76,8 +76,8 @@ class Service:
                 self.counts[f'soft_reasoning_tokens_total{{kind="{kind}"}}'] += count
         return solutions
 
-    def _refusal(self, error: Exception) -> ApiError:
-        """What a client is told of an error."""
+    def _to_api_error(self, error: Exception) -> ApiError:
+        """Return the error that a client gets for ``error``."""
         if isinstance(error, ApiError):
             return error
         if isinstance(error, UserError):
@@ -101,11 +101,11 @@ class Service:
         except UserError as error:
             if body.temperature is None or not str(error).startswith(NO_TEMPERATURE):
                 raise
-        options["temperature"] = None  # clients send it always; a greedy method's answer has none
+        options["temperature"] = None  # clients always send it, also to methods without a temperature
         return await self.reasoner.asolve(questions, on_round=on_round, **options)
 
     def _options(self, body: Body, prompts: int) -> Options:
-        """The options of the call; what is beyond the limits is refused."""
+        """The options of the call; values beyond the limits are refused."""
         settings, extra, method = self.settings, body.soft_reasoning, self.method(body.model)
         tokens = settings.max_tokens or math.inf
         limits = {
@@ -131,5 +131,5 @@ class Service:
 
 
 def shutting_down() -> ApiError:
-    """Return the error for requests that come too late or take too long."""
-    return ApiError(503, "expected a running server, and it is shutting down; try another one")
+    """Return the error for requests that arrive or still run while the server shuts down."""
+    return ApiError(503, "expected a running server, and it is shutting down; try another server")

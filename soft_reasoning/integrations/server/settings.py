@@ -1,4 +1,4 @@
-"""The options of the server itself."""
+"""The options of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Settings(BaseModel):
-    """The group ``server`` of the configuration; ``conf/server/default.yaml`` says what each key means."""
+    """The group ``server`` of the configuration; ``conf/server/default.yaml`` explains each key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
@@ -36,7 +36,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, group: Mapping[str, Any]) -> Settings:
-        """Return the settings that a group of the configuration holds.
+        """Return the settings in a group of the configuration.
 
         Raises:
             UserError: For a value out of its range.
@@ -44,7 +44,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(group)
         except ValidationError as error:
-            raise UserError(f"server.{told(error.errors()[0])[1]}") from error
+            raise UserError(f"server.{describe_error(error.errors()[0])[1]}") from error
 
     @property
     def local(self) -> bool:
@@ -59,9 +59,9 @@ class Settings(BaseModel):
         return [f"[{host}]" if ":" in host else host for host in (self.host, *LOCAL)] if self.local else ["*"]
 
 
-def told(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the field that one of pydantic's errors is about, and a line that begins with it."""
-    place = ".".join(str(part) for part in error["loc"] if part != "body")
+def describe_error(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the field of an error of pydantic, and a message that begins with this field."""
+    field = ".".join(str(part) for part in error["loc"] if part != "body")
     silent = error["type"] in ("missing", "string_pattern_mismatch")  # the latter may be a key
     got = "" if silent else f", got {error['input']!r:.80}"
-    return place, f"{place}: {error['msg']}{got}"
+    return field, f"{field}: {error['msg']}{got}"
