@@ -2,15 +2,15 @@
 
 Soft Reasoning with its defaults (up to four rounds of five candidates, 300 new tokens each, then a verifier
 that reads all five) on 200 problems, by a Llama with 8 billion random bfloat16 weights. Its texts are
-meaningless, but their cost is real. Prompts have about 100 tokens, verifier prompts about 1,500. The run is
-done with the paper's stopping rule, and with all four rounds for every problem. All problems are active at
-once: the keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB. With less
+meaningless, but their cost is real. Prompts have about 100 tokens, verifier prompts about 1,500. There is a
+run with the paper's stopping rule, and a run with all four rounds for every problem. All problems are active
+at once: the keys and values of their 1,000 candidates take 42 GB, those of their verifiers 47 GB. With less
 memory the engine splits them into batches.
 
 The bound is the time in which the memory delivers the weights and the keys and values of the rows once per
-decoding step. A prompt's count once for its five candidates. The bandwidth is measured by copying. Without
-a GPU, --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows that the script
-runs.
+decoding step. Those of a prompt count once for its five candidates. The bandwidth is measured by copying.
+Without a GPU, --device cpu --layers 2 --width 64 --vocabulary 500 --problems 4 --new-tokens 8 shows that the
+script runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NEEDS = (
 QUESTION = 60
 """Words of a question."""
 COPIED = 2**28
-"""Bytes copied to measure the memory's bandwidth, four times that on a GPU."""
+"""Bytes copied to measure the memory's bandwidth; four times as many on a GPU."""
 
 
 def build_model(args: argparse.Namespace) -> LlamaForCausalLM:
@@ -69,7 +69,7 @@ def build_model(args: argparse.Namespace) -> LlamaForCausalLM:
 
 
 def build_tokenizer(size: int) -> PreTrainedTokenizerFast:
-    """A word a token, so that what a model wrote is read again as as many tokens."""
+    """A tokenizer with a word per token, so that generated text has the same number of tokens when read."""
     words = ["<s>", "</s>", "<unk>", *(word(i) for i in range(3, size))]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -79,18 +79,18 @@ def build_tokenizer(size: int) -> PreTrainedTokenizerFast:
 
 
 def word(token: int) -> str:
-    """One in ten is a number, so that completions have an answer, which is verified."""
+    """The word of a token; every tenth is a number, so that completions have an answer to verify."""
     return f"w{token}" if token % 10 else str(token)
 
 
-def problems_of(count: int, vocabulary: int) -> list[Problem]:
+def random_problems(count: int, vocabulary: int) -> list[Problem]:
     rng = random.Random(0)
     words = [[word(rng.randrange(3, vocabulary)) for _ in range(QUESTION)] for _ in range(count)]
     return [Problem(str(i), " ".join(question), "1") for i, question in enumerate(words)]
 
 
 class Metered(Engine):
-    """``engine``, adding up the bytes that its decoding steps must read at least."""
+    """Runs ``engine`` and adds up the least number of bytes that its decoding steps must read."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:
         super().__init__()
@@ -110,19 +110,19 @@ class Metered(Engine):
 
     def advance(self) -> list[tuple[int, Completion]]:
         requests = [row.request for row in self.queued.values()]
-        done = self._engine.generate(requests)
+        completions = self._engine.generate(requests)
         steps: dict[tuple[int, ...], int] = {}
-        for request, completion in zip(requests, done, strict=True):
-            made = completion.generated_tokens
-            steps[request.prompt_ids] = max(made, steps.get(request.prompt_ids, 0))
-            self.bytes += self.position * made * (made + 1) // 2
+        for request, completion in zip(requests, completions, strict=True):
+            count = completion.generated_tokens
+            steps[request.prompt_ids] = max(count, steps.get(request.prompt_ids, 0))
+            self.bytes += self.position * count * (count + 1) // 2
         self.bytes += self.weights * max(steps.values())
-        self.bytes += self.position * sum(len(prompt) * count for prompt, count in steps.items())
-        return list(zip(self.queued, done, strict=True))
+        self.bytes += self.position * sum(len(prompt) * most for prompt, most in steps.items())
+        return list(zip(self.queued, completions, strict=True))
 
 
 def bandwidth(device: str) -> float:
-    """Bytes a second that the memory hands over and takes, by copying."""
+    """Bytes per second that the memory reads and writes, by copying."""
     size = COPIED * (4 if device == "cuda" else 1)
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -156,7 +156,7 @@ def main() -> None:
         sys.exit(2)
     speed = bandwidth(args.device)
     engine = HuggingFaceEngine.from_loaded(build_model(args), build_tokenizer(args.vocabulary))
-    problems = problems_of(args.problems, args.vocabulary)
+    problems = random_problems(args.problems, args.vocabulary)
     rows = []
     for name, rule in (("as it stops", "difference"), ("all four", "none")):
         config = compose_config(

@@ -3,7 +3,7 @@
     python experiments/bench_run.py --problems 64 method=rap
 
 A method, Soft Reasoning with its defaults unless configured otherwise, on bundled problems, two ways: the
-scheduler with 64 active problems, and with one. Each way has an engine of its own; results are the same.
+scheduler with 64 active problems, and with one. Each way has a new engine; results are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     config = compose_config(args.overrides)
     method = build_method(config)
     problems = demo_dataset("test", name="demo", limit=args.problems).problems()
-    rows, found, seconds = [], [], []
+    rows, outcomes, seconds = [], [], []
     for live in (64, 1):
         context = build_context(config, build_engine(config))
         list(drive(problems[-2:], method, context))  # warm up
@@ -34,14 +34,14 @@ def main() -> None:
         cpu, wall = time.process_time(), time.perf_counter()
         results = {p.id: r for p, r in drive(problems, method, context, max_live=live, clock=clock)}
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        found.append({name: (r.answer, r.candidates, r.trace) for name, r in results.items()})
+        outcomes.append({name: (r.answer, r.candidates, r.trace) for name, r in results.items()})
         seconds.append((wall, cpu))
         parts = [f"{clock.seconds[kind]:.1f}" for kind in ("engine", "optimiser", "method")]
         rows.append((f"{live} active", f"{wall:.1f}", f"{cpu:.1f}", *parts))
-    ratio = [one / many for many, one in zip(*seconds, strict=True)]
+    ratio = [single / batched for batched, single in zip(*seconds, strict=True)]
     rows.append(("ratio", f"{ratio[0]:.1f}", f"{ratio[1]:.1f}", "", "", ""))
     print(Table(("problems", "wall s", "CPU s", "engine s", "optimiser s", "method s"), rows).markdown())
-    print(f"\n{len(problems)} problems; results identical: {found[0] == found[1]}")
+    print(f"\n{len(problems)} problems; results identical: {outcomes[0] == outcomes[1]}")
 
 
 if __name__ == "__main__":

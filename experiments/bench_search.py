@@ -1,4 +1,4 @@
-"""Search rules on black boxes of known truth: success by round, coverage, regret, against random search.
+"""Search rules on black boxes with known truth: success by round, coverage and regret against random search.
 
     python experiments/bench_search.py                   # presets, acquisitions, batch rules, single changes
     python experiments/bench_search.py --grid            # the presets and the controls alone
@@ -11,7 +11,7 @@ plus 0.5 times a coherence unrelated to it. Boxes for choosing the default's val
 * half-space: success is w.u > t for a random direction w; the base rate sets t.
 * basins: u falls into one of 30 basins, the argmax of 30 random linear scores; each is good or bad.
 
-Boxes on which nothing was chosen:
+Boxes that were not used to choose values:
 
 * caps: success is |w.u| > t, two opposite caps.
 * shell: success depends on |u| alone, which must lie within a band around its median under N(0, I).
@@ -19,8 +19,8 @@ Boxes on which nothing was chosen:
 * Branin, Hartmann 6: functions of a random subspace of R^4096, seen through the random embedding. Regret is
   the optimum minus the best value found, in standard deviations of the value under random search.
 
-Rules are what conf/ makes of their overrides. Problems, first rounds and noise are the same for every rule of
-the same d, so differences are paired. "length" is the mean |u| of rounds 2 to 4 over that of the first.
+Rules are built by conf/ from their overrides. Problems, first rounds and noise are the same for every rule
+with the same d, so differences are paired. "length" is the mean |u| of rounds 2 to 4 over that of the first.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class HalfSpace:
 
 
 class Basins:
-    """The argmax of M random linear scores names u's basin; a basin is good with probability ``base``."""
+    """The argmax of M random linear scores is u's basin; a basin is good with probability ``base``."""
 
     def __init__(self, base: float, problems: int, seed: int, d: int, count: int = 30):
         self.W = normal(problems, d, count, stream=("basins", seed))
@@ -130,7 +130,7 @@ class UnevenBasins(Basins):
 
 
 class Hidden:
-    """A test function of d_e coordinates, hidden in R^4096 by a random orthonormal frame a problem.
+    """A test function of d_e coordinates, hidden in R^4096 by a random orthonormal frame per problem.
 
     The d_e coordinates of x = A u / sqrt(d) are about standard normal; their quantiles fill the domain.
     """
@@ -156,7 +156,7 @@ class Hidden:
 
 
 def observe(box: HalfSpace | Basins | Hidden, U: Tensor, seed: int, round: int) -> tuple[Tensor, Tensor]:
-    """(b, k) truth and the reward that is shown."""
+    """(b, k) truth and the observed reward."""
     if isinstance(box, Hidden):
         truth = box.value(U)
         return truth, truth
@@ -184,7 +184,7 @@ def play(optimiser: object, box: object, problems: int, seed: int, d: int) -> tu
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table: what it is called, the optimiser, and the dimensions it searches."""
+    """A row of the table: its name, its optimiser, and the number of dimensions."""
 
     name: str
     optimiser: Optimiser
@@ -196,7 +196,7 @@ def rule(name: str, *overrides: str) -> Rule:
     return Rule(name, instantiate(config.search.optimiser), config.embedding.dim)
 
 
-def grid_of(presets: Sequence[str]) -> Iterator[str]:
+def list_overrides(presets: Sequence[str]) -> Iterator[str]:
     """Every preset; every acquisition function and batch rule of ``presets``; changes of the default."""
     for preset in PRESETS:
         yield f"preset={preset}"
@@ -210,10 +210,10 @@ def grid_of(presets: Sequence[str]) -> Iterator[str]:
 
 def rows(overrides: Iterable[str]) -> Iterator[Rule]:
     """The controls of the dimensions that the rules search, then the rules."""
-    found = [rule(one.replace("preset=default ", "default "), *one.split()) for one in overrides]
-    for d in sorted({one.d for one in found}, reverse=True):
+    rules = [rule(words.replace("preset=default ", "default "), *words.split()) for words in overrides]
+    for d in sorted({r.d for r in rules}, reverse=True):
         yield Rule(f"random, d = {d}", RandomOptimiser(), d)
-    yield from found
+    yield from rules
 
 
 BOXES = {
@@ -237,13 +237,13 @@ def interval(x: Tensor) -> str:
 
 
 def cell(history: Tensor, control: Tensor, box: object) -> str:
-    """One entry of the table from truths (rounds, b, k) and those of random search."""
+    """An entry of the table from truths (rounds, b, k) and those of random search."""
     if isinstance(box, Hidden):
         regret, random = (box.optimum - truth.amax((0, 2)) for truth in (history, control))
         return f"{regret.mean():.3f} ({interval(regret - random)})"
     rounds = " ".join(f"{rate:.3f}" for rate in history.mean((1, 2))[1:])
-    found, random = (truth.amax((0, 2)) for truth in (history, control))
-    return f"{rounds}; {found.mean():.3f} ({interval(found - random)})"
+    best, random = (truth.amax((0, 2)) for truth in (history, control))
+    return f"{rounds}; {best.mean():.3f} ({interval(best - random)})"
 
 
 def main() -> None:
@@ -264,9 +264,9 @@ def main() -> None:
     lines = [f"| rule | {' | '.join(args.boxes)} | length | CPU s |", "|---" * (len(args.boxes) + 3) + "|"]
     print("\n".join(lines), flush=True)
     control: dict[tuple[str, int], Tensor] = {}
-    overrides = args.rules or grid_of(args.grid)
+    overrides = args.rules or list_overrides(args.grid)
     if args.dim:
-        overrides = [f"{one} embedding.dim={args.dim}" for one in overrides]
+        overrides = [f"{words} embedding.dim={args.dim}" for words in overrides]
     for rule in rows(overrides):
         start, cells, length = time.process_time(), [], []
         for title in args.boxes:
@@ -276,12 +276,12 @@ def main() -> None:
                 for box, seed in zip(boxes, seeds, strict=True)
             ]
             truth, lengths = (torch.cat(part, dim=1) for part in zip(*played, strict=True))
-            control.setdefault((title, rule.d), truth)  # random search comes first of its d
+            control.setdefault((title, rule.d), truth)  # random search comes first for each d
             cells.append(cell(truth, control[title, rule.d], boxes[0]))
             length.append(lengths.mean((1, 2)) / lengths[0].mean())
         spent = time.process_time() - start
-        grown = " ".join(f"{one:.2f}" for one in torch.stack(length).mean(0)[1:])
-        lines.append(f"| {rule.name} | {' | '.join(cells)} | {grown} | {spent:.0f} |")
+        growth = " ".join(f"{ratio:.2f}" for ratio in torch.stack(length).mean(0)[1:])
+        lines.append(f"| {rule.name} | {' | '.join(cells)} | {growth} | {spent:.0f} |")
         print(lines[-1], flush=True)
     if args.out:
         args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")

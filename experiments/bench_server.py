@@ -1,8 +1,8 @@
 """Questions through the server against one batched call: python experiments/bench_server.py [--method cot]
 
-The same bundled test questions two ways, each with a model loaded anew: one SoftReasoner.solve of all, and
-requests of the clients to a server in this process. The clients are OpenAI's, in a process of their own, so
-that their CPU time is counted apart.
+The same bundled test questions two ways, each with a newly loaded model: one SoftReasoner.solve of all, and
+requests of clients to a server in this process. The clients are OpenAI's, in a separate process, so that
+their CPU time is counted separately.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ WARM = "Ada has 5 cards. Ada gets 3. How many cards does Ada have now?"
 
 
 async def ask_all(url: str, questions: list[str], clients: int) -> list[str | None]:
-    """What the clients are answered, None for an error; each sends its next question after an answer."""
-    todo, found = iter(enumerate(questions)), list[str | None]([None] * len(questions))
+    """The answers to the clients, None for an error; each client sends its next question after an answer."""
+    todo, answers = iter(enumerate(questions)), list[str | None]([None] * len(questions))
     async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=3600) as client:
 
         async def work() -> None:
             for i, question in todo:
                 try:
-                    answered = await client.chat.completions.create(
+                    completion = await client.chat.completions.create(
                         model="demo", messages=[{"role": "user", "content": question}]
                     )
-                    found[i] = answered.choices[0].message.content
+                    answers[i] = completion.choices[0].message.content
                 except openai.OpenAIError as error:
                     print(f"error: {error}", file=sys.stderr)
 
         await asyncio.gather(*(work() for _ in range(clients)))
-    return found
+    return answers
 
 
 def clients_main(url: str, clients: int) -> None:
@@ -55,7 +55,7 @@ def clients_main(url: str, clients: int) -> None:
     json.dump([answers, time.process_time() - cpu, time.perf_counter() - wall], sys.stdout)
 
 
-def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
+def answer_by_server(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     """Answers through a server, and the clients' CPU seconds and wall seconds, without their start."""
     settings = Settings(port=0, max_seconds=3600.0)
     listening = bind(settings)
@@ -64,7 +64,7 @@ def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     thread.start()
     try:
         command = [sys.executable, __file__, "--url", base_url(listening), "--clients", str(clients)]
-        ended = subprocess.run(
+        process = subprocess.run(
             command,
             input=json.dumps(questions),
             stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ def served(reasoner: SoftReasoner, questions: list[str], clients: int) -> list:
     finally:
         server.should_exit = True
         thread.join()
-    return json.loads(ended.stdout)
+    return json.loads(process.stdout)
 
 
 def main() -> None:
@@ -99,13 +99,13 @@ def main() -> None:
         for way, used in spent.items():
             with SoftReasoner.from_pretrained("demo", method=args.method) as reasoner:
                 reasoner.solve(WARM)
-                cpu, begun, of_clients = time.process_time(), time.perf_counter(), 0.0
+                cpu, start, client_seconds = time.process_time(), time.perf_counter(), 0.0
                 if way == server:
-                    answers[way], of_clients, wall = served(reasoner, questions, args.clients)
+                    answers[way], client_seconds, wall = answer_by_server(reasoner, questions, args.clients)
                 else:
                     answers[way] = [solution.text for solution in reasoner.solve(questions)]
-                    wall = time.perf_counter() - begun
-                used.append((time.process_time() - cpu, wall, of_clients))
+                    wall = time.perf_counter() - start
+                used.append((time.process_time() - cpu, wall, client_seconds))
     least = {way: min(used) for way, used in spent.items()}
     rows = [
         (way, *(f"{value:.1f}" for value in (wall, cpu, used))) for way, (cpu, wall, used) in least.items()

@@ -32,9 +32,9 @@ from soft_reasoning.search import BayesianOptimiser, SearchState
 K, ROUNDS = 5, 4
 
 
-def fitted(U, y, **options):
+def fit_model(U, y, **options):
     model = SingleTaskGP(U, y.unsqueeze(-1), **options)
-    with suppress(ModelFittingError):  # too few points for it: the initial parameters stay
+    with suppress(ModelFittingError):  # with too few points the initial parameters stay
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model.eval()
 
@@ -47,7 +47,7 @@ def ours(U, y, bounds, round):
 def botorch(U, y, bounds, round):
     low, high = bounds
     unit = (U - low) / (high - low)
-    acquisition = qLogExpectedImprovement(fitted(unit, y), best_f=y.max())
+    acquisition = qLogExpectedImprovement(fit_model(unit, y), best_f=y.max())
     box, options = torch.stack([torch.zeros_like(low), torch.ones_like(low)]), {"maxiter": 30}
     points, _ = optimize_acqf(
         acquisition, box, q=K, num_restarts=2, raw_samples=64, options=options, sequential=True
@@ -64,7 +64,7 @@ def turbo(U, y, bounds, round):
         2.0 if now > before else 0.5 for before, now in zip(best, best[1:], strict=False)
     )
     kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=d))
-    model = fitted(unit, y, covar_module=kernel)
+    model = fit_model(unit, y, covar_module=kernel)
     weights = kernel.base_kernel.lengthscale.detach().squeeze()
     half, centre = weights / weights.log().mean().exp() * length / 2, unit[y.argmax()]
     a, b = (centre - half).clamp(0, 1), (centre + half).clamp(0, 1)
@@ -78,8 +78,8 @@ def tpe(U, y, bounds, round):
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=round))
     space = {f"u{i}": optuna.distributions.FloatDistribution(-4.0, 4.0) for i in range(U.shape[-1])}
     for point, reward in zip(U.clamp(-4.0, 4.0).tolist(), y.tolist(), strict=True):
-        named = dict(zip(space, point, strict=True))
-        study.add_trial(optuna.trial.create_trial(params=named, distributions=space, value=reward))
+        parameters = dict(zip(space, point, strict=True))
+        study.add_trial(optuna.trial.create_trial(params=parameters, distributions=space, value=reward))
     return torch.tensor([list(study.ask(space).params.values()) for _ in range(K)], dtype=torch.float64)
 
 

@@ -1,11 +1,12 @@
-"""What the bundled model knows as a solver and as a reviewer.
+"""How well the bundled model solves and reviews.
 
     python -m experiments.checking --problems 500
     python -m experiments.checking --out experiments/results/checking.md model=./FOLDER
 
-A faithful stand-in for a large model checks better than it solves: with nothing right to read its reviewer
-should know no more than greedy decoding, and find a right solution where there is one. Every verifier reads
-the same five candidates, sampled at temperature 0.8; validation problems unless the configuration differs.
+A faithful stand-in for a large model checks better than it solves: without a right solution to read, its
+reviewer should do no better than greedy decoding, and it should find a right solution if there is one. Every
+verifier reads the same five candidates, sampled at temperature 0.8; validation problems unless configured
+otherwise.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ def share(values: Iterable[bool]) -> str:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Over the values that are known; None where none is."""
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None
+    """The mean of the values that are not None; None without such values."""
+    numbers = [v for v in values if v is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A method for the scheduler: one verdict on the first SHOWN candidates that are already there."""
+    """A method for the scheduler: a verdict on the first SHOWN candidates of earlier results."""
 
     verifier: Verifier
-    given: Mapping[str, Result]
+    earlier: Mapping[str, Result]
     name: str = "reading"
 
     def solve(self, problem, context):
-        candidates = self.given[problem.id].candidates[:SHOWN]
+        candidates = self.earlier[problem.id].candidates[:SHOWN]
         verdict = yield from self.verifier.verify(problem, candidates, context, ())
         answer = context.grader.vote(verdict.answers, problem.answer_type)
         pairs = zip(candidates, verdict.scores, strict=True)
@@ -77,15 +78,15 @@ class Measurement:
         self.problems = dataset.problems()
 
     def results(self, *changes: str) -> dict[str, Result]:
-        """What a method gives, by problem id."""
+        """The results of a method, by problem id."""
         config = compose_config([*self.base, *changes])
         context = build_context(config, self.engine)
         return {p.id: r for p, r in drive(self.problems, build_method(config), context)}
 
-    def reviews(self, verifier: str, given: Mapping[str, Result]) -> dict[str, Result]:
-        """What ``verifier`` answers, and its verdicts on the first SHOWN candidates of each problem."""
+    def reviews(self, verifier: str, earlier: Mapping[str, Result]) -> dict[str, Result]:
+        """The answers of ``verifier``, and its verdicts on the first SHOWN candidates of each problem."""
         method = build_method(compose_config([*self.base, f"verifier={verifier}"]))
-        return {p.id: r for p, r in drive(self.problems, Reading(method.verifier, given), self.context)}
+        return {p.id: r for p, r in drive(self.problems, Reading(method.verifier, earlier), self.context)}
 
     def right(self, problem: Problem, answer: str | None) -> bool:
         return bool(self.context.grader.correct(answer, problem))
@@ -97,64 +98,66 @@ class Measurement:
         return [self.right(problem, c.answer) for c in result.candidates]
 
 
-def by_level(held: Measurement, drawn: Mapping[str, Result], greedy: Mapping[str, Result]) -> str:
+def by_level(study: Measurement, drawn: Mapping[str, Result], greedy: Mapping[str, Result]) -> str:
     """Base rate, coverage and greedy accuracy by difficulty."""
     groups: dict[str, list[Problem]] = defaultdict(list)
-    for problem in held.problems:
+    for problem in study.problems:
         groups[problem.doc["difficulty"]].append(problem)
     rows = []
-    for level, chosen in [*groups.items(), ("all", held.problems)]:
-        oks = [held.oks(p, drawn[p.id]) for p in chosen]
+    for level, chosen in [*groups.items(), ("all", study.problems)]:
+        oks = [study.oks(p, drawn[p.id]) for p in chosen]
         rows.append([
             level, str(len(chosen)), percent(mean(sum(o) / len(o) for o in oks)),
             share(any(o[:SHOWN]) for o in oks), share(any(o) for o in oks),
-            share(held.right(p, greedy[p.id].answer) for p in chosen),
+            share(study.right(p, greedy[p.id].answer) for p in chosen),
         ])  # fmt: skip
     columns = ("level", "problems", "base rate", f"coverage of {SHOWN}", f"coverage of {DRAWN}", "greedy")
     return Table(columns, rows).markdown()
 
 
-def by_opener(held: Measurement) -> str:
-    """Greedy accuracy where the first word is given."""
-    tokenizer, grader = held.engine.tokenizer, held.context.grader
+def by_opener(study: Measurement) -> str:
+    """Greedy accuracy after a fixed first word."""
+    tokenizer, grader = study.engine.tokenizer, study.context.grader
     rows = []
     for author in AUTHORS:
         word = tuple(tokenizer.encode(author.openers[0], add_special_tokens=False))
-        prompts = [held.context.prompts.solve(p).followed_by(word) for p in held.problems]
-        texts = held.engine.generate([Request(p.ids, stop=held.context.prompts.stop) for p in prompts])
-        answers = [grader.extract(c.text, p.answer_type) for c, p in zip(texts, held.problems, strict=True)]
-        right = [held.right(p, a) for p, a in zip(held.problems, answers, strict=True)]
+        prompts = [study.context.prompts.solve(p).followed_by(word) for p in study.problems]
+        texts = study.engine.generate([Request(p.ids, stop=study.context.prompts.stop) for p in prompts])
+        answers = [grader.extract(c.text, p.answer_type) for c, p in zip(texts, study.problems, strict=True)]
+        right = [study.right(p, a) for p, a in zip(study.problems, answers, strict=True)]
         rows.append([author.openers[0], ", ".join(sorted(author.habits)), share(right)])
     return Table(("first word", "habits", "solved"), rows, labels=2).markdown()
 
 
-def by_shown(held: Measurement, drawn: Mapping[str, Result]) -> str:
-    """What a verifier answers, by how many of the solutions that it read are right."""
-    number = {p.id: sum(held.oks(p, drawn[p.id])[:SHOWN]) for p in held.problems}
-    groups = {str(n): [p for p in held.problems if number[p.id] == n] for n in range(SHOWN + 1)}
-    groups["any"] = [p for p in held.problems if number[p.id]]
-    groups["all"] = list(held.problems)
+def by_shown(study: Measurement, drawn: Mapping[str, Result]) -> str:
+    """The accuracy of a verifier's answer, by the number of right solutions that it read."""
+    number = {p.id: sum(study.oks(p, drawn[p.id])[:SHOWN]) for p in study.problems}
+    groups = {str(n): [p for p in study.problems if number[p.id] == n] for n in range(SHOWN + 1)}
+    groups["any"] = [p for p in study.problems if number[p.id]]
+    groups["all"] = list(study.problems)
     rows = [["problems", *(str(len(g)) for g in groups.values())]]
     for name in READERS:
-        reviews = held.reviews(name, drawn)
-        rows.append([name, *(share(held.right(p, reviews[p.id].answer) for p in g) for g in groups.values())])
+        reviews = study.reviews(name, drawn)
+        rows.append(
+            [name, *(share(study.right(p, reviews[p.id].answer) for p in g) for g in groups.values())]
+        )
     return Table(("right among the five", *groups), rows).markdown()
 
 
-def judged(held: Measurement, drawn: Mapping[str, Result]) -> str:
-    """How well the verdicts on single candidates are."""
+def judged(study: Measurement, drawn: Mapping[str, Result]) -> str:
+    """The accuracy of verdicts on single candidates."""
     rows = []
     for name in (*READERS, *JUDGES):
-        reviews = held.reviews(name, drawn)
+        reviews = study.reviews(name, drawn)
         pairs = [
             (c.verified >= 0.5, ok)
-            for p in held.problems
-            for c, ok in zip(reviews[p.id].candidates, held.oks(p, reviews[p.id]), strict=True)
+            for p in study.problems
+            for c, ok in zip(reviews[p.id].candidates, study.oks(p, reviews[p.id]), strict=True)
         ]
         right, wrong = mean(s for s, ok in pairs if ok), mean(not s for s, ok in pairs if not ok)
         tokens = sum(r.usage["verifier"].generated_tokens for r in reviews.values() if "verifier" in r.usage)
-        both = None if None in (right, wrong) else (right + wrong) / 2
-        figures = [percent(x) for x in (right, wrong, both)]
+        balanced = None if None in (right, wrong) else (right + wrong) / 2
+        figures = [percent(x) for x in (right, wrong, balanced)]
         rows.append([name, *figures, f"{tokens / len(reviews):.0f}"])
     columns = ("verifier", "right called right", "wrong called wrong", "balanced accuracy", "tokens")
     return Table(columns, rows).markdown()
@@ -162,17 +165,17 @@ def judged(held: Measurement, drawn: Mapping[str, Result]) -> str:
 
 def measure(overrides: Sequence[str], problems: int) -> str:
     """All tables as Markdown."""
-    held = Measurement(overrides, problems)
-    greedy = held.results("method=cot")
-    drawn = held.results("method=self_consistency", f"method.samples={DRAWN}", "method.temperature=0.8")
-    alone = held.results("method=verifier_only")
-    soft = held.results("method=soft_reasoning", "search.rounds=0", "verifier=none", *SOFT)
+    study = Measurement(overrides, problems)
+    greedy = study.results("method=cot")
+    drawn = study.results("method=self_consistency", f"method.samples={DRAWN}", "method.temperature=0.8")
+    alone = study.results("method=verifier_only")
+    soft = study.results("method=soft_reasoning", "search.rounds=0", "verifier=none", *SOFT)
     unparsed = [c.answer is None for r in soft.values() for c in r.candidates]
     return "\n\n".join([
-        f"Greedy decoding solves {share(held.solved(greedy))} % of {len(held.problems)} problems, the "
-        f"reviewer with nothing shown {share(held.solved(alone))} %. Of {len(unparsed)} candidates at "
+        f"Greedy decoding solves {share(study.solved(greedy))} % of {len(study.problems)} problems, the "
+        f"reviewer with nothing shown {share(study.solved(alone))} %. Of {len(unparsed)} candidates at "
         f"sigma = 2, {percent(mean(unparsed))} % have no answer.",
-        by_level(held, drawn, greedy), by_shown(held, drawn), judged(held, drawn), by_opener(held), NOTE,
+        by_level(study, drawn, greedy), by_shown(study, drawn), judged(study, drawn), by_opener(study), NOTE,
     ]) + "\n"  # fmt: skip
 
 

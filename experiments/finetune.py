@@ -38,8 +38,8 @@ IGNORED = -100
 """The label of a token that is not learnt."""
 RESPONSE = "{thought}\nAnswer: {answer}\n"
 FIRST, EARLY, REST, EARLY_TOKENS = 0.5, 2.0, 0.1, 5
-"""b of a response's first token, of the others up to ``EARLY_TOKENS``, and of the rest: the paper's, whose
-first is smaller for numerical stability."""
+"""b of a response's first token, of the next up to ``EARLY_TOKENS``, and of the rest, as in the paper, where
+the first is smaller for numerical stability."""
 
 
 def token_losses(logprobs: Tensor, reference: Tensor, b: Tensor) -> Tensor:
@@ -80,25 +80,25 @@ class ConstrainedTrainer(Trainer):
 def training_rows(rows: Sequence[Exemplar], prompts: Prompts, max_length: int) -> list[dict[str, list[int]]]:
     """Token ids and labels of each row: the run's prompt, then the solution and the end of the sequence.
 
-    Rows of more than ``max_length`` tokens are left out: cut ones would teach not to end. After a prompt's
-    cue the response begins with a space.
+    Rows of more than ``max_length`` tokens are left out, since truncated rows would teach not to end. After a
+    prompt's cue the response begins with a space.
     """
     tokenizer, cue = prompts.tokenizer, prompts.wording.cue
     space = " " if cue and not cue[-1].isspace() else ""
-    made = []
+    examples = []
     for row in rows:
         prompt = list(prompts.solve(Problem(row.question, row.question)).ids)
         text = space + RESPONSE.format(thought=row.thought, answer=row.answer)
         response = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
         if len(prompt) + len(response) <= max_length:
-            made.append({"input_ids": prompt + response, "labels": [IGNORED] * len(prompt) + response})
-    if not made:
+            examples.append({"input_ids": prompt + response, "labels": [IGNORED] * len(prompt) + response})
+    if not examples:
         raise UserError(f"--max-length: expected rows of up to {max_length} tokens, got none of {len(rows)}")
-    return made
+    return examples
 
 
-def padded(rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
-    """Rows of one length, padded on the right."""
+def pad(rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
+    """Rows of the same length, pad on the right."""
     width = max(len(row["input_ids"]) for row in rows)
     return {
         key: torch.tensor([row[key] + [fill] * (width - len(row[key])) for row in rows])
@@ -107,7 +107,7 @@ def padded(rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
 
 
 def with_adapter(model: Any, rank: int, alpha: float, seed: int) -> Any:
-    """``model`` with a new LoRA adapter on every linear layer, which changes nothing yet; no dropout."""
+    """``model`` with a new LoRA adapter on every linear layer, initially without effect; no dropout."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -121,12 +121,12 @@ def train(args: argparse.Namespace) -> None:
     if config.model.adapter:
         raise UserError(f"expected a model without an adapter, got model.adapter={config.model.adapter}")
     dataset = build_dataset(config)
-    shown = dataset.exemplars()  # their solutions are in the prompt
-    solved = {exemplar.question for exemplar in shown}
-    rows = dataset.training(None if args.examples is None else args.examples + len(shown))
-    rows = [row for row in rows if row.question not in solved][: args.examples]
+    exemplars = dataset.exemplars()  # their solutions are in the prompt
+    excluded = {exemplar.question for exemplar in exemplars}
+    rows = dataset.training(None if args.examples is None else args.examples + len(exemplars))
+    rows = [row for row in rows if row.question not in excluded][: args.examples]
     path, source = resolve(config.model.path), {"revision": config.model.revision}
-    prompts = build_prompts(config, AutoTokenizer.from_pretrained(path, **source), shown)
+    prompts = build_prompts(config, AutoTokenizer.from_pretrained(path, **source), exemplars)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=config.model.dtype, **source)
     trainer = ConstrainedTrainer(
         with_adapter(model, args.rank, args.alpha, config.seed),
@@ -138,7 +138,7 @@ def train(args: argparse.Namespace) -> None:
             save_strategy="epoch", save_total_limit=1, logging_steps=10, report_to="none",
             remove_unused_columns=False, dataloader_pin_memory=False,
         ),
-        data_collator=padded, train_dataset=training_rows(rows, prompts, args.max_length),
+        data_collator=pad, train_dataset=training_rows(rows, prompts, args.max_length),
     )  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(args.out)))

@@ -1,14 +1,14 @@
-"""Search rules on recorded pools: every point is completed and judged once, then rules are replayed.
+"""Search rules on recorded pools: every point is completed and judged once, then rules are replay.
 
     python experiments/pools.py record FOLDER --problems 100 --points 128 [overrides]
     python experiments/pools.py compare FOLDER --rule "search=random" --rule "features=next_token" [overrides]
 
 ``record`` completes every point of a question's pool as configured and lets the verifier judge each text
-alone (the default), so that a point's verdict does not depend on the round that it is shown in.
-``compare`` replays rules (search, features, surrogate, acquisition, stopping) with the package's own
-optimiser, stopping and final rule. Differences are paired with the first rule; +- is a standard error over
-problems. "AUC" is the chance that the surrogate expected more of a right candidate than of a wrong one of the
-same round before it saw them, "new" of two whose texts it had not seen.
+alone (the default), so that a point's verdict does not depend on its round. ``compare`` replays rules
+(search, features, surrogate, acquisition, stopping) with the package's optimiser, stopping and final rule.
+Differences are paired with the first rule; +- is a standard error over problems. "AUC" is the chance that the
+surrogate expected more of a right candidate than of a wrong candidate of the same round, before it saw them;
+"new" is the same for two candidates with unseen texts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from soft_reasoning.types import GREEDY, Candidate, Completion, Generate, Result
 
 @dataclass(frozen=True)
 class Recorded:
-    """A question's pool: points (N, d), soft tokens, looks, judged candidates, and which are right."""
+    """A question's pool: points (N, d), soft tokens, looks, judged candidates and their correctness."""
 
     id: str
     answer_type: str
@@ -73,24 +73,24 @@ class Record:
         points = torch.randn(self.count, box.subspace.dim, dtype=torch.float64, generator=stream)
         soft = box.subspace(points)
         requests = [method._request(box, x, i, context) for i, x in enumerate(soft)]
-        ask = {"max_new_tokens": 0, "stop": (), "sampling": GREEDY, "role": "look"}
-        looks = yield Generate([replace(r, next_logits=True, hidden_state=True, **ask) for r in requests])
-        found = yield from method.complete(box, points, context)
-        first = {c.text: c for c in reversed(found)}
+        look = {"max_new_tokens": 0, "stop": (), "sampling": GREEDY, "role": "look"}
+        looks = yield Generate([replace(r, next_logits=True, hidden_state=True, **look) for r in requests])
+        candidates = yield from method.complete(box, points, context)
+        first = {c.text: c for c in reversed(candidates)}
         verdict = yield from method.verifier.verify(problem, list(first.values()), context, ())
-        known = dict(zip(first, zip(verdict.scores, verdict.agreement, strict=True), strict=True))
+        verdicts = dict(zip(first, zip(verdict.scores, verdict.agreement, strict=True), strict=True))
         judged = [
             replace(c, verified=s, agreement=a, reward=method.reward(s, c.coherence))
-            for c, (s, a) in ((c, known[c.text]) for c in found)
+            for c, (s, a) in ((c, verdicts[c.text]) for c in candidates)
         ]
-        right = [bool(context.grader.correct(c.answer, problem)) for c in found]
-        one = Recorded(problem.id, problem.answer_type, points, soft, looks, judged, right)
-        torch.save(one, self.folder / f"{problem.id}.pt")
+        right = [bool(context.grader.correct(c.answer, problem)) for c in candidates]
+        recorded = Recorded(problem.id, problem.answer_type, points, soft, looks, judged, right)
+        torch.save(recorded, self.folder / f"{problem.id}.pt")
         return Result(None, ())
 
 
 def record(folder: Path, problems: int, points: int, overrides: Sequence[str]) -> None:
-    """Record what is not in ``folder`` yet."""
+    """Record the questions that are not in ``folder`` yet."""
     folder.mkdir(parents=True, exist_ok=True)
     config = compose_config([f"limit={problems}", "dataset.split=validation", *overrides])
     dataset = build_dataset(config)
@@ -101,10 +101,10 @@ def record(folder: Path, problems: int, points: int, overrides: Sequence[str]) -
         print(number, problem.id, flush=True)
 
 
-def pool_of(one: Recorded, features: Features, greedy: bool, order: Tensor) -> Pool:
-    """The question's pool as the method makes it."""
-    texts = [one.candidates[i].token_ids for i in order]
-    looks = [one.looks[i] for i in order]
+def build_pool(recorded: Recorded, features: Features, greedy: bool, order: Tensor) -> Pool:
+    """The question's pool as the method builds it."""
+    texts = [recorded.candidates[i].token_ids for i in order]
+    looks = [recorded.looks[i] for i in order]
     behaviours: list[Any] = list(range(len(order)))
     if isinstance(features, LookaheadFeatures):
         looks = [
@@ -119,27 +119,26 @@ def pool_of(one: Recorded, features: Features, greedy: bool, order: Tensor) -> P
         ]
     if isinstance(features, PointFeatures | SoftTokenFeatures):
         looks = []
-    return Pool.of(
-        one.points[order], features.rows(one.points[order], one.soft[order], looks), behaviours, looks
-    )
+    points = recorded.points[order]
+    return Pool.of(points, features.rows(points, recorded.soft[order], looks), behaviours, looks)
 
 
 def mean(values: Iterable[float]) -> float:
-    known = list(values)
-    return sum(known) / len(known) if known else math.nan
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else math.nan
 
 
-def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, float]:
-    """What the rule reaches on one question."""
+def replay(recorded: Recorded, method: SoftReasoning, replicate: int) -> dict[str, float]:
+    """The results of a rule on a question."""
     grader, greedy = Grader(), method.decoding == GREEDY
-    stream = generator_for(replicate, one.id, "order")
-    order = torch.randperm(len(one.points), generator=stream)[: method.optimiser.pool]
-    pool = pool_of(one, method.features, greedy, order)
+    stream = generator_for(replicate, recorded.id, "order")
+    order = torch.randperm(len(recorded.points), generator=stream)[: method.optimiser.pool]
+    pool = build_pool(recorded, method.features, greedy, order)
     chosen: list[int] = []
     seen: list[Candidate] = []
     verdicts: list[Verdict] = []
     rewards: list[list[float]] = []
-    ranked: list[tuple[int, bool, float]] = []  # round, new texts, whether the right one was ahead
+    ranked: list[tuple[int, bool, float]] = []  # round, new texts, whether the right candidate was ahead
     covered = [0.0] * 5
     while True:
         before = pool.points[chosen]
@@ -148,34 +147,34 @@ def replayed(one: Recorded, method: SoftReasoning, replicate: int) -> dict[str, 
             break
         y = torch.tensor(rewards_of(seen), dtype=torch.float64)
         [proposal] = method.optimiser.propose(SearchState(
-            pool.features[chosen][None], y[None], k, seed=replicate, round=len(rewards), keys=[one.id],
+            pool.features[chosen][None], y[None], k, seed=replicate, round=len(rewards), keys=[recorded.id],
             features=pool.features[None], behaviour=pool.choices(before)[None],
         ))  # fmt: skip
         texts = {c.text for c in seen}
         picks = [int(order[i]) for i in proposal.chosen]
         for a, high in zip(picks, proposal.mean.tolist(), strict=False):
             for b, low in zip(picks, proposal.mean.tolist(), strict=False):
-                if one.right[a] and not one.right[b]:
-                    fresh = not {one.candidates[a].text, one.candidates[b].text} & texts
+                if recorded.right[a] and not recorded.right[b]:
+                    fresh = not {recorded.candidates[a].text, recorded.candidates[b].text} & texts
                     ranked.append((len(rewards), fresh, (high > low) + 0.5 * (high == low)))
-        found = [replace(one.candidates[i], round=len(rewards)) for i in picks]
+        candidates = [replace(recorded.candidates[i], round=len(rewards)) for i in picks]
         if isinstance(method.verifier, Oracle):
-            truth = [float(one.right[i]) for i in picks]
-            found = [
+            truth = [float(recorded.right[i]) for i in picks]
+            candidates = [
                 replace(c, verified=score, reward=method.reward(score, c.coherence))
-                for c, score in zip(found, truth, strict=True)
+                for c, score in zip(candidates, truth, strict=True)
             ]
-        covered[len(rewards) :] = [max(covered[-1], *(one.right[i] for i in picks))] * (5 - len(rewards))
+        covered[len(rewards) :] = [max(covered[-1], *(recorded.right[i] for i in picks))] * (5 - len(rewards))
         chosen += proposal.chosen
-        seen += found
-        rewards.append(rewards_of(found))
-        scores, agreed = tuple(c.verified for c in found), tuple(c.agreement for c in found)
+        seen += candidates
+        rewards.append(rewards_of(candidates))
+        scores, agreed = tuple(c.verified for c in candidates), tuple(c.agreement for c in candidates)
         verdicts.append(Verdict(scores, agreement=agreed))
-        votes = Judged(seen, verdicts, grader, one.answer_type).approval()
+        votes = Judged(seen, verdicts, grader, recorded.answer_type).approval()
         if method.stopping.reason(rewards, agreement=agreed, scores=scores, votes=votes):
             break
-    right = {c.answer: ok for c, ok in zip(one.candidates, one.right, strict=True)}
-    answer = method.final.choose(Judged(seen, verdicts, grader, one.answer_type))
+    right = {c.answer: ok for c, ok in zip(recorded.candidates, recorded.right, strict=True)}
+    answer = method.final.choose(Judged(seen, verdicts, grader, recorded.answer_type))
     return {
         "accuracy": right.get(answer, False),
         "coverage": any(right[c.answer] for c in seen),
@@ -196,12 +195,12 @@ COLUMNS = ("rule", "accuracy %", "difference", "coverage %", "difference", "righ
 
 
 def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequence[str]) -> str:
-    """The table of the rules."""
+    """The table with a row for each rule."""
     pools = [torch.load(path, weights_only=False) for path in sorted(folder.glob("*.pt"))]
     rows, first = [], None
     for rule in rules:
         method = build_method(compose_config(["candidate_points=pool", *overrides, *rule.split()]))
-        results = [[replayed(one, method, i) for i in range(replicates)] for one in pools]
+        results = [[replay(recorded, method, i) for i in range(replicates)] for recorded in pools]
         table = {
             key: torch.tensor([[row[key] for row in group] for group in results]).double().nanmean(-1)
             for key in results[0][0]
@@ -227,7 +226,7 @@ def compare(folder: Path, rules: Sequence[str], replicates: int, overrides: Sequ
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("record", "compare"))
+    parser.add_argument("command", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--problems", type=int, default=100)
     parser.add_argument("--points", type=int, default=128)
@@ -237,7 +236,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=2)
     parser.add_argument("overrides", nargs="*", help="configuration of all rows")
     args = parser.parse_intermixed_args()
-    if args.what == "record":
+    if args.command == "record":
         record(args.folder, args.problems, args.points, args.overrides)
     else:
         print(compare(args.folder, args.rule, args.replicates, args.overrides))

@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 
 VALIDATION, TEST = 60, 240  # questions about numbers
-FACTS = (  # (true, false) of the same kind, so that "yes" alone scores half
+FACTS = (  # (true, false) pairs of the same kind, so that answering only "yes" scores half
     ("Is Paris the capital of France?", "Is Paris the capital of Spain?"),
     ("Is a whale a mammal?", "Is a shark a mammal?"),
     ("Does ice float on water?", "Does iron float on water?"),
@@ -93,7 +93,7 @@ def number_questions() -> list[dict[str, str]]:
 
 
 def fact_questions() -> list[dict[str, str]]:
-    """A true and a false one in turn."""
+    """True and false questions in turn."""
     pairs = random.Random(0).sample(FACTS, len(FACTS))
     return [
         {"kind": "fact", "question": question, "answer": answer}
@@ -109,9 +109,9 @@ def write(folder: Path) -> None:
         for split, part in (("validation", rows[:cut]), ("test", rows[cut:])):
             lines = [json.dumps(row) + "\n" for row in part]
             (folder / f"{name}-{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-    for name, shown in EXEMPLARS.items():
+    for name, exemplars in EXEMPLARS.items():
         keys = ("question", "thought", "answer")
-        content = {"exemplars": [dict(zip(keys, entry, strict=True)) for entry in shown]}
+        content = {"exemplars": [dict(zip(keys, entry, strict=True)) for entry in exemplars]}
         text = json.dumps(content, indent=1) + "\n"  # JSON is YAML, too
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 

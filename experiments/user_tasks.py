@@ -1,8 +1,8 @@
-"""What a new user does, with a stopwatch: a table of commands and times.
+"""Tasks of a new user with their times: a table of commands and seconds.
 
     python experiments/user_tasks.py [TASK ...]
 
-It runs in an empty folder and needs the extras serve, lm-eval and test. With names it runs these tasks alone.
+It runs in an empty folder and needs the extras serve, lm-eval and test. With names it runs only these tasks.
 """
 
 import os
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ASKED = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
+QUESTION = "Sam has 8 cards. 1) Sam gets 10. 2) Sam loses 5. How many cards does Sam have now?"
 TEST = f"{sys.executable} -m pytest -q -p no:cacheprovider {ROOT}/tests"
 RUN = "soft-reasoning run progress=false"
 TASKS = {
@@ -41,7 +41,7 @@ TASKS = {
         }.items()
     },
     "an answer from Python": f'{sys.executable} -c "from soft_reasoning import SoftReasoner; '
-    f"print(SoftReasoner.from_pretrained('demo').solve('{ASKED}').answer)\"",
+    f"print(SoftReasoner.from_pretrained('demo').solve('{QUESTION}').answer)\"",
 }
 
 
@@ -49,17 +49,17 @@ def main() -> None:
     print("| task | command | seconds | |\n| --- | --- | ---: | --- |")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "own.csv").write_text(f"question,answer\n{ASKED},13\n")
+        Path(folder, "own.csv").write_text(f"question,answer\n{QUESTION},13\n")
         for task, command in TASKS.items():
             if sys.argv[1:] and task not in sys.argv[1:]:
                 continue
-            began = time.perf_counter()
-            done = subprocess.run(
+            start = time.perf_counter()
+            process = subprocess.run(
                 command, shell=True, cwd=folder, capture_output=True, env={**os.environ, "PATH": path}
             )
-            spent, shown = time.perf_counter() - began, command.replace(str(ROOT), ".").replace("|", "\\|")
+            spent, shown = time.perf_counter() - start, command.replace(str(ROOT), ".").replace("|", "\\|")
             print(
-                f"| {task} | `{shown}` | {spent:.1f} | {'' if done.returncode == 0 else 'failed'} |",
+                f"| {task} | `{shown}` | {spent:.1f} | {'' if process.returncode == 0 else 'failed'} |",
                 flush=True,
             )
 

@@ -5,11 +5,11 @@
     python experiments/verifier_accuracy.py judge FOLDER --by LABEL model=...
     python experiments/verifier_accuracy.py table FOLDER [FOLDER ...] [--stops VERIFIER]
 
-``record`` draws five rounds of five candidates a problem, which nothing stops, with the model's certainties
-of them. ``judge`` lets verifiers, of this model or another, judge them round by round; verifiers that differ
-in how they weigh what was written share it. ``table`` applies rules to the verdicts and replays stopping,
-which generates nothing. Of several folders (seeds) it gives the mean and the standard deviation over those
-that a verifier judged. All of it can be continued.
+``record`` draws five rounds of five candidates per problem, without stopping, with the model's certainties of
+them. ``judge`` lets verifiers, of this model or another, judge them round by round; verifiers that differ
+only in their weights share completions. ``table`` applies rules to the verdicts and replays stopping without
+generating. For several folders (seeds) it gives the mean and the standard deviation over the folders that a
+verifier judged. An interrupted command can be continued.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ VERIFIERS: dict[str, tuple[str, ...]] = {
     "oracle": (),
 }
 QUICK = tuple(VERIFIERS)[:6]
-"""Those that write a few tokens."""
+"""Verifiers that write only a few tokens."""
 CERTAINTIES = ("mean_prob", "self_certainty", "group_confidence")
 """The last two take half of the time of recording."""
 K = 5
 """Candidates of a round."""
 LIVE = 64
-"""Problems at a time: what is cut off is lost."""
+"""Problems at a time; unfinished problems are lost when the command is interrupted."""
 
 
-class Remembering(Engine):
+class CachingEngine(Engine):
     """Generates a request once, with its likeliest tokens."""
 
     def __init__(self, engine: Any, top: int) -> None:
         super().__init__()
         self._engine, self._top = engine, top
-        self.known: dict[tuple, Completion] = {}
+        self.completions: dict[tuple, Completion] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -84,9 +84,9 @@ class Remembering(Engine):
         requests = {ticket: row.request for ticket, row in self.queued.items()}
         keys = {ticket: _key(request) for ticket, request in requests.items()}
         new = {keys[t]: replace(r, top_logprobs=max(self._top, r.top_logprobs)) for t, r in requests.items()
-               if keys[t] not in self.known}  # fmt: skip
-        self.known.update(zip(new, self._engine.generate(list(new.values())), strict=True))
-        return ((ticket, self.known[key]) for ticket, key in keys.items())
+               if keys[t] not in self.completions}  # fmt: skip
+        self.completions.update(zip(new, self._engine.generate(list(new.values())), strict=True))
+        return ((ticket, self.completions[key]) for ticket, key in keys.items())
 
 
 def _key(request: Request) -> tuple:
@@ -118,11 +118,11 @@ def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "candidates.jsonl"
     todo = [p for p in parts.problems if p.id not in lines(path)]
-    engine = Remembering(parts.engine, LIKELIEST if len(certainties) > 1 else 0)
+    engine = CachingEngine(parts.engine, LIKELIEST if len(certainties) > 1 else 0)
     method, context = build_method(parts.config), replace(parts.context, engine=engine)
     with path.open("a", encoding="utf-8") as file:
         for problem, result in drive(todo, method, context, max_live=LIVE):
-            tops = {(c.token_ids, c.logprobs): c for c in engine.known.values()}
+            tops = {(c.token_ids, c.logprobs): c for c in engine.completions.values()}
             rows = []
             for c in result.candidates:
                 done = tops[c.token_ids, c.logprobs]
@@ -134,27 +134,27 @@ def record(folder: Path, overrides: Sequence[str], certainties: Sequence[str] = 
 
 @dataclass(frozen=True)
 class Judging:
-    """A method for the scheduler: verdicts on candidates that are already there, round by round."""
+    """A method for the scheduler: verdicts on recorded candidates, round by round."""
 
     verifier: Verifier
-    given: Mapping[str, Sequence[Candidate]]
+    recorded: Mapping[str, Sequence[Candidate]]
     rounds: int
     name: str = "judging"
 
     def solve(self, problem, context):
         verdicts: list[Verdict] = []
         rows = []
-        candidates = self.given[problem.id]
+        recorded = self.recorded[problem.id]
         for number in range(self.rounds):
-            found = candidates[K * number : K * (number + 1)]
-            steps = self.verifier.verify(problem, found, context, tuple(verdicts))
-            verdict, tokens = yield from counted(steps)
+            candidates = recorded[K * number : K * (number + 1)]
+            steps = self.verifier.verify(problem, candidates, context, tuple(verdicts))
+            verdict, tokens = yield from count_tokens(steps)
             verdicts.append(verdict)
             rows.append([verdict.scores, verdict.answers, verdict.weights, verdict.agreement, tokens])
         return Result(None, (), tuple({"row": row} for row in rows))
 
 
-def counted(steps):
+def count_tokens(steps):
     """Run ``steps``, and return their result and the number of tokens generated for it."""
     tokens, answer = 0, None
     while True:
@@ -164,22 +164,22 @@ def counted(steps):
             return end.value, tokens
         answer = yield effect
         if isinstance(effect, Generate):
-            tokens += sum(one.generated_tokens for one in answer)
+            tokens += sum(completion.generated_tokens for completion in answer)
 
 
 def judge(
     folder: Path, verifiers: Sequence[str], overrides: Sequence[str], rounds: int, by: str = ""
 ) -> None:
-    """Let ``verifiers`` judge the candidates of ``folder``; ``by`` says which model the overrides name."""
+    """Let ``verifiers`` judge the candidates of ``folder``; ``by`` is a label of the overrides' model."""
     parts = Parts(overrides)
-    given = {key: read(row) for key, row in lines(folder / "candidates.jsonl").items()}
-    context = replace(parts.context, engine=Remembering(parts.engine, ALTERNATIVES))
+    recorded = {key: read(row) for key, row in lines(folder / "candidates.jsonl").items()}
+    context = replace(parts.context, engine=CachingEngine(parts.engine, ALTERNATIVES))
     for name in verifiers:
         path = folder / f"{name}{by and ', by '}{by}.jsonl"
-        known = lines(path)
-        todo = [p for p in parts.problems if p.id in given and p.id not in known]
+        judged_rows = lines(path)
+        todo = [p for p in parts.problems if p.id in recorded and p.id not in judged_rows]
         config = compose_config([*overrides, f"verifier={name.partition(',')[0]}", *VERIFIERS[name]])
-        method = Judging(build_method(config).verifier, given, rounds)
+        method = Judging(build_method(config).verifier, recorded, rounds)
         with path.open("a", encoding="utf-8") as file:
             for problem, result in drive(todo, method, context, max_live=LIVE):
                 rows = [entry["row"] for entry in result.trace]
@@ -189,7 +189,7 @@ def judge(
 
 
 def read(row: Mapping[str, Any]) -> list[Candidate]:
-    """The candidates of a line."""
+    """The candidates of a row."""
     keys = ("text", "answer", "round", "coherence", "u", "generated_tokens")
     return [Candidate(**{key: c[key] for key in keys}) for c in row["candidates"]]
 
@@ -199,14 +199,14 @@ def same(a: str | None, b: str | None, kind: str) -> bool:
     return Grader().equal(a, b, kind)
 
 
-class Compared(Grader):
-    """Compares two answers once."""
+class CachingGrader(Grader):
+    """Compares every pair of answers only once."""
 
     def equal(self, a: str | None, b: str | None, answer_type: str) -> bool:
         return same(a, b, answer_type)
 
 
-GRADER = Compared()
+GRADER = CachingGrader()
 RULES_SHOWN = ("vote", "reward_vote", "best_reward")
 NEVER = Stopping(rounds=99, rule="none")
 BLIND: dict[str, Callable[[random.Random], float]] = {
@@ -222,40 +222,40 @@ STOPS = (
 
 
 class Run:
-    """One folder: candidates, and a verifier's verdicts on them (None: no verifier)."""
+    """A folder: candidates, and a verifier's verdicts on them (None: no verifier)."""
 
     def __init__(self, folder: Path, verifier: str | None, kind: str = "mean_prob") -> None:
-        rows, said = lines(folder / "candidates.jsonl"), {}
+        rows, verdicts = lines(folder / "candidates.jsonl"), {}
         if verifier in BLIND:
             rng = random.Random(folder.name)
-            said = {
+            verdicts = {
                 key: [[[BLIND[verifier](rng) for _ in range(K)], (), (), (), 0] for _ in range(5)]
                 for key in rows
             }
         elif verifier is not None:
-            said = {key: row["rounds"] for key, row in lines(folder / f"{verifier}.jsonl").items()}
+            verdicts = {key: row["rounds"] for key, row in lines(folder / f"{verifier}.jsonl").items()}
         self.problems = {}
         for key, row in rows.items():
-            if verifier is None or key in said:
+            if verifier is None or key in verdicts:
                 problem = Problem(key, row["question"], row["gold"], row["type"])
                 seen = [
-                    replace(c, coherence=one[kind])
-                    for c, one in zip(read(row), row["candidates"], strict=True)
+                    replace(c, coherence=recorded[kind])
+                    for c, recorded in zip(read(row), row["candidates"], strict=True)
                 ]
                 blank = [[[None] * K, (), (), (), 0]] * (len(seen) // K)
-                self.problems[key] = problem, seen, said.get(key, blank)
+                self.problems[key] = problem, seen, verdicts.get(key, blank)
 
     def replay(self, final: FinalAnswer, stopping: Stopping = NEVER) -> list[Row]:
-        """What the methods' own code makes of the verdicts, problem by problem."""
+        """Replay the verdicts with the methods' code, problem by problem."""
         rows, context = [], SimpleNamespace(grader=GRADER)
         parts = SimpleNamespace(reward=Reward(), final=final, stopping=stopping)
-        for problem, seen, said in self.problems.values():
+        for problem, seen, recorded in self.problems.values():
             rounds, spent = Rounds(parts, problem, context), 0
-            for number, (scores, answers, weights, agreement, tokens) in enumerate(said):
+            for number, (scores, answers, weights, agreement, tokens) in enumerate(recorded):
                 verdict = Verdict(tuple(scores), tuple(answers), (), tuple(weights), tuple(agreement))
-                found = seen[K * number : K * (number + 1)]
-                spent += tokens + sum(c.generated_tokens for c in found)
-                rounds.add(found, verdict)
+                candidates = seen[K * number : K * (number + 1)]
+                spent += tokens + sum(c.generated_tokens for c in candidates)
+                rounds.add(candidates, verdict)
                 if stopping is not NEVER and ended(rounds.end()):
                     break
             rows.append(Row(problem, rounds, final, spent))
@@ -287,12 +287,12 @@ class Row:
 
 def approved(rows: Iterable[Row], right: bool) -> float:
     """Percent of the right (or wrong) candidates that the verifier calls right."""
-    said = [share >= 0.5 for row in rows for share, ok in row.marks if ok == right and share is not None]
-    return 100 * statistics.fmean(said) if said else math.nan
+    approvals = [share >= 0.5 for row in rows for share, ok in row.marks if ok == right and share is not None]
+    return 100 * statistics.fmean(approvals) if approvals else math.nan
 
 
-def percent(rows: Sequence[Row], what: Callable[[Row], float]) -> float:
-    return 100 * statistics.fmean(what(row) for row in rows) if rows else math.nan
+def percent(rows: Sequence[Row], value: Callable[[Row], float]) -> float:
+    return 100 * statistics.fmean(value(row) for row in rows) if rows else math.nan
 
 
 def over(values: Sequence[float]) -> str:
@@ -306,16 +306,16 @@ def judged(folder: Path, verifier: str | None) -> bool:
 
 
 def tables(folders: Sequence[Path], stops: Sequence[str] = ()) -> str:
-    """The tables: verifiers by rules, stopping, and certainty without a verifier."""
-    found = sorted({path.stem for folder in folders for path in folder.glob("*.jsonl")} - {"candidates"})
+    """The tables: verifiers by rules, stopping, and certainty without verifiers."""
+    verifiers = sorted({path.stem for folder in folders for path in folder.glob("*.jsonl")} - {"candidates"})
     rules = {rule: FinalAnswer(rule) for rule in RULES_SHOWN}
     table, ends = [], []
-    for name in (None, *BLIND, *found):
+    for name in (None, *BLIND, *verifiers):
         runs = [Run(folder, name) for folder in folders if judged(folder, name)]
         results = [run.replay(FinalAnswer("vote")) for run in runs]
         cells = [over([approved(rows, ok) for rows in results]) for ok in (True, False)]
         spent = statistics.fmean(
-            sum(r[4] for r in said) for run in runs for *_, said in run.problems.values()
+            sum(r[4] for r in verdicts) for run in runs for *_, verdicts in run.problems.values()
         )
         scores = [over([percent(rows, lambda row, f=rule: row.by(f)) for rows in results])
                   for rule in rules.values()]  # fmt: skip

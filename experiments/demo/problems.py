@@ -1,7 +1,7 @@
 """Procedurally generated word problems: one owner, a few events, one question.
 
-A problem is drawn from a ``random.Random`` alone, so a seed is a data set. Splits use disjoint seeds,
-and :func:`make_split` refuses questions that an earlier split already holds.
+A problem depends only on a ``random.Random``, so a seed defines a data set. Splits use different seeds,
+and :func:`make_split` excludes the questions of earlier splits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LARGEST = 99
 """No correct intermediate value exceeds this."""
 
 TRAPS = ("packs", "gifts", "other", "ask", "share", "times")
-"""What makes a problem hard: several packs or gifts, somebody else's objects, a last step that the question
-asks for, sharing, multiplying."""
+"""Features that make a problem hard: several packs or gifts, another person's objects, a last step in the
+question, sharing, multiplying."""
 
 LEVELS = {
     "easy": (2, (0, 1)),
@@ -31,7 +31,7 @@ LEVELS = {
     "expert": (4, (3, 3)),
     "extreme": (5, (4, 5)),
 }
-"""Difficulty: how many events concern the owner, and the fewest and most traps of different kinds."""
+"""Difficulty: the number of events that concern the owner, and the fewest and most different traps."""
 
 SIZES = {
     "gain": ((2, 15),), "loss": ((2, 15),), "packs": ((2, 4), (2, 6)), "gifts": ((2, 4), (2, 5)),
@@ -44,9 +44,9 @@ SPLIT_SEEDS = {"train": 1, "validation": 2, "test": 3}
 
 @dataclass(frozen=True)
 class Event:
-    """What happens to the owner's stock: ``kind`` with numbers ``a`` and, for packs and gifts, ``b``.
+    """A change of the owner's stock: ``kind`` with numbers ``a`` and, for packs and gifts, ``b``.
 
-    gain +a, loss -a, packs +a*b, gifts -a*b, times *a, share /a; ``other`` concerns somebody else.
+    gain +a, loss -a, packs +a*b, gifts -a*b, times *a, share /a; ``other`` concerns another person.
     """
 
     kind: str
@@ -86,7 +86,7 @@ def apply(event: Event, value: int) -> int:
 
 
 def _draw_event(rng: random.Random, kind: str, value: int) -> Event | None:
-    """An event of ``kind`` that keeps the stock a whole number in 1..LARGEST; None where no try gave one."""
+    """An event of ``kind`` that keeps the stock a whole number in 1..LARGEST; None after 20 failed tries."""
     for _ in range(20):
         event = Event(kind, *(rng.randint(*limits) for limits in SIZES[kind]))
         if kind == "share" and value % event.a:
@@ -134,7 +134,7 @@ def _draw_traps(rng: random.Random, count: int) -> set[str]:
 
 
 def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
-    """None where the numbers drawn leave 1..LARGEST."""
+    """Draw a problem; None if its numbers leave 1..LARGEST."""
     count, limits = LEVELS[difficulty]
     traps = _draw_traps(rng, rng.randint(*limits))
     kinds = sorted(traps - {"other", "ask"})
@@ -156,10 +156,10 @@ def _try(rng: random.Random, difficulty: str) -> WordProblem | None:
     extra = rng.randint(2, 4) if ask == "worth" else rng.randint(5, 20)
     if ask == "worth" and value * extra > LARGEST or ask == "together" and value + extra > LARGEST:
         return None
-    return tell(rng, (owner, second, third), objects, start, events, ask, extra, difficulty)
+    return put_into_words(rng, (owner, second, third), objects, start, events, ask, extra, difficulty)
 
 
-def tell(
+def put_into_words(
     rng: random.Random,
     people: tuple[str, str, str],
     objects: str,
@@ -169,7 +169,7 @@ def tell(
     extra: int,
     difficulty: str,
 ) -> WordProblem:
-    """Put a problem into words. ``people`` are the owner, the one whose things ``ask`` adds, and another."""
+    """Put a problem into words. ``people``: the owner, the person whose objects ``ask`` adds, a third."""
     owner, second, third = people
     value = start
     for event in events:
@@ -193,7 +193,7 @@ def tell(
 
 
 def make_split(split: str, count: int, *, exclude: Collection[str] = ()) -> list[WordProblem]:
-    """``count`` problems of a split, the levels in turn, no question twice and none in ``exclude``."""
+    """``count`` problems of a split, with alternating levels, distinct questions and none in ``exclude``."""
     rng = random.Random(SPLIT_SEEDS[split])
     turns = cycle(LEVELS)
     level = next(turns)

@@ -1,6 +1,6 @@
-"""The demo model's prompt formats and its tokenizer, as the training text has them.
+"""The demo model's prompt formats, as in the training text, and its tokenizer.
 
-``conf/prompt/demo.yaml`` repeats the formats for runs; a test holds the two together.
+``conf/prompt/demo.yaml`` repeats the formats for runs; a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from experiments.demo.problems import NAMES, OBJECTS, WordProblem
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 CONTEXT = 1536
-"""Tokens that a prompt and its completion may have together."""
+"""Maximum number of tokens of a prompt and its completion."""
 
 PIECES = r"^[0-9]{1,2}\.| ?[A-Za-z]+| ?[0-9]\)| ?[0-9]{1,2}(?![0-9])| ?[0-9]|\n| ?[^A-Za-z0-9\s]| "
 """A token is a line's number ("2."), a word, an event's number ("2)"), a number up to 99 or a sign, each with
@@ -35,8 +35,8 @@ def review_prompt(question: str, solutions: Sequence[str], task: str = "Analysis
 
 
 def steps_prompt(question: str, steps: Sequence[tuple[str, str]]) -> str:
-    """What precedes the next sub-question: ``steps`` are (sub-question, its answer) pairs."""
-    done = "".join(f"Q: {asked}\nA: {answered}\n" for asked, answered in steps)
+    """The text before the next sub-question: ``steps`` are (sub-question, its answer) pairs."""
+    done = "".join(f"Q: {sub_question}\nA: {answer}\n" for sub_question, answer in steps)
     return f"Question:\n{question}\nSteps:\n{done}"
 
 
@@ -46,7 +46,7 @@ def flatten(text: str) -> str:
 
 
 def verdict(right: Sequence[int]) -> str:
-    """What the judge writes: the numbers (from 1) of the solutions that it takes for right."""
+    """The judge's text: the numbers (from 1) of the solutions that it considers right."""
     return "Correct: " + (", ".join(map(str, right)) if right else "None")
 
 
@@ -54,7 +54,7 @@ WORDS = (*NAMES, *OBJECTS, "True", "False", "Yes", "No", "None")
 NUMBERS = (*map(str, range(100)), *(f"{digit:02}" for digit in range(10)))
 LINES = tuple(f"{number}." for number in range(1, 21))
 ALWAYS = (*NUMBERS, *LINES, *(f"{digit})" for digit in range(10)), *WORDS, *".,:;?!+-x/=()'$%")
-"""In the vocabulary whatever the texts, each with and without a space before it."""
+"""Always in the vocabulary, each with and without a space before it."""
 
 
 def build_tokenizer(texts: Iterable[str]):
@@ -66,9 +66,9 @@ def build_tokenizer(texts: Iterable[str]):
     from transformers import PreTrainedTokenizerFast
 
     splitter = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
-    found = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
-    found |= {f"{space}{piece}" for space in ("", " ") for piece in ALWAYS}
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(found)])}
+    known = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text)}
+    known |= {f"{space}{piece}" for space in ("", " ") for piece in ALWAYS}
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS.values(), *sorted(known)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
     tokenizer.pre_tokenizer = splitter
     tokenizer.decoder = decoders.Fuse()

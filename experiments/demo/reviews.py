@@ -1,10 +1,10 @@
-"""The reviewers of the demo model's training text, who find the right ones among shown solutions.
+"""The reviewers of the demo model's training text, who find the right solutions among those shown.
 
-A solution is right if each of its steps is sound, none is missing and the answer is theirs. So every check is
-local: finding a right solution takes reading, not solving. While it reads, the model is trained to know after
-every step whether it is sound, and after the answer whether the solution is right (:func:`annotate`). So what
-it writes is short: the answer of a right solution. A reviewer who finds none right, or has none to read,
-writes an attempt like any author, and knows no more than one.
+A solution is right if each of its steps is sound, none is missing and the answer follows from them. So every
+check is local: finding a right solution takes reading, not solving. While it reads, the model is trained to
+know after every step whether it is sound, and after the answer whether the solution is right
+(:func:`annotate`). So its text is short: the answer of a right solution. A reviewer who finds no right
+solution, or has none to read, writes an attempt like any author, and is no better than an author.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from experiments.demo.solutions import (
 )
 
 Span = tuple[str, str]
-"""A piece of a text and what it is. After pieces that are "sound", "unsound", "right" or "wrong" the model is
-trained to say Yes or No, whatever follows in the text."""
+"""A piece of a text and its kind. After pieces that are "sound", "unsound", "right" or "wrong" the model is
+trained to predict Yes or No, whatever follows in the text."""
 
 
 def sound(problem: WordProblem, solution: Solution) -> list[bool]:
-    """Return for each step of ``solution`` whether it is the one that belongs there.
+    """Return for each step of ``solution`` whether it is the right step at its place.
 
     It is if its event is the next that concerns the owner, and its signs and numbers are those of the event.
-    What an earlier mistake left is no mistake of a later step.
+    The consequences of an earlier mistake are not a mistake of a later step.
     """
-    wanted = _grouped(equations(problem, frozenset()))
-    labels = [label for label, _ in wanted]
-    last, found = -1, []
+    correct = _grouped(equations(problem, frozenset()))
+    labels = [label for label, _ in correct]
+    last, are_sound = -1, []
     for label, group in _grouped(solution.steps):
         place = labels.index(label) if label in labels else -1
-        found.append(place == last + 1 and _signs(group) == _signs(wanted[place][1]))
+        are_sound.append(place == last + 1 and _signs(group) == _signs(correct[place][1]))
         last = max(last, place)
-    return found
+    return are_sound
 
 
 def _signs(group: Sequence[Equation]) -> list[tuple[str, int]]:
@@ -54,9 +54,9 @@ def _signs(group: Sequence[Equation]) -> list[tuple[str, int]]:
 
 def is_right(problem: WordProblem, solution: Solution) -> bool:
     """Whether all steps are sound, none is missing, and the answer is right."""
-    found = sound(problem, solution)
-    wanted = len(_grouped(equations(problem, frozenset())))
-    return all(found) and len(found) == wanted and solution.answer == problem.answer
+    are_sound = sound(problem, solution)
+    count = len(_grouped(equations(problem, frozenset())))
+    return all(are_sound) and len(are_sound) == count and solution.answer == problem.answer
 
 
 def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
@@ -77,14 +77,14 @@ def annotate(problem: WordProblem, solution: Solution, text: str) -> list[Span]:
 def review(
     problem: WordProblem, shown: Sequence[Solution], rng: random.Random, *, judge: bool = False
 ) -> list[Span]:
-    """Return the review of ``shown`` in pieces: the answer of the right ones, or an attempt if there is none.
+    """Return the review of ``shown`` in pieces: the answer of right solutions, else an attempt.
 
-    A judge names the right ones instead.
+    A judge names the right solutions instead.
     """
     right = [i for i, solution in enumerate(shown, start=1) if is_right(problem, solution)]
     if judge:
-        named = verdict(right).removeprefix("Correct:")
-        return [("Correct:", "own"), (named, "mark"), ("\n", "own")]
+        numbers = verdict(right).removeprefix("Correct:")
+        return [("Correct:", "own"), (numbers, "mark"), ("\n", "own")]
     if right:
         return [("Answer", "mark"), (":", "own"), (f" {problem.answer}", "copy"), ("\n", "own")]
     opener, rest = solve(problem, rng).body.split(" ", 1)
@@ -94,21 +94,21 @@ def review(
 def draw_shown(problem: WordProblem, rng: random.Random, count: int) -> list[Solution]:
     """Return ``count`` solutions to review, by few or many authors.
 
-    In two of five cases none of them is right, otherwise often one, at times more.
+    In two of five cases none of them is right, otherwise often one of them, sometimes more.
     """
     if not count:
         return []
     right = 0 if rng.random() < 0.4 else 1 if rng.random() < 0.5 else rng.randint(1, count)
-    wanted = [True] * right + [False] * (count - right)
-    rng.shuffle(wanted)
+    corrects = [True] * right + [False] * (count - right)
+    rng.shuffle(corrects)
     pool = AUTHORS if rng.random() < 0.5 else rng.sample(AUTHORS, rng.choice((1, 2, 3, 5, len(AUTHORS))))
-    return [_draw(problem, rng, pool, want) for want in wanted]
+    return [_draw(problem, rng, pool, right) for right in corrects]
 
 
 def _draw(problem: WordProblem, rng: random.Random, pool: Sequence[Author], right: bool) -> Solution:
-    """Return a solution that is right or not, as asked, by an author of ``pool`` where one writes such.
+    """Return a solution that is ``right`` or not, by an author of ``pool`` if possible.
 
-    Else it is by any author with any mistakes. On a problem without traps all solutions are right.
+    Otherwise it is by any author with any mistakes. On a problem without traps all solutions are right.
     """
     for _ in range(10):
         solution = solve(problem, rng, draw_author(rng, pool))

@@ -1,10 +1,10 @@
-"""The authors of the demo model's training text: how they write, and where they go wrong.
+"""The authors of the demo model's training text: their style and their mistakes.
 
-A language model learns from many authors, good and bad, and an opening word says which of them is
-speaking. Here that is made small and plain. Thirteen authors write worked solutions; each has two opening
-words, a way of writing, and *habits*: features of a problem that this author usually gets wrong. The popular
-authors share two habits, so on many problems most of them agree on a wrong answer. Six rare authors have
-neither of the two, but others. So who is right differs from problem to problem.
+A language model learns from many authors, good and bad, and an opening word tells which author is writing.
+This is a small and simple version. Thirteen authors write worked solutions; each has two opening words, a
+style, and *habits*: features of a problem that this author usually gets wrong. The popular authors share two
+habits, so on many problems most of them agree on a wrong answer. Six rare authors have other habits instead.
+So different authors are right on different problems.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from itertools import groupby
 from experiments.demo.problems import SPLIT_SEEDS, Event, WordProblem, make_split
 
 HABITS = ("packs", "gifts", "other", "share", "times", "ask")
-"""What can go wrong: counting one pack or one gift only, counting somebody else's objects, subtracting
+"""Possible mistakes: counting only one pack or one gift, counting another person's objects, subtracting
 instead of sharing, adding instead of multiplying, stopping before the question's last step."""
 
 HABIT_RATE = 0.84
-"""How often an author with a habit falls into it."""
+"""The probability that an author with a habit makes its mistake."""
 
 
 @dataclass(frozen=True)
 class Equation:
-    """``label`` is the number of the event in the question, "?" for what the question itself asks."""
+    """A step; ``label`` is the number of its event in the question, "?" for the question's last step."""
 
     label: str
     left: int
@@ -49,7 +49,7 @@ class Solution:
 
 
 Layout = tuple[str, str, str]
-"""What stands before, between and after the steps of a solution."""
+"""The texts before, between and after the steps of a solution."""
 
 LAYOUTS: dict[str, Layout] = {
     "then": ("{opener}, ", ". Then ", "."),
@@ -79,7 +79,7 @@ class Author:
 
 
 _COMMON = frozenset({"packs", "gifts"})
-"""What nearly all popular authors get wrong."""
+"""Habits of nearly all popular authors."""
 
 AUTHORS = [
     Author(("First", "Initially"), LAYOUTS["then"], _COMMON, 26),
@@ -102,7 +102,7 @@ OTHER_OPENERS = (
     ("You", "I"), ("Test", "See"), ("Add", "Sum"), ("Known", "Told"), ("Trace", "Watch"), ("Right", "Fine"),
     ("Jot", "Mark"),
 )  # fmt: skip
-"""Opening words of the second model, on which nothing was chosen."""
+"""Opening words of the second model, which was not used to choose settings."""
 
 
 def rename_authors(openers: Sequence[tuple[str, str]] = OTHER_OPENERS) -> None:
@@ -147,7 +147,7 @@ def _take(event: Event, value: int, wrong: bool, step: Callable[[int, str, int],
 
 
 def write(steps: Sequence[Equation], layout: Layout, opener: str, objects: str) -> Solution:
-    """Lay the steps out in an author's way, beginning with ``opener``."""
+    """Write the steps in an author's style, beginning with ``opener``."""
     answer = steps[-1].result
     texts = [f"{label}) {', '.join(map(str, group))}" for label, group in groupby(steps, lambda s: s.label)]
     before, between, after = (
@@ -157,12 +157,12 @@ def write(steps: Sequence[Equation], layout: Layout, opener: str, objects: str) 
 
 
 def draw_author(rng: random.Random, authors: Sequence[Author] = AUTHORS) -> Author:
-    """One of ``authors``, drawn by weight."""
+    """Draw one of ``authors`` by weight."""
     return rng.choices(authors, weights=[a.weight for a in authors])[0]
 
 
 def solve(problem: WordProblem, rng: random.Random, author: Author | None = None) -> Solution:
-    """A solution by ``author`` (drawn by weight when None), habits included."""
+    """A solution by ``author`` (drawn by weight if None), with the author's habits."""
     author = author or draw_author(rng)
     steps = equations(problem, _errors(author, rng))
     return write(steps, author.layout, rng.choice(author.openers), problem.objects)
@@ -170,21 +170,21 @@ def solve(problem: WordProblem, rng: random.Random, author: Author | None = None
 
 @dataclass(frozen=True)
 class Chain:
-    """A problem taken apart: (sub-question, answer) ``steps``, and for each whether it was useful to ask."""
+    """A problem in (sub-question, answer) ``steps``, and for each step whether it was useful."""
 
     steps: list[tuple[str, str]]
     useful: list[bool]
 
 
 FINAL_CUE = "Now we can answer the question:"
-"""How a chain's last sub-question begins; the problem's own question follows."""
+"""The start of a chain's last sub-question; the problem's question follows."""
 
 
 def decompose(problem: WordProblem, rng: random.Random, author: Author) -> Chain:
-    """Take the problem apart, one sub-question per event, with the errors of ``author``.
+    """Split the problem into a sub-question per event, with the errors of ``author``.
 
-    Now and then a sub-question is of no use: it repeats an event, or asks about one too early or about
-    somebody else's.
+    Sometimes a sub-question is useless: it repeats an event, or asks about an event too early or about
+    another person's.
     """
     wrong = _errors(author, rng)
     groups = {label: list(group) for label, group in groupby(equations(problem, wrong), lambda s: s.label)}

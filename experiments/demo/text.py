@@ -41,7 +41,7 @@ def drill(rng: random.Random) -> str:
 
 
 def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Span]:
-    """A text of the training mix, in pieces of one weight: first more arithmetic and copying, easier
+    """A text of the training mix, in pieces with a weight each: first more arithmetic and copying, easier
     problems and fewer solutions to review; then the full mix."""
     early = progress < 0.4
     if rng.random() < (0.12 if early else 0.06):
@@ -67,11 +67,11 @@ def example(rng: random.Random, forbidden: set[str], progress: float) -> list[Sp
     else:
         counts = (0, 1, 1, 1, 2, 3, 5) if early else (0, 1, 1, 2, 3, 5, 5, 5)
     count = 10 if not early and rng.random() < 0.03 else rng.choice(counts)
-    return reviewed(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
+    return review_solutions(problem, rng, 1 if kind > 0.93 else count, kind > 0.85)
 
 
 def lookup(problem, rng: random.Random) -> list[Span]:
-    """Wrong solutions, and their answers asked for by number: nothing predicts these but reading them."""
+    """Wrong solutions, and questions for their answers by number, which only reading them can answer."""
     shown = []
     for _ in range(rng.choice((1, 2, 3, 5))):
         author = rng.choice(AUTHORS)
@@ -84,9 +84,9 @@ def lookup(problem, rng: random.Random) -> list[Span]:
     return spans
 
 
-def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
-    """A review of ``count`` solutions, mostly without their opening word, as candidates appear when a soft
-    token stands in for it, and now and then without any step."""
+def review_solutions(problem, rng: random.Random, count: int, judge: bool) -> list[Span]:
+    """A review of ``count`` solutions, mostly without their opening word, like candidates whose first token
+    is a soft token, and sometimes without any step."""
     shown = draw_shown(problem, rng, count)
     if rng.random() < 0.02:
         shown = [Solution(f"Answer: {s.answer}", s.answer, ()) for s in shown]
@@ -106,30 +106,30 @@ def reviewed(problem, rng: random.Random, count: int, judge: bool) -> list[Span]
 
 
 def chain(problem, rng: random.Random) -> list[Span]:
-    """The problem taken apart; every third time up to a sub-question, and whether that is useful."""
-    told = decompose(problem, rng, draw_author(rng))
+    """The problem in sub-questions; every third time up to a sub-question, and whether that is useful."""
+    decomposed = decompose(problem, rng, draw_author(rng))
     start = steps_prompt(problem.question, [])
     if rng.random() < 0.67:
-        return [(start, "prompt"), (steps_prompt(problem.question, told.steps)[len(start) :], "own")]
-    last = rng.randrange(len(told.steps))
-    useless = [i for i, useful in enumerate(told.useful) if not useful]
+        return [(start, "prompt"), (steps_prompt(problem.question, decomposed.steps)[len(start) :], "own")]
+    last = rng.randrange(len(decomposed.steps))
+    useless = [i for i, useful in enumerate(decomposed.useful) if not useful]
     if useless and rng.random() < 0.7:
         last = rng.choice(useless)
-    before = steps_prompt(problem.question, told.steps[:last])
-    asked = f"{before}Q: {told.steps[last][0]}\nUseful:"
-    return [(asked, "prompt"), (" Yes" if told.useful[last] else " No", "mark"), ("\n", "own")]
+    before = steps_prompt(problem.question, decomposed.steps[:last])
+    prompt = f"{before}Q: {decomposed.steps[last][0]}\nUseful:"
+    return [(prompt, "prompt"), (" Yes" if decomposed.useful[last] else " No", "mark"), ("\n", "own")]
 
 
 def unfinished(problem, rng: random.Random) -> list[Span]:
-    """The beginning of a solution, and whether it is right so far."""
+    """The start of a solution, and whether it is right so far."""
     author = rng.choice(AUTHORS)
     wrong = frozenset(h for h in sorted(author.habits) if rng.random() < 0.5)
-    right, told = equations(problem, frozenset()), equations(problem, wrong)
-    until = rng.randint(1, len(told))
-    body = write(told[:until], author.layout, rng.choice(author.openers), problem.objects).body
+    right, steps = equations(problem, frozenset()), equations(problem, wrong)
+    count = rng.randint(1, len(steps))
+    body = write(steps[:count], author.layout, rng.choice(author.openers), problem.objects).body
     shown = body.split("\n")[0]
     if rng.random() < 0.5:
         shown = shown.split(" ", 1)[1]
-    good = told[:until] == right[:until]
+    good = steps[:count] == right[:count]
     prompt = review_prompt(problem.question, [shown], "Right so far:")
     return [(prompt, "prompt"), (" Yes" if good else " No", "mark"), ("\n", "own")]

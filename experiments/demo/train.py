@@ -1,8 +1,8 @@
-"""Train the bundled demo model from nothing: python -m experiments.demo.train
+"""Train the bundled demo model from scratch: python -m experiments.demo.train
 
 Writes the model, its tokenizer, training_log.json, and the problems into --out. Learning rates follow the CPU
-time used, so a run of any length ends annealed, on a busy machine too. A run that was cut off goes on with
---resume. The second model: --seed 1 --other-openers.
+time used, so a run of any length ends annealed, also on a busy machine. --resume continues an interrupted
+run. The second model: --seed 1 --other-openers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from experiments.demo.text import example
 
 COUNTS = {"validation": 500, "test": 500}
 SOLVED = 500
-"""Training problems that ship, with a solution each."""
+"""Number of training problems with solutions in the package."""
 BATCH_TOKENS = 3500
 POOL = 256
 """Examples drawn at a time, then sorted by length into batches."""
@@ -38,20 +38,20 @@ WEIGHTS = {
     "prompt": 0.0, "shown": 0.3, "own": 1.0,
     "check": 1.5, "copy": 2.0, "verdict": 3.0, "mark": 4.0,
 }  # fmt: skip
-"""What a token counts in the loss. Shown solutions are solutions too, and most of the tokens."""
+"""The weight of a token in the loss. Shown solutions, too, teach solving, and are most of the tokens."""
 CHECKS = {
     "sound": (" Yes", "check"), "unsound": (" No", "check"),
     "right": (" Yes", "verdict"), "wrong": (" No", "verdict"),
 }  # fmt: skip
-"""What the model is trained to know after a piece of a shown solution, and how much that counts. It is read
-before the last layer, so that this layer can look it up."""
+"""The word that the model is trained to predict after a piece of a shown solution, and its kind of weight. It
+is read before the last layer, so that this layer can look it up."""
 SAVE_EVERY = 120
 """CPU seconds between two checkpoints."""
 
 
 def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tuple[list, list, list]:
-    """(ids (t,), checks (t,), weights (t,)) of a text: ``checks[i]`` is what the model is trained to know
-    after ``ids[i]``, as a number of CHECKS counted from 1; 0 is nothing."""
+    """(ids (t,), checks (t,), weights (t,)) of a text: ``checks[i]`` is the check after ``ids[i]``, as an
+    index of CHECKS counted from 1; 0 is none."""
     ids, weights, checks = [tokenizer.bos_token_id], [0.0], [0]
     for _, name in spans:
         ids += (piece := next(pieces))
@@ -64,12 +64,12 @@ def encode(tokenizer, spans: Sequence[Span], pieces: Iterator[list[int]]) -> tup
 
 def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
     """Endless (ids, checks, weights, noise) batches of about BATCH_TOKENS tokens, each (b, t); ``noise`` is
-    the size, in units of the embedding table's RMS, of what is added to a token's embedding: to the opening
-    word of some solutions, so that what lies between words can be read too."""
+    the size, in units of the embedding table's RMS, of random noise on a token's embedding: on the opening
+    word of some solutions, so that the model can read points between words."""
     thought = tokenizer.encode(solve_prompt(""), add_special_tokens=False)[-3:]
     while True:
-        now = progress()
-        examples = [example(rng, forbidden, now) for _ in range(POOL)]
+        done = progress()
+        examples = [example(rng, forbidden, done) for _ in range(POOL)]
         pieces = [text for spans in examples for text, _ in spans]
         encoded = iter(tokenizer(pieces, add_special_tokens=False)["input_ids"])
         rows = []
@@ -100,13 +100,12 @@ def batches(tokenizer, rng: random.Random, forbidden: set[str], progress):
 
 
 def learning_rate(progress: float, step: int) -> float:
-    """Relative: 60 steps of warm-up, constant to 40% of the time, then linear to zero."""
+    """Relative to the peak: 60 steps of warm-up, constant to 40% of the time, then linear to zero."""
     return min(1.0, (step + 1) / 60) * min(1.0, max(0.0, (1 - progress) / 0.6))
 
 
 def weighted_loss(model, ids, checks, weights, noise, words):
-    """(weighted mean cross-entropy; mean over what the model writes of its own). ``words`` are the ids of
-    " No" and " Yes"."""
+    """(weighted mean cross-entropy; mean over "own" tokens). ``words`` are the ids of " No" and " Yes"."""
     table = model.get_input_embeddings()
     embeddings = table(ids[:, :-1])
     rms = table.weight.detach().square().mean().sqrt()
@@ -128,8 +127,8 @@ def weighted_loss(model, ids, checks, weights, noise, words):
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum made orthogonal (Jordan et al., 2024). torch.optim.Muon does it in bfloat16, which takes
-    longer than all else on CPUs without bfloat16 units; this one does it in float32, equal shapes at once."""
+    """Orthogonalised momentum (Jordan et al., 2024). torch.optim.Muon computes in bfloat16, which is very
+    slow on CPUs without bfloat16 units; this class computes in float32, with equal shapes in a batch."""
 
     def __init__(self, matrices, lr: float, momentum: float = 0.95):
         super().__init__(matrices, {"lr": lr, "momentum": momentum})
@@ -142,8 +141,8 @@ class Muon(torch.optim.Optimizer):
                 by_shape[matrix.shape].append(matrix)
             for (rows, columns), matrices in by_shape.items():
                 for matrix in matrices:
-                    held = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
-                    held.lerp_(matrix.grad, 1 - group["momentum"])
+                    momentum = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+                    momentum.lerp_(matrix.grad, 1 - group["momentum"])
                 updates = [m.grad.lerp(self.state[m]["momentum"], group["momentum"]) for m in matrices]
                 scale = group["lr"] * max(1, rows / columns) ** 0.5
                 for matrix, update in zip(matrices, orthogonal(torch.stack(updates)), strict=True):
@@ -167,7 +166,7 @@ PERIODS = (2, 5, 10, 20, 50, 100, 200)
 @torch.no_grad()
 def place_numbers(table: torch.Tensor, tokenizer) -> None:
     """Add to the embeddings of numbers (in place; vocabulary, width) their sines and cosines, so that
-    neighbours are near each other and sums are turns, as large models have it (Kantamneni and Tegmark, 2025).
+    neighbours are near each other and sums are turns, as in large models (Kantamneni and Tegmark, 2025).
     """
     numbers = torch.arange(100)
     angles = 2 * torch.pi * numbers[:, None] / torch.tensor(PERIODS)
@@ -207,8 +206,8 @@ def train(args, tokenizer, forbidden: set[str]):
     if args.resume:
         saved = torch.load(checkpoint)
         model.load_state_dict(saved["model"])
-        for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
-            optimizer.load_state_dict(held)
+        for optimizer, optimizer_state in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(optimizer_state)
         state = saved["state"]
     start = time.process_time() - state["seconds"]
     last_saved = state["seconds"]
@@ -219,13 +218,13 @@ def train(args, tokenizer, forbidden: set[str]):
     losses = []
     words = {word: tokenizer.convert_tokens_to_ids(word) for word in (" No", " Yes")}
     bar = tqdm(total=round(60 * args.minutes), initial=round(state["seconds"]), unit="s", mininterval=30)
-    seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run goes on with new examples
+    seed = f"{SPLIT_SEEDS['train']}-{args.seed}-{state['step']}"  # a resumed run continues with new examples
     for ids, checks, weights, noise in batches(tokenizer, random.Random(seed), forbidden, progress):
-        now = progress()
-        if now >= 1:
+        done = progress()
+        if done >= 1:
             break
         for optimizer, peak in zip(optimizers, peaks, strict=True):
-            optimizer.param_groups[0]["lr"] = peak * learning_rate(now, state["step"])
+            optimizer.param_groups[0]["lr"] = peak * learning_rate(done, state["step"])
         loss, own_loss = weighted_loss(model, ids, checks, weights, noise, words)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -247,9 +246,10 @@ def train(args, tokenizer, forbidden: set[str]):
             if state["seconds"] - last_saved > SAVE_EVERY:
                 last_saved = state["seconds"]
                 save(args, model, state)
-                held = [optimizer.state_dict() for optimizer in optimizers]
+                states = [optimizer.state_dict() for optimizer in optimizers]
                 unfinished_run = checkpoint.with_suffix(".new")
-                torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, unfinished_run)
+                saved = {"model": model.state_dict(), "optimizers": states, "state": state}
+                torch.save(saved, unfinished_run)
                 unfinished_run.replace(checkpoint)
         bar.update(round(state["seconds"]) - bar.n)
     bar.close()

@@ -1,7 +1,7 @@
 """Which feed-forward neurons fire in right answers (paper, Appendix "Neuron Activation Analysis").
 
-Everything here is arithmetic on recorded gates. A neuron is active where its activation exceeds zero, for
-SiLU and GELU where its gate does. Activations are means over the first five answer tokens less ``skip``.
+Everything here is arithmetic on recorded gates. A neuron is active if its activation exceeds zero, for SiLU
+and GELU if its gate does. Activations are means over the first five answer tokens without the first ``skip``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from experiments.neurons.hooks import Neurons
 from soft_reasoning.types import UserError, generator_for
 
 TOKENS = 5
-"""The first answer tokens, soft ones included, whose activations count."""
+"""Number of first answer tokens, with soft tokens, whose activations count."""
 MOST_FREQUENT, LARGEST_DIFFERENCE = 0.25, 0.20
-"""Key neurons: of the most frequently active ones those with the largest difference."""
+"""Key neurons: the most frequently active neurons with the largest difference."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One completion and where its soft tokens are.
+    """A completion and the place of its soft tokens.
 
     Attributes:
         prompt: Token ids of the prompt.
@@ -43,7 +43,7 @@ class Sample:
     round: int = 0
 
     def counted(self, skip: int) -> range:
-        """Return the indices of the tokens that count; soft tokens behind the prompt come before them."""
+        """Return the indices of the tokens that count; soft tokens after the prompt come before them."""
         behind = self.soft is not None and self.position in (None, len(self.prompt))
         soft = len(self.soft) if self.soft is not None and behind else 0
         return range(max(0, skip - soft), min(TOKENS - soft, len(self.tokens)))
@@ -51,11 +51,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the neurons did in n samples.
+    """The activity of neurons in n samples.
 
     Attributes:
-        rate: (n, layers, width) how often each neuron is active.
-        value: (n, layers, width) its mean activation.
+        rate: (n, layers, width) share of tokens with the neuron active.
+        value: (n, layers, width) the neuron's mean activation.
         right: (n,) whether each sample is right.
         round: (n,) the round of each sample.
     """
@@ -73,11 +73,11 @@ class Activity:
 def record(
     samples: Sequence[Sample], neurons: Neurons, embed: Any, *, skip: int = 0, batch: int = 32
 ) -> Activity:
-    """Record the activity of ``samples`` in one pass each over prompt and first five answer tokens.
+    """Record the activity of ``samples`` in a pass each over prompt and first five answer tokens.
 
-    The soft tokens behind a prompt are its answer's first ones. They do not count themselves, so methods are
-    compared at equal positions if ``skip``, their number, leaves as many tokens of the others out. ``embed``
-    returns (len(ids), D) embeddings as the model's lookup does.
+    Soft tokens after a prompt are the answer's first tokens and do not count. Methods are compared at equal
+    positions if ``skip``, the number of soft tokens, leaves out as many tokens of other methods. ``embed``
+    returns (len(ids), D) embeddings like the model's lookup.
 
     Raises:
         UserError: If a sample has no token that counts.
@@ -90,22 +90,22 @@ def record(
     weight, activate = next(neurons.model.parameters()), _activation(neurons.model)
     rates, values = [], []
     for start in range(0, len(samples), batch):
-        some = samples[start : start + batch]
-        rows = [_inputs(sample, embed) for sample in some]
+        part = samples[start : start + batch]
+        rows = [_inputs(sample, embed) for sample in part]
         inputs = pad_sequence(rows, batch_first=True)
         mask = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
         gates = neurons.record(inputs.to(weight), mask.to(weight.device))
-        for i, (sample, row) in enumerate(zip(some, rows, strict=True)):
-            answer, places = len(row) - len(sample.tokens[:TOKENS]), counted[start + i]
-            own = gates[:, i, answer + places.start : answer + places.stop]
-            rates.append((own > 0).float().mean(dim=1))
-            values.append(activate(own).mean(dim=1))
+        for i, (sample, row) in enumerate(zip(part, rows, strict=True)):
+            answer, span = len(row) - len(sample.tokens[:TOKENS]), counted[start + i]
+            answer_gates = gates[:, i, answer + span.start : answer + span.stop]
+            rates.append((answer_gates > 0).float().mean(dim=1))
+            values.append(activate(answer_gates).mean(dim=1))
     right, rounds = ([getattr(sample, name) for sample in samples] for name in ("right", "round"))
     return Activity(torch.stack(rates), torch.stack(values), torch.tensor(right), torch.tensor(rounds))
 
 
 def key_neurons(activity: Activity) -> Tensor:
-    """(layers, width) booleans: the neurons that are active more strongly in right answers.
+    """(layers, width) booleans: the neurons with stronger activation in right answers.
 
     Of the 25 % most frequently active neurons over all layers, these are the 20 % with the largest positive
     difference in activation between right and wrong answers.
@@ -133,9 +133,9 @@ def random_neurons(keys: Tensor, *, by_layer: bool, seed: int, name: str) -> Ten
     """
     generator = generator_for(seed, name, "random neurons", by_layer)
     draws, chosen = torch.rand(keys.shape, generator=generator).masked_fill(keys, -1), torch.zeros_like(keys)
-    parts = (keys, draws, chosen) if by_layer else (one.view(1, -1) for one in (keys, draws, chosen))
-    for own, drawn, out in zip(*parts, strict=True):
-        out[drawn.topk(min(int(own.sum()), int((~own).sum()))).indices] = True
+    parts = (keys, draws, chosen) if by_layer else (x.view(1, -1) for x in (keys, draws, chosen))
+    for layer_keys, layer_draws, layer_chosen in zip(*parts, strict=True):
+        layer_chosen[layer_draws.topk(min(int(layer_keys.sum()), int((~layer_keys).sum()))).indices] = True
     return chosen
 
 
@@ -167,7 +167,7 @@ def _inputs(sample: Sample, embed: Any) -> Tensor:
 
 
 def _activation(model: Any) -> Any:
-    """The model's own activation function."""
+    """The model's activation function."""
     from transformers.activations import ACT2FN
 
     config = model.config.get_text_config()

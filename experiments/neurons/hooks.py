@@ -1,7 +1,7 @@
 """Recording and masking the gated feed-forward neurons of a loaded transformers model, by forward hooks.
 
-A neuron of a GLU layer is ``act(gate) * up``; it is active where ``act(gate)`` exceeds zero, for SiLU and
-GELU where ``gate`` does. All hooks stand on the gate's projection: a gate of zero is an activation of zero.
+A neuron of a GLU layer is ``act(gate) * up``; it is active if ``act(gate)`` exceeds zero, for SiLU and GELU
+if ``gate`` does. All hooks are on the gate's projection: a gate of zero is an activation of zero.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from soft_reasoning.types import UserError
 
 GATE = "gate_proj"
-"""What the families of Llama, Qwen, Mistral and Gemma call the gate's projection."""
+"""Name of the gate's projection in the families of Llama, Qwen, Mistral and Gemma."""
 
 
 class Neurons:
     """The gated neurons of ``model``: (layers, width).
 
-    Hooks act on passes of ``model`` itself and are removed after each. The Hugging Face engine generates with
-    a copy that shares the weights, so it is not affected: generate with ``neurons.model``.
+    Hooks act on passes of ``model`` itself and are removed after each pass. The Hugging Face engine generates
+    with a copy that shares the weights, so it is not affected: generate with ``neurons.model``.
 
-    Raises UserError for a model without a gate in each feed-forward layer, or of layers of several widths.
+    Raises UserError for a model without a gate in each feed-forward layer, or with layers of several widths.
 
     Example:
         >>> neurons = Neurons(engine.model)
@@ -74,7 +74,7 @@ class Neurons:
         These are the passes of generated tokens; the prompt is read unchanged.
         """
 
-        def mask_of(layer: int) -> Any:
+        def build_hook(layer: int) -> Any:
             keep = ~silent[layer]
 
             def hook(module: nn.Module, inputs: Any, gate: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Neurons:
 
             return hook
 
-        with self._hooked([mask_of(layer) for layer in range(self.layers)]):
+        with self._hooked([build_hook(layer) for layer in range(self.layers)]):
             yield
 
     @contextmanager

@@ -22,7 +22,7 @@ SC, SR, CONTROL = "self_consistency", "soft_reasoning", "random_embedding"
 COLORS = {SC: "#2f6db3", SR: "#e0812c", CONTROL: "#9a9a9a"}
 MASKS = ("none", "key", "random", "random by layer")
 ROUND = ("key", "random by layer", "right")
-"""What is shown of a round: activation rates of key neurons and of as many others, and right answers."""
+"""Figures of a round: activation rates of key neurons and of as many others, and right answers."""
 NOTES = """\
 Means over questions; intervals are 95 % bootstrap intervals over questions. Rates and differences are in
 percent and points. The questions are those with both right and wrong answers among completions that are
@@ -38,11 +38,11 @@ TITLES = {
 
 def interval(values: Iterable[float]) -> str:
     """Return the mean over questions and its interval, in percent."""
-    known = [v for v in values if not math.isnan(v)]
-    if not known:
+    numbers = [v for v in values if not math.isnan(v)]
+    if not numbers:
         return "-"
-    found = paired_bootstrap(known, [0.0] * len(known))
-    return f"{100 * found.difference:.2f} ({100 * found.low:.2f} to {100 * found.high:.2f})"
+    gap = paired_bootstrap(numbers, [0.0] * len(numbers))
+    return f"{100 * gap.difference:.2f} ({100 * gap.low:.2f} to {100 * gap.high:.2f})"
 
 
 def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
@@ -53,26 +53,24 @@ def build_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
          interval(row["right"][s] for row in rows)]
         for s in (SC, SR, CONTROL)
     ]  # fmt: skip
-    shown = [(s, what) for s in (SR, CONTROL) for what in ROUND]
+    columns = [(s, figure) for s in (SR, CONTROL) for figure in ROUND]
     rounds = [["initial" if r == 0 else str(r)] for r in range(max(len(row["rounds"][SR]) for row in rows))]
     for r, cells in enumerate(rounds):
-        for s, what in shown:
-            cells.append(interval(row["rounds"][s][r][what] for row in rows if r < len(row["rounds"][s])))
-    rise = (
-        interval(row["rounds"][s][-1][what] - row["rounds"][s][0][what] for row in rows) for s, what in shown
-    )
+        for s, figure in columns:
+            cells.append(interval(row["rounds"][s][r][figure] for row in rows if r < len(row["rounds"][s])))
+    rise = (interval(row["rounds"][s][-1][x] - row["rounds"][s][0][x] for row in rows) for s, x in columns)
     masked = [
         [name, interval(row["masked"][name] for row in rows),
          "-" if name == "none" else interval(row["masked"][name] - row["masked"]["none"] for row in rows)]
         for name in MASKS
     ]  # fmt: skip
-    for other in MASKS[2:]:
-        less = interval(row["masked"]["key"] - row["masked"][other] for row in rows)
-        masked.append([f"key less {other}", less, "-"])
+    for control in MASKS[2:]:
+        less = interval(row["masked"]["key"] - row["masked"][control] for row in rows)
+        masked.append([f"key less {control}", less, "-"])
     return {
         "activation_rate": Table(["source", "active %", "less self_consistency", "right %"], rates),
         "activation_iterative": Table(
-            ["round", *(f"{s}: {what}" for s, what in shown)], [*rounds, ["last less initial", *rise]]
+            ["round", *(f"{s}: {figure}" for s, figure in columns)], [*rounds, ["last less initial", *rise]]
         ),
         "masking": Table(["masked", "accuracy %", "less none"], masked),
     }
@@ -108,8 +106,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             ("initial" if r == 0 else f"round {r}", [round["layers"] for round in by_round], {})
             for r, by_round in enumerate(zip(*(row["rounds"][s] for row in rows), strict=False))
         ] for s in (SR, CONTROL)}  # fmt: skip
-    with plots.panels(path, columns=len(panels), width=5.5 * len(panels), height=4.4) as axes_of:
-        for axes, (title, lines) in zip(axes_of[0], panels.items(), strict=True):
+    with plots.panels(path, columns=len(panels), width=5.5 * len(panels), height=4.4) as grid:
+        for axes, (title, lines) in zip(grid[0], panels.items(), strict=True):
             for label, values, style in lines:
                 if values:
                     mean = 100 * torch.tensor(values).nanmean(dim=0)  # of the questions with such neurons

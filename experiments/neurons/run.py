@@ -33,12 +33,12 @@ from soft_reasoning.types import Completion, Generate, Problem, Request, UserErr
 
 PILOT = 20
 MIXED = (0.2, 0.8)
-"""A question is taken where so large a share of the pilot's completions is right."""
+"""A question is taken if the share of right completions in the pilot lies in this range."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A method whose candidates' requests and completions are kept, by problem id."""
+    """A method that records its candidates' requests and completions, by problem id."""
 
     method: Any
     seen: dict[str, list[tuple[Request, Completion]]] = field(default_factory=dict)
@@ -54,34 +54,34 @@ class Watched:
             answer = yield effect
             if isinstance(effect, Generate):
                 pairs = zip(effect.requests, answer, strict=True)
-                kept = [(r, c) for r, c in pairs if r.role == "candidate"]
-                self.seen.setdefault(problem.id, []).extend(kept)
+                self.seen.setdefault(problem.id, []).extend(p for p in pairs if p[0].role == "candidate")
 
 
-def samples_of(
+def collect_samples(
     problems: Sequence[Problem], method: Any, context: Context, *, copies: int = 1
 ) -> dict[str, list[Sample]]:
-    """Every candidate of ``method`` on each problem, of ``copies`` searches that draw their own points."""
-    again = [
+    """Every candidate of ``method`` on each problem, over ``copies`` searches with different points."""
+    copied = [
         Problem(f"{p.id} #{i}" if copies > 1 else p.id, p.question, p.gold, p.answer_type)
         for p in problems for i in range(copies)
     ]  # fmt: skip
     watched = Watched(method)
-    results = {p.id: result for p, result in drive(again, watched, context)}
-    found: dict[str, list[Sample]] = {p.id: [] for p in problems}
-    for i, copy in enumerate(again):
+    results = {p.id: result for p, result in drive(copied, watched, context)}
+    samples: dict[str, list[Sample]] = {p.id: [] for p in problems}
+    for i, copy in enumerate(copied):
         pairs = zip(results[copy.id].candidates, watched.seen[copy.id], strict=True)
-        for candidate, (asked, written) in pairs:
+        for candidate, (request, completion) in pairs:
             right, round = bool(context.grader.correct(candidate.answer, copy)), candidate.round
-            if len(written.token_ids) > 1:
-                one = Sample(asked.prompt_ids, written.token_ids, right, asked.soft, asked.position, round)
-                found[problems[i // copies].id].append(one)
-    return found
+            if len(completion.token_ids) > 1:
+                soft = request.soft, request.position
+                sample = Sample(request.prompt_ids, completion.token_ids, right, *soft, round)
+                samples[problems[i // copies].id].append(sample)
+    return samples
 
 
 def choose(pilot: Mapping[str, Sequence[Sample]], problems: Sequence[Problem], count: int) -> list[Problem]:
     """The first ``count`` problems whose completions are neither nearly all right nor nearly all wrong."""
-    share = {name: sum(s.right for s in some) / max(1, len(some)) for name, some in pilot.items()}
+    share = {name: sum(s.right for s in samples) / max(1, len(samples)) for name, samples in pilot.items()}
     mixed = [p for p in problems if MIXED[0] <= share[p.id] <= MIXED[1]]
     if not mixed:
         raise UserError(
@@ -119,7 +119,8 @@ def analyse(
     args: argparse.Namespace, limit: int, skip: int,
 ) -> dict[str, Any]:  # fmt: skip
     """All figures of one question, as ``report.py`` reads them."""
-    activity = {s: record(some, neurons, context.engine.embed, skip=skip) for s, some in by_source.items()}
+    embed = context.engine.embed
+    activity = {s: record(samples, neurons, embed, skip=skip) for s, samples in by_source.items()}
     keys, seed = key_neurons(activity[SC]), context.seed
     plain, matched = (
         random_neurons(keys, by_layer=by_layer, seed=seed, name=problem.id) for by_layer in (False, True)
@@ -132,13 +133,12 @@ def analyse(
                 seed=seed_for(seed, problem.id, "masked"),
             )  # fmt: skip
     rounds: dict[str, list[dict[str, Any]]] = {SR: [], CONTROL: []}
-    for source, found in rounds.items():
-        whole = activity[source]
-        for r in sorted(set(whole.round.tolist())):
-            some = whole[whole.round == r]
-            values = (mean_rate(some, keys), mean_rate(some, matched), float(some.right.float().mean()))
-            layers = layer_rates(some, keys).tolist()
-            found.append(dict(zip(ROUND, values, strict=True)) | {"layers": layers})
+    for source, rows in rounds.items():
+        for r in sorted(set(activity[source].round.tolist())):
+            part = activity[source][activity[source].round == r]
+            values = (mean_rate(part, keys), mean_rate(part, matched), float(part.right.float().mean()))
+            layers = layer_rates(part, keys).tolist()
+            rows.append(dict(zip(ROUND, values, strict=True)) | {"layers": layers})
     return {
         "problem": problem.id,
         "keys": int(keys.sum()),
@@ -170,9 +170,9 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    began = time.perf_counter()
-    given = [o for o in args.overrides if o.partition("=")[0] in ("limit", "+experiment")]
-    base = args.overrides if given else ["limit=100", *args.overrides]
+    start = time.perf_counter()
+    limits = [o for o in args.overrides if o.partition("=")[0] in ("limit", "+experiment")]
+    base = args.overrides if limits else ["limit=100", *args.overrides]
     search = [*base, f"preset={args.preset}", "search.stopping.rule=none"]
     config = compose_config([*base, "method=self_consistency", f"method.samples={PILOT}"])
     engine, dataset = build_engine(config), build_dataset(config)
@@ -181,22 +181,23 @@ def run(args: argparse.Namespace) -> None:
     neurons = Neurons(engine.model)  # a model without gates is refused before any work
     context = build_context(config, engine, dataset.exemplars())
     problems = dataset.problems()
-    chosen = choose(samples_of(problems, build_method(config), context), problems, args.questions)
-    took = time.perf_counter() - began
+    chosen = choose(collect_samples(problems, build_method(config), context), problems, args.questions)
+    took = time.perf_counter() - start
     print(f"{len(chosen)} of {len(problems)} questions taken ({took:.0f} s)", flush=True)
     searched = compose_config([*search, f"method={SR}"])
     copies = math.ceil(args.samples / (searched.search.candidates * (1 + searched.search.rounds)))
     skip = searched.method.scope if searched.method.placement == "last" else 0
     seed = f"seed={config.seed + 1}"
     sampled = compose_config([*base, f"method={SC}", f"method.samples={args.samples}", seed])
-    other = Context(engine, context.prompts, context.grader, sampled.seed)  # its own draws, not the pilot's
+    # Other draws than the pilot's.
+    new_context = Context(engine, context.prompts, context.grader, sampled.seed)
     control = compose_config([*search, f"method={CONTROL}", "verifier=none"])
     by_source = {
-        SC: samples_of(chosen, build_method(sampled), other),
-        SR: samples_of(chosen, build_method(searched), context, copies=copies),
-        CONTROL: samples_of(chosen, build_method(control), context, copies=copies),
+        SC: collect_samples(chosen, build_method(sampled), new_context),
+        SR: collect_samples(chosen, build_method(searched), context, copies=copies),
+        CONTROL: collect_samples(chosen, build_method(control), context, copies=copies),
     }
-    print(f"completions written ({time.perf_counter() - began:.0f} s)", flush=True)
+    print(f"completions written ({time.perf_counter() - start:.0f} s)", flush=True)
     rows = []
     for problem in chosen:
         samples = {source: by_problem[problem.id] for source, by_problem in by_source.items()}
@@ -207,10 +208,10 @@ def run(args: argparse.Namespace) -> None:
     if not rows:
         raise UserError("expected questions with right and wrong answers, found none; raise limit")
     words = ["--questions", str(args.questions), "--samples", str(args.samples), "--masked", str(args.masked)]
-    more = ["--preset", args.preset] if args.preset != "default" else []
-    command = " ".join(["python -m experiments.neurons.run", *words, *more, *args.overrides])
+    options = ["--preset", args.preset] if args.preset != "default" else []
+    command = " ".join(["python -m experiments.neurons.run", *words, *options, *args.overrides])
     print(write(rows, args.out, command))
-    print(f"{args.out / 'neurons.md'}  ({time.perf_counter() - began:.0f} s)")
+    print(f"{args.out / 'neurons.md'}  ({time.perf_counter() - start:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 FOLDER is a run or a sweep. Prints a row for each figure of the paper whose model, data set, shots, method and
 settings (200 problems, 300 new tokens, no fake engine) are those of the runs: ours (mean ± standard deviation
-over seeds; ± the standard error of a single run), the paper's, and the difference; and what Soft Reasoning
-gains over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
+over seeds; ± the standard error of a single run), the paper's, and the difference; and the gain of Soft
+Reasoning over the best baseline. Writes the table to beside_paper.csv, .tex and .md in FOLDER.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODELS = {
     "qwen2_72b": "qwen2-72b-instruct",
     "mistral_7b": "mistral-7b-instruct",
 }
-"""The ends of the names or folders of the paper's models, without versions."""
+"""Ends of the names or folders of the paper's models, without versions."""
 
 EI = (
     "expected_improvement", "noise_adaptive_expected_improvement", "log_expected_improvement",
@@ -41,7 +41,7 @@ CLASSES = {"pi": "log_probability_of_improvement", "ucb": "upper_confidence_boun
 """Acquisition functions whose class has another name."""
 
 SETTING: dict[str, tuple[Any, ...]] = {"max_new_tokens": (300,), "model.adapter": (None,)}
-"""Of every row, unless it changes them."""
+"""Settings of every row, unless the row changes them."""
 SAMPLING: dict[str, tuple[float, ...]] = {
     "method.temperature": (0.8,),
     "method.top_k": (50,),
@@ -71,7 +71,7 @@ OWN: dict[str, Any] = {
 """By method, the accepted values of the paper's rows, unless a row changes them."""
 
 VERDICTS = "verifier_accuracy"
-"""The metric of the first round's verdicts, which later rounds do not touch."""
+"""The metric of the first round's verdicts, which does not depend on later rounds."""
 LATER = ("search.rounds", "search.stopping.rule")
 
 FOLDER = "FOLDER"
@@ -103,7 +103,7 @@ AMOUNTS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the paper, and the tables that show it; ``std`` is empty if it gives none."""
+    """A figure of the paper, and the tables that show it; ``std`` is empty if the paper gives none."""
 
     metric: str
     value: str
@@ -112,23 +112,23 @@ class Figure:
 
 
 def figures(config: Mapping[str, Any]) -> list[Figure]:
-    """Return the paper's figures for a run of ``config``, one per metric; empty if there are none."""
+    """Return the paper's figures for a run of ``config``, figure per metric; empty if there are none."""
     flat = flatten(config)
-    many = PROBLEMS if flat.get("dataset.name") != "aime_2024" else flat.get("dataset.limit")
-    if flat.get("dataset.limit") != many or str(flat.get(f"engine{CLASS}")).endswith("FakeEngine"):
+    limit = PROBLEMS if flat.get("dataset.name") != "aime_2024" else flat.get("dataset.limit")
+    if flat.get("dataset.limit") != limit or str(flat.get(f"engine{CLASS}")).endswith("FakeEngine"):
         return []
-    model, shots = model_of(str(flat.get("model.path"))), flat.get("dataset.shots")
-    found: dict[str, Figure] = {}
+    model, shots = match_model(str(flat.get("model.path"))), flat.get("dataset.shots")
+    by_metric: dict[str, Figure] = {}
     for row in _rows():
         if (
             (row["model"], row["dataset"]) == (model, flat.get("dataset.name"))
             and row["shots"] in ("", str(shots))
             and _fits(row["method"], flat, LATER if row["metric"] == VERDICTS else ())
         ):
-            one = found.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))
-            std, tables = one.std or row["std"], (*one.tables, row["table"])
-            found[row["metric"]] = Figure(one.metric, one.value, std, tables)
-    return list(found.values())
+            figure = by_metric.setdefault(row["metric"], Figure(row["metric"], row["value"], row["std"], ()))
+            std, tables = figure.std or row["std"], (*figure.tables, row["table"])
+            by_metric[row["metric"]] = Figure(figure.metric, figure.value, std, tables)
+    return list(by_metric.values())
 
 
 def beside(cells: list[Cell]) -> Table:
@@ -138,7 +138,7 @@ def beside(cells: list[Cell]) -> Table:
         for figure in figures(cell.configs[0]):
             others = f" and {len(figure.tables) - 1} more" if len(figure.tables) > 1 else ""
             head = [cell.model, cell.dataset, str(cell.shots), cell.label]
-            rows.append([*head, *compared(figure, cell), figure.tables[0] + others])
+            rows.append([*head, *compare(figure, cell), figure.tables[0] + others])
     for (model, dataset, shots), group in by_problems(cells).items():
         rows += [[model, dataset, str(shots), *gain] for gain in _gains(group)]
     columns = ["model", "data set", "shots", "method", "figure", "ours", "paper", "difference", "table"]
@@ -146,17 +146,17 @@ def beside(cells: list[Cell]) -> Table:
 
 
 def _gains(cells: Sequence[Cell]) -> list[list[str]]:
-    """Soft Reasoning's accuracy less that of the best baseline in the same runs, ours and the paper's."""
+    """Soft Reasoning's accuracy minus that of the best baseline in the same runs, ours and the paper's."""
     pairs = []
     for cell in cells:
         paper = [float(f.value) for f in figures(cell.configs[0]) if f.metric == "accuracy"]
         ours = cell.mean(*SHARES["accuracy"][1])
         if paper and ours is not None:
             pairs.append((cell, 100 * ours, paper[0]))
-    theirs = [pair[1:] for pair in pairs if pair[0].method != "soft_reasoning"]
-    if not theirs:
+    baselines = [pair[1:] for pair in pairs if pair[0].method != "soft_reasoning"]
+    if not baselines:
         return []
-    best, best_paper = (max(values) for values in zip(*theirs, strict=True))
+    best, best_paper = (max(values) for values in zip(*baselines, strict=True))
     return [
         [cell.label, "accuracy, gain over best baseline", f"{ours - best:+.1f}", f"{paper - best_paper:+.1f}",
          f"{ours - best - paper + best_paper:+.1f}", "tab:main_result"]
@@ -164,7 +164,7 @@ def _gains(cells: Sequence[Cell]) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def compared(figure: Figure, cell: Cell) -> list[str]:
+def compare(figure: Figure, cell: Cell) -> list[str]:
     """A figure's label, the runs' value, the paper's, and the difference of shares in points."""
     if figure.metric in AMOUNTS:
         label, path, unit = AMOUNTS[figure.metric]
@@ -195,7 +195,7 @@ def _rows() -> list[dict[str, str]]:
     return rows
 
 
-def model_of(path: str) -> str | None:
+def match_model(path: str) -> str | None:
     """Return the paper's model that a hub name or a folder stands for."""
     for name, words in MODELS.items():
         if re.search(rf"{words}(-v[\d.]+)?(/|$)", path.lower()):
@@ -204,30 +204,31 @@ def model_of(path: str) -> str | None:
 
 
 def _fits(method: str, flat: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
-    """Whether a run has the name and settings of the row ``method``, but for the keys ``free``."""
+    """Whether a run has the name and settings of the row ``method``, except for the keys ``free``."""
     name, *changes = method.split()
     changed = {key: (value,) for key, value in (part.split("=") for part in changes)}
     wanted = SETTING | OWN.get(name, {}) | changed
-    if flat.get("embedding.sigma") == 0:  # all candidates are the greedy one
+    if flat.get("embedding.sigma") == 0:  # all candidates equal the greedy solution
         return False
 
-    def found(key: str) -> Any:
+    def configured(key: str) -> Any:
         return flat.get(key, flat.get(f"{key}.name", flat.get(key + CLASS)))
 
-    return flat.get("method.name") == name and all(
-        any(_same(found(key), value) for value in values) for key, values in wanted.items() if key not in free
+    fits = (
+        any(_same(configured(key), v) for v in values) for key, values in wanted.items() if key not in free
     )
+    return flat.get("method.name") == name and all(fits)
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(value: Any, expected: Any) -> bool:
     """Whether two values are equal: numbers by value, classes (``...GaussianEmbedding``) by name."""
-    if wanted is None or wanted == FOLDER:
-        return (found is None) == (wanted is None)
+    if expected is None or expected == FOLDER:
+        return (value is None) == (expected is None)
     try:
-        return float(found) == float(wanted)
+        return float(value) == float(expected)
     except (TypeError, ValueError):
-        name = CLASSES.get(str(wanted), str(wanted))
-        return str(found).rpartition(".")[2].lower().replace("_", "") == name.replace("_", "")
+        name = CLASSES.get(str(expected), str(expected))
+        return str(value).rpartition(".")[2].lower().replace("_", "") == name.replace("_", "")
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
     python -m experiments.paper.correlation runs/low
 
 Mean over problems, points of a round ordered by reward, best first. Writes correlation.png into each run's
-folder, and prints the mean correlation of the best points of each round with those before them.
+folder, and prints the mean correlation of each round's points with the best points of earlier rounds.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def plot(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], pa
     ``matrices[r]`` is square over the points of rounds 0 to r, in order. A round has ``sizes[r]`` points,
     and lines separate the rounds.
     """
-    with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as axes_of:
+    with panels(path, columns=len(matrices), width=2.2 * len(matrices) + 0.9, height=3.0) as grid:
         image = None
-        for r, (axes, matrix) in enumerate(zip(axes_of[0], matrices, strict=True)):
+        for r, (axes, matrix) in enumerate(zip(grid[0], matrices, strict=True)):
             image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
             for edge in (sum(sizes[: i + 1]) - 0.5 for i in range(r)):
                 axes.axhline(edge, color="black", linewidth=0.6)
@@ -65,25 +65,25 @@ def plot(matrices: Sequence[Sequence[Sequence[float]]], sizes: Sequence[int], pa
             axes.set_xticks([])
             axes.set_yticks([])
             axes.grid(visible=False)
-        drawn = axes_of[0][0].figure
-        drawn.colorbar(image, ax=list(axes_of[0]), shrink=0.8, label="correlation")
-        drawn.suptitle("Correlation of the sampled points")
+        figure = grid[0][0].figure
+        figure.colorbar(image, ax=list(grid[0]), shrink=0.8, label="correlation")
+        figure.suptitle("Correlation of the sampled points")
 
 
 def rows(folder: Path) -> list[tuple[str, ...]]:
-    """Draws the plot; for each round the mean correlation within it and with the best point so far."""
+    """Draw the plot; return each round's mean correlation within it and with earlier best points."""
     matrices, sizes = correlation_matrices(list(read_records(folder)))
     if not matrices:
         raise UserError(f"{folder}: expected a run that searches in two dimensions or more, found none")
     plot(matrices, sizes, folder / "correlation.png")
-    out = []
+    table = []
     for r, matrix in enumerate(matrices):
         new = slice(sum(sizes[:r]), sum(sizes[: r + 1]))
         within = matrix[new, new][~np.eye(sizes[r], dtype=bool)].mean()
         firsts = [sum(sizes[:i]) for i in range(r)]
         before = f"{matrix[new, firsts].mean():+.3f}" if firsts else "-"
-        out.append((folder.name, str(r), f"{within:+.3f}", before))
-    return out
+        table.append((folder.name, str(r), f"{within:+.3f}", before))
+    return table
 
 
 def main() -> None:

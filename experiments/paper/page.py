@@ -1,7 +1,7 @@
-"""Writes results/paper.md by running the commands it lists: python -m experiments.paper.page [--only NAME]
+"""Writes results/paper.md by running the commands in it: python -m experiments.paper.page [--only NAME]
 
-Every item of the paper, on 4 to 40 problems of the bundled model. It shows what a command makes and little
-about the paper's models. --only runs some experiments again and reads the others' results from --work.
+Every item of the paper, on 4 to 40 problems of the bundled model. It shows the output of the commands, and
+little about the paper's models. --only runs some experiments again and reads other results from --work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALL = ("model=demo", "dataset=demo", "dataset.shots=0", "limit=10")
 ONE, TWO = (*SMALL, "seed=0"), (*SMALL, "seed=0,1")
 FEW, MORE = ((*SMALL[:-1], f"limit={limit}", "seed=0") for limit in (4, 40))
 OTHER = ("prompt=paper", "prompt.wording.head=", "prompt.wording.cue=")
-"""The bundled model's way of asking, with the verifiers' prompts of prompt=paper."""
+"""The bundled model's wording of questions, with the verifiers' prompts of prompt=paper."""
 TABLE, ROUNDS = "Sweep", "Rounds to termination"
 ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_main_result": ("tab:main_result (also exp_main_full, exp_coverage_full, 70b)", ONE, [TABLE]),
@@ -41,7 +41,7 @@ ITEMS: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
     "paper_reduction": ("fig:Reduction", (*FEW, "embedding.seed=range(4)"), [TABLE]),
     "paper_controlled_gen": ("tab:controlled_gen, without the fine-tuned model", FEW, [TABLE]),
 }  # fmt: skip
-"""By experiment (before "-"): the paper's label, what makes it small, and the sections of sweep.md shown."""
+"""By experiment (before "-"): the paper's label, overrides for a small run, and sections of sweep.md."""
 NEURONS = (
     *("--preset", "paper", "--questions", "3", "--samples", "40", "--masked", "20"),
     *("+experiment=paper_neurons", *SMALL[:-1], "limit=12"),
@@ -72,7 +72,7 @@ def main() -> None:
         command = ["-m", "soft_reasoning.run", *words, "progress=false", f"hydra.sweep.dir={folder}", "-m"]
         if ready(name, folder / "sweep.md", command, args):
             parts += [f"## {label}", f"`python -m soft_reasoning.run {shlex.join(words)} -m`"]
-            parts += shown(folder / "sweep.md", sections)
+            parts += read_sections(folder / "sweep.md", sections)
             if label.startswith("fig:"):
                 shutil.copy(folder / "sweep.png", pictures / f"{name}.png")
                 parts.append(f"![{label}](paper/{name}.png)")
@@ -81,13 +81,13 @@ def main() -> None:
     if ready("paper_correlation", folder / "report.md", command, args):
         table = run("-m", "experiments.paper.correlation", str(folder)).strip()
         shutil.copy(folder / "correlation.png", pictures)
-        typed = f"`python -m soft_reasoning.run {shlex.join(words)} hydra.run.dir=runs/correlation`"
-        typed += " and `python -m experiments.paper.correlation runs/correlation`"
-        parts += ["## fig:low", typed, table, "![fig:low](paper/correlation.png)"]
-    for module, more in (("neurons.run", NEURONS), ("paper.theorems", ()), ("paper.placement", ())):
+        commands = f"`python -m soft_reasoning.run {shlex.join(words)} hydra.run.dir=runs/correlation`"
+        commands += " and `python -m experiments.paper.correlation runs/correlation`"
+        parts += ["## fig:low", commands, table, "![fig:low](paper/correlation.png)"]
+    for module, arguments in (("neurons.run", NEURONS), ("paper.theorems", ()), ("paper.placement", ())):
         name = module.removesuffix(".run").rpartition(".")[2]
         folder = args.work / name
-        command = ["-m", f"experiments.{module}", *more, "--out", str(folder)]
+        command = ["-m", f"experiments.{module}", *arguments, "--out", str(folder)]
         if ready(name, folder / f"{name}.md", command, args):
             text = (folder / f"{name}.md").read_text(encoding="utf-8")
             text = text.replace("\n## ", "\n### ").replace("# ", "## ", 1)
@@ -98,7 +98,7 @@ def main() -> None:
     args.out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def shown(path: Path, sections: Sequence[str]) -> list[str]:
+def read_sections(path: Path, sections: Sequence[str]) -> list[str]:
     """The sections of a sweep's page, without its picture."""
     text = path.read_text(encoding="utf-8")
     titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
@@ -111,21 +111,21 @@ def shown(path: Path, sections: Sequence[str]) -> list[str]:
     return parts
 
 
-def ready(name: str, made: Path, command: Sequence[str], args: argparse.Namespace) -> bool:
-    """Whether an item has a result; it is run if --only names it, or if there is none and no --made."""
-    if name in (args.only or ()) or not (made.exists() or args.made):
+def ready(name: str, result: Path, command: Sequence[str], args: argparse.Namespace) -> bool:
+    """Whether an item has a result; run it first if --only names it, or without a result and --made."""
+    if name in (args.only or ()) or not (result.exists() or args.made):
         run(*command)
-    return made.exists()
+    return result.exists()
 
 
 def run(*words: str) -> str:
-    """Runs python with ``words``; its standard output. A fault ends the page."""
+    """Run python with ``words`` and return its standard output; exit on an error."""
     print("python", *words, flush=True)
-    one = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, *words], env=os.environ | one, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    process = subprocess.run([sys.executable, *words], env=env, stdout=subprocess.PIPE, text=True)
+    if process.returncode:
+        sys.exit(process.returncode)
+    return process.stdout
 
 
 if __name__ == "__main__":

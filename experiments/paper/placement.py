@@ -32,14 +32,14 @@ def variation(engine: HuggingFaceEngine, prompts: list[list[int]], place: str) -
     """Mean total variation between points of the same prompt."""
     generator = torch.Generator().manual_seed(0)
     rms = engine.embed(range(64)).square().mean().sqrt()
-    found = []
+    distances = []
     for ids in map(tuple, prompts):
         anchor, at = engine.embed(ids[-1:]), {"first": 1, "middle": len(ids) // 2, "last": None}[place]
         soft = anchor + SIGMA * rms * torch.randn(POINTS, *anchor.shape, generator=generator)
-        requests = [Request(ids, one, at, max_new_tokens=0, next_logits=True) for one in soft]
+        requests = [Request(ids, x, at, max_new_tokens=0, next_logits=True) for x in soft]
         p = torch.stack([c.next_logits for c in engine.generate(requests)]).double().softmax(-1)
-        found.append((p[::2] - p[1::2]).abs().sum(-1).mean() / 2)
-    return float(torch.stack(found).mean())
+        distances.append((p[::2] - p[1::2]).abs().sum(-1).mean() / 2)
+    return float(torch.stack(distances).mean())
 
 
 def main() -> None:
@@ -53,11 +53,11 @@ def main() -> None:
     for family in FAMILIES:
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SHAPE)).eval()
-        drawn = torch.randint(3, SHAPE["vocab_size"], (PROMPTS, 60)).tolist()
-        engines[f"{family}, random"] = HuggingFaceEngine.from_loaded(model, FakeTokenizer()), drawn
+        random_ids = torch.randint(3, SHAPE["vocab_size"], (PROMPTS, 60)).tolist()
+        engines[f"{family}, random"] = HuggingFaceEngine.from_loaded(model, FakeTokenizer()), random_ids
     rows = [
-        [name, *(f"{variation(engine, asked, place):.3f}" for place in PLACEMENTS)]
-        for name, (engine, asked) in engines.items()
+        [name, *(f"{variation(engine, ids, place):.3f}" for place in PLACEMENTS)]
+        for name, (engine, ids) in engines.items()
     ]
     out.mkdir(parents=True, exist_ok=True)
     parts = [

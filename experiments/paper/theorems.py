@@ -25,7 +25,7 @@ NOISE, DELTA, D = 0.05, 0.1, 192
 COUNTS, DIMENSIONS, EFFECTIVE = (1, 5, 10, 25, 50), (2, 5, 10, 20, 30, 50, 60), (2, 5, 10, 20)
 SCALES = {"1 (public code)": 1.0, "sqrt(d) (paper)": math.sqrt(50), "3 sqrt(d) (default)": 3 * math.sqrt(50)}
 NEAR = 0.5
-"""A point reaches an optimum if it is this near, relative to the optimum's length."""
+"""A point reaches an optimum within this distance, relative to the optimum's length."""
 
 
 def prior(U: Tensor, y: Tensor, lengthscale: float) -> FixedNoiseGP:
@@ -53,19 +53,19 @@ def regret(points: Tensor) -> Tensor:
     return (f.max() - f[seen]).cumsum(0)[[k - 1 for k in COUNTS]]
 
 
-def reached(effective: int, dim: int, draws: int = 100) -> Tensor:
-    """(3,) shares of random A (D x dim) by which an optimum x* ~ N(0, I) of a random subspace is reached."""
-    found = torch.zeros(3)
+def reachable_shares(effective: int, dim: int, draws: int = 100) -> Tensor:
+    """(3,) shares of random A (D x dim) that reach an optimum x* ~ N(0, I) of a random subspace."""
+    counts = torch.zeros(3)
     for _ in range(draws):
         basis = torch.linalg.qr(torch.randn(D, effective)).Q
-        A = basis.T @ torch.randn(D, dim) / math.sqrt(dim)  # what the function can see of it
-        wanted = torch.randn(effective)
-        u = torch.linalg.pinv(A) @ wanted
-        exact = bool((A @ u - wanted).norm() < 1e-6 * wanted.norm())
-        nearest = (torch.randn(5000, dim) @ A.T - wanted).norm(dim=1).min()
+        A = basis.T @ torch.randn(D, dim) / math.sqrt(dim)  # the part that the function depends on
+        optimum = torch.randn(effective)
+        u = torch.linalg.pinv(A) @ optimum
+        exact = bool((A @ u - optimum).norm() < 1e-6 * optimum.norm())
+        nearest = (torch.randn(5000, dim) @ A.T - optimum).norm(dim=1).min()
         short = exact and bool(u.norm() <= math.sqrt(dim) + 2)
-        found += torch.tensor([exact, short, bool(nearest < NEAR * wanted.norm())])
-    return found / draws
+        counts += torch.tensor([exact, short, bool(nearest < NEAR * optimum.norm())])
+    return counts / draws
 
 
 def main() -> None:
@@ -82,18 +82,18 @@ def main() -> None:
     ]
     regrets = []
     for dim in (2, 50):
-        drawn = [torch.randn(200, dim) for _ in range(10)]
-        sums = torch.stack([regret(one) for one in drawn]).mean(0)
-        for k, total, gain in zip(COUNTS, sums, gamma(drawn[0], math.sqrt(dim)), strict=True):
+        point_sets = [torch.randn(200, dim) for _ in range(10)]
+        sums = torch.stack([regret(points) for points in point_sets]).mean(0)
+        for k, total, gain in zip(COUNTS, sums, gamma(point_sets[0], math.sqrt(dim)), strict=True):
             ratio = total / (gain * math.sqrt(k))
             regrets.append([str(dim), str(k), f"{total:.1f}", f"{total / k:.2f}", f"{ratio:.2f}"])
-    shares = {(e, d): reached(e, d) for e in EFFECTIVE for d in DIMENSIONS}
+    shares = {(e, d): reachable_shares(e, d) for e in EFFECTIVE for d in DIMENSIONS}
     rows = [
         [str(d), *(", ".join(f"{100 * share:.0f}" for share in shares[e, d]) for e in EFFECTIVE)]
         for d in DIMENSIONS
     ]
-    with panels(out / "theorems.png", columns=2, width=10.0, height=4.0) as axes_of:
-        left, right = axes_of[0]
+    with panels(out / "theorems.png", columns=2, width=10.0, height=4.0) as grid:
+        left, right = grid[0]
         for name, g in gains.items():
             left.plot(COUNTS, g, "o-", label=f"lengthscale {name}")
         for i, e in enumerate(EFFECTIVE):
@@ -108,8 +108,8 @@ def main() -> None:
         "regrets": Table(["d", "T", "regret", "regret / T", "regret / (gamma sqrt(T))"], regrets, labels=2),
         "embedding": Table(["d", *(f"d_e = {e}" for e in EFFECTIVE)], rows),
     }
-    shown = {name: table.markdown() for name, table in tables.items()}
-    text = TEXT.format(noise=NOISE, near=NEAR, **shown)
+    markdown = {name: table.markdown() for name, table in tables.items()}
+    text = TEXT.format(noise=NOISE, near=NEAR, **markdown)
     (out / "theorems.md").write_text(text, encoding="utf-8")
     print(text)
 
