@@ -41,7 +41,7 @@ from soft_reasoning.runs.local import Local
 from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
-from soft_reasoning.search.prior import Prior, question_mark
+from soft_reasoning.search.prior import Prior, question_fingerprint
 from soft_reasoning.types import Candidate, Generate, Problem, Result, Sampling, UserError, generator_for
 
 SIGMA, EMBEDDING = "embedding.sigma", "embedding"
@@ -126,7 +126,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     own, *outcomes = (Tries.of(rows, number, context.grader, labels) for number in range(1 + len(others)))
 
     portfolio = tuple(tuple(points[i].tolist()) for i in choose(own.useful, kept))
-    marks = {problem.id: question_mark(problem.question) for problem in problems}
+    marks = {problem.id: question_fingerprint(problem.question) for problem in problems}
     Prior(portfolio, made_for, marks).save(folder / PORTFOLIO)
     groups: dict[str, dict[str, Tries]] = {}
     for (option, value), outcome in zip(others, outcomes, strict=True):

@@ -23,7 +23,7 @@ from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
-from soft_reasoning.engines.paths import resolve, weights_mark
+from soft_reasoning.engines.paths import resolve, weights_fingerprint
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.rewards.presentation import Unseen
 from soft_reasoning.rewards.verifiers import ModelVerifier
@@ -227,9 +227,9 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
         embedding["seed"] = context.seed
     name = str(config.engine._target_)
     if "path" in config.engine:
-        name = weights_mark(resolve(model.path), model.revision)
+        name = weights_fingerprint(resolve(model.path), model.revision)
         if model.adapter:
-            name += f"+{weights_mark(model.adapter, None)}"
+            name += f"+{weights_fingerprint(model.adapter, None)}"
     asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
     return {
         "model": name,

@@ -72,7 +72,7 @@ def _packaged_file() -> Path:
     )
 
 
-def weights_mark(path: str, revision: str | None) -> str:
+def weights_fingerprint(path: str, revision: str | None) -> str:
     """Return a fingerprint of a model's weights, by which a run, a prior or an adapter recognises them.
 
     For a folder or a file this hashes the files' names and sizes (all but ``*.md``) and ``PIECES`` samples of

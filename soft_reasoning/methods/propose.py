@@ -1,4 +1,4 @@
-"""The effect that asks an optimiser for a question's next points."""
+"""The effect that requests a question's next points from an optimiser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soft_reasoning.types import Effect
 
 @dataclass(frozen=True, eq=False)
 class Propose(Effect):
-    """The next points after the ``state`` of one question; the answer is a :class:`Proposal`."""
+    """Requests the next points after the ``state`` of a question; the answer is a :class:`Proposal`."""
 
     optimiser: Optimiser
     state: SearchState
@@ -23,7 +23,7 @@ class Propose(Effect):
 
 @answers(Propose, time="optimiser")
 def propose(jobs: Sequence[Job[Propose]], engine: Engine) -> list[Proposal]:
-    """Call ``optimiser.propose`` once for all questions whose data have the same shape and stream."""
+    """Call ``optimiser.propose`` once for all questions whose data have the same shape and seed."""
 
     def stream(job: Job[Propose]) -> Hashable:
         state = job.effect.state

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.engines.paths import weights_mark
+from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 
 RESOURCES = (
@@ -197,7 +197,7 @@ def describe_engine(engine: Any) -> dict[str, Any]:
             "engine": type(engine).__name__,
             "path": path,
             "revision": revision,
-            "weights": weights_mark(path, None) if path and not revision else None,
+            "weights": weights_fingerprint(path, None) if path and not revision else None,
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
         },
         "device": None if model is None else str(engine.device),

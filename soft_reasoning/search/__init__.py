@@ -1,4 +1,4 @@
-"""Searching a subspace of the input embeddings from few noisy rewards; knows no language model."""
+"""Search of a subspace of input embeddings from few noisy rewards, independent of the language model."""
 
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import Proposal

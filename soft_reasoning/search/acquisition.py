@@ -1,4 +1,4 @@
-"""Acquisition functions that BoTorch does not have; EI, LogEI, PI and UCB are BoTorch's own classes."""
+"""Acquisition functions that BoTorch does not have; EI, LogEI, PI and UCB are BoTorch's classes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def one_point(forward: Forward) -> Forward:
 
 
 def printed_improvement(gain: Tensor, sd: Tensor) -> Tensor:
-    """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd), as the paper prints expected improvement for a gain D.
+    """[D]^+ + sd phi(D / sd) - |D| Phi(D / sd), the paper's printed expected improvement for a gain D.
 
-    The last factor must be Phi(-|D| / sd), so it is right where D <= 0 and too small above.
+    The last factor should be Phi(-|D| / sd), so the formula is right for D <= 0 and too small for D > 0.
     """
     z = gain / sd
     return gain.clamp_min(0.0) + sd * phi(z) - gain.abs() * ndtr(z)
@@ -41,8 +41,8 @@ def adaptive_factor(gamma: Tensor, delta: float) -> Tensor:
 class NoiseAdaptiveExpectedImprovement(ExpectedImprovement):
     """Expected improvement with every deviation multiplied by omega_k (paper, Adaptive EI).
 
-    omega_k = sqrt(gamma_k + 1 + ln(1 / delta)) for the information gain gamma_k of the points observed. Noise
-    in the rewards raises it less, and each new point raises it more, so the search keeps exploring.
+    omega_k = sqrt(gamma_k + 1 + ln(1 / delta)) for the information gain gamma_k of the points observed. It
+    grows with each new point, more slowly with noisier rewards, so the search keeps exploring.
 
     Args:
         model: An exact GP with a Gaussian likelihood and one output, of GPyTorch or BoTorch.
@@ -94,7 +94,7 @@ class NoiseAdaptiveExpectedImprovement(ExpectedImprovement):
 
 
 class PrintedAdaptiveEI(NoiseAdaptiveExpectedImprovement):
-    """The paper's formula as printed, deviations multiplied by omega. Its arguments are the parent's."""
+    """The paper's printed formula with deviations multiplied by omega. Its arguments are the parent's."""
 
     @one_point
     def forward(self, X: Tensor) -> Tensor:

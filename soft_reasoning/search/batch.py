@@ -17,26 +17,24 @@ from soft_reasoning.search.model import FixedNoiseGP
 
 TIE = 1e-10
 """Values closer than this, relative to the largest, are ties, which the lowest index wins. So rounding, which
-differs between batch sizes, decides nothing."""
+differs between batch sizes, does not affect the choice."""
 
 Acquire = Callable[[Model, Tensor], AcquisitionFunction]
-"""Builds the acquisition function of a model and of the values (b, 1) to improve on."""
+"""Builds the acquisition function from a model and the values (b, 1) to improve on."""
 
 
-def _nothing() -> Tensor:
+def _empty() -> Tensor:
     return torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """The next round of one problem.
-
-    Random search leaves everything but the points empty.
+    """The next round of a problem. Random search leaves everything but the points empty.
 
     Attributes:
-        points: (k, d) float64, distinct; (k, F) features of the points chosen from a pool.
+        points: (k, d) float64, distinct; (k, F) features if the points are chosen from a pool.
         mean: (k,) their posterior means before the round.
-        sd: (k,) their posterior deviations.
+        sd: (k,) their posterior standard deviations.
         acquisition: (k,) acquisition values when chosen.
         incumbent: The value to improve on.
         decided: Share of the points that the acquisition function chose. A point does not count if all its
@@ -45,9 +43,9 @@ class Proposal:
     """
 
     points: Tensor
-    mean: Tensor = field(default_factory=_nothing)
-    sd: Tensor = field(default_factory=_nothing)
-    acquisition: Tensor = field(default_factory=_nothing)
+    mean: Tensor = field(default_factory=_empty)
+    sd: Tensor = field(default_factory=_empty)
+    acquisition: Tensor = field(default_factory=_empty)
     incumbent: float = float("nan")
     decided: float = 0.0
     chosen: tuple[int, ...] = ()
@@ -60,7 +58,7 @@ def first_best(values: Tensor) -> Tensor:
 
 
 class TopK:
-    """The points of the largest acquisition values."""
+    """Chooses the points with the largest acquisition values."""
 
     fantasies = False
 
@@ -78,12 +76,12 @@ class TopK:
         Args:
             acquire: Builds the acquisition function.
             gp: The model of the problems.
-            X: Candidate points: (N, d) where all problems share them, (b, N, d), or (b, k, M, d) where each
-                pick has points of its own.
+            X: Candidate points: (N, d) if all problems share them, (b, N, d), or (b, k, M, d) with separate
+                points for each pick.
             incumbent: (b,) values to improve on.
             k: Picks of a round.
-            behaviour: (b, N) of a pool, ``X`` (b, N, d): points with equal numbers behave alike, and one of
-                them at most is chosen. None of those with -1 is. There are at least k others.
+            behaviour: (b, N) for a pool ``X`` (b, N, d): points with equal numbers behave alike, and at most
+                one of them is chosen. Points with -1 are not chosen. There are at least k other numbers.
         """
         model, best, rows = gp, incumbent, torch.arange(len(incumbent))
         per_pick = X.ndim == 4
@@ -121,6 +119,6 @@ class TopK:
 
 
 class KrigingBeliever(TopK):
-    """One point after another, each added with its posterior mean as reward (Ginsbourger et al., 2010)."""
+    """Chooses points one by one, each added with its posterior mean as reward (Ginsbourger et al., 2010)."""
 
     fantasies = True

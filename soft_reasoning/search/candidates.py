@@ -1,7 +1,7 @@
 """Candidate points: the discrete set over which an acquisition function is maximised.
 
-``draw`` makes one set of random numbers a round, which all problems share. ``place`` turns it into points,
-(N, d) where all problems share them and (b, N, d) where they depend on what a problem has seen.
+``draw`` draws a set of random numbers for each round, which all problems share. ``place`` turns it into
+points, (N, d) if all problems share them and (b, N, d) if they depend on a problem's data.
 """
 
 # Parts of torch have no types.
@@ -25,17 +25,17 @@ class NormalCandidates:
         self.count: int = whole("count", count, least=1)
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
-        """Random numbers (N, dim) float64 of one round."""
+        """Random numbers (N, dim) float64 of a round."""
         return torch.randn(self.count, dim, dtype=torch.float64, generator=generator)
 
     def place(self, draws: Tensor, gp: FixedNoiseGP, best: Tensor, lengths: Tensor) -> Tensor:
-        """Points, (N, d), (b, N, d), or (b, k, M, d) where each of a round's k picks has M of its own.
+        """Points, (N, d), (b, N, d), or (b, k, M, d) with M separate points for each of k picks.
 
         Args:
-            draws: From :meth:`draw`.
+            draws: Random numbers from :meth:`draw`.
             gp: The model of b problems.
             best: (b,) index of the incumbent among the points observed.
-            lengths: (b, k), those of N(0, I), one for each of a round's picks.
+            lengths: (b, k) lengths of points of N(0, I), one for each pick of a round.
         """
         return draws
 
@@ -48,25 +48,25 @@ class PoolCandidates(NormalCandidates):
 
 
 def pool_size(points: NormalCandidates | None) -> int | None:
-    """Return how many points a question's pool has; None if a round's points are drawn anew."""
+    """Return the number of points in a question's pool; None if each round draws new points."""
     return points.count if isinstance(points, PoolCandidates) else None
 
 
 class UniformCandidates(NormalCandidates):
-    """u ~ U[0, 1]^d as in the public code: one orthant only."""
+    """u ~ U[0, 1]^d as in the public code: only one orthant."""
 
     def draw(self, dim: int, generator: torch.Generator) -> Tensor:
         return torch.rand(self.count, dim, dtype=torch.float64, generator=generator)
 
 
 class LocalCandidates(NormalCandidates):
-    """Points between fresh ones and the incumbent, with the lengths of N(0, I).
+    """Points between new random points and the incumbent, with the lengths of N(0, I).
 
     A point's direction is that of rho c + sqrt(1 - rho^2) xi, where c is the incumbent scaled to length
-    sqrt(d), xi ~ N(0, I), and rho runs evenly over [0, ``reach``]. Each of a round's k picks has candidate
-    points of its own, all of one length, drawn as that of a point of N(0, I). So the acquisition function
-    chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last ``fresh``
-    picks choose among fresh points alone (rho = 0), which keeps coverage where nothing right was seen yet.
+    sqrt(d), xi ~ N(0, I), and rho runs evenly over [0, ``reach``]. Each of a round's k picks has separate
+    candidate points, all of the same length, which is that of a random point of N(0, I). So the acquisition
+    function chooses directions and cannot drift to longer vectors, which would be a larger sigma. The last
+    ``fresh`` picks choose only among new points (rho = 0), which keeps coverage if no point was right yet.
     """
 
     def __init__(self, count: int = 2000, reach: float = 0.95, fresh: int = 1):
@@ -79,8 +79,8 @@ class LocalCandidates(NormalCandidates):
         centre: Tensor = U[torch.arange(len(best)), best, None, None]  # (b, 1, 1, d)
         centre = centre * (math.sqrt(d) / centre.norm(dim=-1, keepdim=True))
         k = lengths.shape[1]
-        each = len(draws) // k
+        M = len(draws) // k
         local = torch.arange(k) < k - self.fresh
-        rho = local[:, None, None] * torch.linspace(0.0, self.reach, each, dtype=torch.float64).unsqueeze(-1)
-        X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * each].reshape(k, each, d)  # (b, k, M, d)
+        rho = local[:, None, None] * torch.linspace(0.0, self.reach, M, dtype=torch.float64).unsqueeze(-1)
+        X = rho * centre + (1 - rho.square()).sqrt() * draws[: k * M].reshape(k, M, d)  # (b, k, M, d)
         return X * (lengths[:, :, None, None] / X.norm(dim=-1, keepdim=True))

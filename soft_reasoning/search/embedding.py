@@ -1,9 +1,9 @@
 """Subspaces of the input embeddings: a random projection around the anchor, or mixtures of likely tokens.
 
 The search runs over u in R^d, u ~ N(0, I) at the start; the model sees x in R^D (paper, Dimension
-Reduction). The projection A depends on a seed alone, so every problem of a run is searched in the same
-directions around its own anchor z. The effective-dimension theorem then speaks about the objective
-translated by z.
+Reduction). The projection A depends only on a seed, so every problem of a run is searched in the same
+directions around its own anchor z. The effective-dimension theorem then applies to the objective translated
+by z.
 """
 
 # torch.linalg has no types.
@@ -25,9 +25,9 @@ from soft_reasoning.types import generator_for
 ANCHORS = ("first_token", "none")
 UNITS = ("rms", "absolute")
 MAX_DIM = 2**14
-"""The widest models' embeddings have so many numbers, and a linear subspace no more dimensions."""
+"""The width of the widest models' embeddings, which bounds the dimensions of a linear subspace."""
 MAX_SIGMA = 1e9
-"""The squares of soft tokens, which a model's norms take, stay finite in float32."""
+"""With it the squares of soft tokens, which a model's norms compute, stay finite in float32."""
 
 
 class Subspace(Protocol):
@@ -41,9 +41,9 @@ class Subspace(Protocol):
         ...
 
     def weights(self, U: Tensor) -> Tensor | None:
-        """Return weights (n, m, t) of the likely tokens in each soft token; None if it is no mixture.
+        """Return weights (n, m, t) of the likely tokens in each soft token; None if it is not a mixture.
 
-        Where the anchor matters it takes the place of the first token.
+        If the anchor matters, it replaces the first token.
         """
         ...
 
@@ -54,7 +54,7 @@ class Embedding(Protocol):
     dim: int
     """Search dimensions for each soft token."""
     likely_tokens: int
-    """How many of the model's likeliest first tokens ``bind`` wants."""
+    """Number of the model's likeliest first tokens that ``bind`` needs."""
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> Subspace:
         """Return the subspace around ``anchor``.
@@ -68,11 +68,11 @@ class Embedding(Protocol):
         ...
 
 
-def _per_token(U: Tensor, dim: int, each: int) -> Tensor:
-    """(n, m, each) float64: the part of each soft token in points ``U`` (n, dim)."""
+def _per_token(U: Tensor, dim: int, width: int) -> Tensor:
+    """(n, m, width) float64: the part of width soft token in points ``U`` (n, dim)."""
     if U.ndim != 2 or U.shape[1] != dim:
         raise ValueError(f"expected points of shape (n, {dim}), got {tuple(U.shape)}")
-    return U.double().reshape(len(U), -1, each)
+    return U.double().reshape(len(U), -1, width)
 
 
 class LinearSubspace:
@@ -98,10 +98,10 @@ class GaussianEmbedding:
 
     Args:
         dim: d, search dimensions per soft token.
-        sigma: Standard deviation of a coordinate of x - z. ``auto`` leaves it open, for :meth:`at`.
+        sigma: Standard deviation of a coordinate of x - z. With ``auto``, :meth:`at` sets it later.
         units: ``rms`` if sigma is in units of the embedding table's root mean square, else ``absolute``.
         anchor: ``first_token``, or ``none`` for z = 0.
-        seed: Seed of A; None is the run's.
+        seed: Seed of A; None is the run's seed.
     """
 
     likely_tokens = 0
@@ -115,7 +115,7 @@ class GaussianEmbedding:
         anchor: str = "first_token",
         seed: int | None = None,
     ):
-        """Check and keep the settings."""
+        """Check and store the settings."""
         self.dim: int = whole("dim", dim, least=1, most=MAX_DIM)
         self.sigma: float | None = (
             None if sigma == "auto" else real("sigma", sigma, least=0.0, most=MAX_SIGMA)
@@ -127,14 +127,14 @@ class GaussianEmbedding:
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """All settings but sigma."""
+        """All settings except sigma."""
         return self.dim, self.units, self.anchor, self.seed
 
     def at(self, sigma: float) -> GaussianEmbedding:
         """Return a copy with another sigma."""
-        other = copy(self)
-        other.sigma = sigma
-        return other
+        changed = copy(self)
+        changed.sigma = sigma
+        return changed
 
     def bind(self, *, anchor: Tensor, rms: float, seed: int, tokens: Tensor | None = None) -> LinearSubspace:
         if self.sigma is None:
@@ -148,7 +148,7 @@ class GaussianEmbedding:
 
 @lru_cache(maxsize=4)
 def gaussian_matrix(seed: int, width: int, dim: int) -> Tensor:
-    """(width, dim) float64 standard normal entries, a function of the arguments alone."""
+    """(width, dim) float64 standard normal entries, which depend only on the arguments."""
     return torch.randn(width, dim, dtype=torch.float64, generator=generator_for(seed, "projection"))
 
 
@@ -169,7 +169,7 @@ class SimplexSubspace:
 class TokenSimplexEmbedding:
     """The mixture of the ``dim`` likeliest first tokens' embeddings with weights softmax(tau u).
 
-    ``tau`` sets how sharply u ~ N(0, I) picks: 0 gives their mean, large values single tokens.
+    ``tau`` sets how sharply u ~ N(0, I) selects tokens: 0 gives their mean, large values single tokens.
     """
 
     def __init__(self, dim: int = 25, tau: float = 6.0):

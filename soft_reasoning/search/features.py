@@ -1,8 +1,8 @@
-"""Features: what the surrogate sees of a point.
+"""Features: the surrogate's inputs for a point.
 
-The reward is piecewise constant over u: many points give the same text. So the surrogate's kernel may look at
-what the model makes of a point in place of u. A question's :class:`Pool` of points is looked at in one
-batch. Its features are scaled to the distances of points of N(0, I), so that a lengthscale means the same.
+The reward is piecewise constant over u: many points give the same text. So the surrogate's kernel may use
+the model's reaction to a point in place of u. The engine looks at a question's :class:`Pool` of points in one
+batch. Features are scaled to the distances of points of N(0, I), so that a lengthscale has the same meaning.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from soft_reasoning.checks import whole
 from soft_reasoning.types import GREEDY, Completion, Request
 
 ROLE = "look"
-"""What the tokens of looks are counted as."""
+"""The role under which the tokens of looks are counted."""
 
 
 class Features(Protocol):
-    """How a point becomes a row of numbers."""
+    """Turns a point into a row of numbers."""
 
     def look(self, request: Request) -> Request | None:
-        """Return what looks at the point that ``request`` would complete; None if nothing needs to."""
+        """Return the request that looks at the point of ``request``; None if features need no look."""
         ...
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
-        """Return the features (n, F) of points, whose distances are what a kernel sees.
+        """Return the features (n, F) of points; a kernel uses their distances.
 
-        The columns of two calls need not mean the same.
+        The meaning of the columns may differ between calls.
 
         Args:
             points: (n, d) float64.
             soft: (n, m, D) their soft tokens.
-            looks: What the engine answered to :meth:`look`; none if nothing was asked.
+            looks: Completions of the requests from :meth:`look`; empty without requests.
         """
         ...
 
@@ -55,7 +55,7 @@ class PointFeatures:
 
 @dataclass(frozen=True)
 class SoftTokenFeatures:
-    """The soft tokens, as the model reads them."""
+    """The soft tokens that the model reads."""
 
     def look(self, request: Request) -> Request | None:
         return None
@@ -66,13 +66,13 @@ class SoftTokenFeatures:
 
 @dataclass(frozen=True)
 class NextTokenFeatures:
-    """Square roots of the probabilities of the token after the soft ones.
+    """Square roots of the probabilities of the token after the soft tokens.
 
     Distances are sqrt(2) times Hellinger's.
 
     Args:
-        top: How many of the likeliest tokens the engine is asked for; the others together are one more
-            column. None asks for all logits.
+        top: Number of likeliest tokens requested from the engine; all other tokens share a column. None
+            requests all logits.
     """
 
     top: int | None = None
@@ -82,8 +82,8 @@ class NextTokenFeatures:
             whole("top", self.top, least=1)
 
     def look(self, request: Request) -> Request:
-        asked = _reading(request)
-        return replace(asked, next_logits=True) if self.top is None else replace(asked, top_logprobs=self.top)
+        look = _reading(request)
+        return replace(look, next_logits=True) if self.top is None else replace(look, top_logprobs=self.top)
 
     def rows(self, points: Tensor, soft: Tensor, looks: Sequence[Completion]) -> Tensor:
         if self.top is None:
@@ -107,10 +107,10 @@ class HiddenStateFeatures:
 
 @dataclass(frozen=True)
 class LookaheadFeatures:
-    """The first greedy tokens after the soft ones, as a bag of (position, token).
+    """The first greedy tokens after the soft tokens, as a bag of (position, token).
 
     Args:
-        tokens: How many.
+        tokens: Number of tokens.
     """
 
     tokens: int = 8
@@ -134,13 +134,13 @@ def table(rows: Sequence[Mapping[Any, float]]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The candidate points of a question and what is known of them before any is completed.
+    """The candidate points of a question, and the knowledge of them before any is completed.
 
     Attributes:
         points: (N, d) float64.
-        features: (N, N) float64, of the distances of the features, scaled by :func:`scaled`.
+        features: (N, N) float64, with the distances of the features, scaled by :func:`scaled`.
         behaviour: (N,) equal numbers for points that are known to behave alike.
-        looks: What each look generated; none if nothing was looked at.
+        looks: The completion of each look; empty without looks.
     """
 
     points: Tensor
@@ -156,7 +156,7 @@ class Pool:
         behaviours: Sequence[Hashable],
         looks: Sequence[Completion] = (),
     ) -> Pool:
-        """Return the pool of ``points`` (N, d), their feature ``rows`` (N, F) and what tells them apart."""
+        """Return the pool of ``points`` (N, d) with feature ``rows`` (N, F) and ``behaviours`` (N)."""
         numbers: dict[Hashable, int] = {}
         alike = torch.tensor([numbers.setdefault(behaviour, len(numbers)) for behaviour in behaviours])
         return cls(points, scaled(rows), alike, tuple(looks))
@@ -166,25 +166,25 @@ class Pool:
         return (points.unsqueeze(1) == self.points).all(-1).to(torch.uint8).argmax(-1)
 
     def choices(self, seen: Tensor) -> Tensor:
-        """(N,): the points' behaviours, and -1 where the points ``seen`` (n, d) have shown it already."""
-        shown = self.behaviour[self.find(seen)]
-        return self.behaviour.masked_fill(torch.isin(self.behaviour, shown), -1)
+        """(N,): the points' behaviours, and -1 for behaviours of the points ``seen`` (n, d)."""
+        excluded = self.behaviour[self.find(seen)]
+        return self.behaviour.masked_fill(torch.isin(self.behaviour, excluded), -1)
 
     def unseen(self, seen: Tensor) -> int:
-        """Return how many behaviours the points ``seen`` (n, d) have not shown."""
+        """Return the number of behaviours that the points ``seen`` (n, d) do not have."""
         choices = self.choices(seen)
         return len(choices[choices >= 0].unique())
 
     def summary(self) -> dict[str, int]:
-        """Return what a trace says of the pool."""
+        """Return the pool's entry in a trace."""
         return {"points": len(self.points), "behaviours": int(self.behaviour.max()) + 1}
 
 
 def scaled(rows: Tensor) -> Tensor:
     """Return (n, n) rows whose distances are those of ``rows`` (n, F) times a factor.
 
-    The factor makes the median distance of different rows sqrt(2 n), that of points of N(0, I) in n
-    dimensions. So a lengthscale in units of sqrt(d) means the same for features as for such points.
+    The factor makes the median distance of different rows sqrt(2 n), as for points of N(0, I) in n
+    dimensions. So a lengthscale in units of sqrt(d) has the same meaning for features as for such points.
     """
     n = len(rows)
     rows = rows.double() - rows.double().mean(0)
@@ -193,11 +193,11 @@ def scaled(rows: Tensor) -> Tensor:
     rows = torch.nn.functional.pad(rows, (0, n - rows.shape[1]))
     distances = torch.pdist(rows)
     distances = distances[distances > 1e-6 * rows.norm(dim=-1).max()]
-    if not len(distances):  # all points look the same
+    if not len(distances):  # all points have the same features
         return torch.zeros_like(rows)
     return rows * (math.sqrt(2 * n) / float(distances.median()))
 
 
 def _reading(request: Request) -> Request:
-    """``request`` without anything to generate."""
+    """``request`` without generation."""
     return replace(request, max_new_tokens=0, min_new_tokens=0, stop=(), sampling=GREEDY, role=ROLE)

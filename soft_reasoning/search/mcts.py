@@ -1,7 +1,7 @@
 """Monte Carlo tree search over steps that are costly to take (Hao et al. 2023).
 
-The caller's generator ``visit`` takes a step, rewards it and finds its successors. The tree forwards what
-it yields and knows no language model.
+The caller's generator ``visit`` takes a step, rewards it and finds its successors. The tree forwards the
+effects that it yields and knows no language model.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Node:
     """A step of the tree.
 
     Attributes:
-        step: What the step is; None at the root.
+        step: The caller's step; None at the root.
         parent: The node before it; None at the root.
-        expected: Its reward as estimated beforehand.
-        reward: Its reward, once it is visited.
+        expected: Its estimated reward before its visit.
+        reward: Its reward after its visit; None before.
         children: The steps that may follow.
         returns: One value per back-up.
     """
@@ -35,7 +35,7 @@ class Node:
 
     @property
     def value(self) -> float:
-        """Q: the best return so far, the expected reward before the first."""
+        """Q: the best return so far; the expected reward before the first return."""
         return max(self.returns, default=self.expected)
 
     @property
@@ -53,8 +53,8 @@ def search(
 ) -> Generator[Any, Any, None]:
     """Grow the tree under ``root``, which has not been visited.
 
-    An iteration selects a leaf, visits it unless it is a known end, follows the highest expected rewards to
-    an end, and backs up. ``visit(node, iteration)`` sets the node's reward and children; a visited node
+    An iteration selects a leaf, visits it unless it was visited, follows the highest expected rewards to an
+    end, and backs up. ``visit(node, iteration)`` sets the node's reward and children; a visited node
     without children is an end.
     """
     for iteration in range(iterations):
@@ -78,8 +78,8 @@ def select(root: Node, exploration: float) -> Node:
 def uct(node: Node, exploration: float) -> float:
     """Return Q + exploration * sqrt(ln N(parent) / max(1, N)), where N counts back-ups."""
     assert node.parent is not None  # the root is never chosen
-    tried = math.log(len(node.parent.returns)) / max(1, len(node.returns))
-    return node.value + exploration * math.sqrt(tried)
+    visits = math.log(len(node.parent.returns)) / max(1, len(node.returns))
+    return node.value + exploration * math.sqrt(visits)
 
 
 def back_up(leaf: Node) -> None:
@@ -101,16 +101,16 @@ def votes(
     Each visited end votes for its answer with its reward, and each other visited node votes once for every
     distinct answer below it.
     """
-    found: list[tuple[Any, float]] = []
+    pairs: list[tuple[Any, float]] = []
 
-    def below(node: Node) -> list[Any]:
+    def collect(node: Node) -> list[Any]:
         if node.reward is None:
             return []
         answers: list[Any] = [] if node.children else [answer(node)]
         for child in node.children:
-            answers += [a for a in below(child) if not any(same(a, known) for known in answers)]
-        found.extend((a, node.reward) for a in answers)
+            answers += [a for a in collect(child) if not any(same(a, b) for b in answers)]
+        pairs.extend((a, node.reward) for a in answers)
         return answers
 
-    below(root)
-    return found
+    collect(root)
+    return pairs

@@ -53,14 +53,14 @@ class FixedNoiseGP(SingleTaskGP):
         noise: Variance of the noise in ``y``.
     """
 
-    covar_module: Kernel  # pyright: ignore[reportIncompatibleVariableOverride]  # as given
+    covar_module: Kernel  # pyright: ignore[reportIncompatibleVariableOverride]
     mean_module: Mean
     likelihood: FixedNoiseGaussianLikelihood  # pyright: ignore[reportIncompatibleVariableOverride]
     train_targets: Tensor
     _conditioned: tuple[Tensor, Tensor] | None
 
     def __init__(self, U: Tensor, y: Tensor, *, kernel: Kernel, mean: Mean, noise: float):
-        with settings.min_fixed_noise(double_value=0.0):  # it would raise 1e-16, the public code's value
+        with settings.min_fixed_noise(double_value=0.0):  # the public code's 1e-16 would be raised
             super().__init__(
                 U,
                 y.unsqueeze(-1),
@@ -73,7 +73,7 @@ class FixedNoiseGP(SingleTaskGP):
         self.eval()
 
     def train(self, mode: bool = True) -> FixedNoiseGP:
-        self._conditioned = None  # the parameters may be about to change, or have changed
+        self._conditioned = None  # the parameters may change, or have changed
         return super().train(mode)
 
     def conditioned(self) -> tuple[Tensor, Tensor]:
@@ -86,7 +86,7 @@ class FixedNoiseGP(SingleTaskGP):
         return self._conditioned
 
     def whiten(self, X: Tensor) -> Tensor:
-        """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) where all problems share them, else (b, N, d)."""
+        """L^-1 k(U, X), (b, n, N), for points ``X``: (N, d) if all problems share them, else (b, N, d)."""
         U = self.train_inputs[0]
         if X.ndim == 2:  # one kernel call for all problems
             K = covariance(self.covar_module, U.flatten(0, -2), X).reshape(*U.shape[:-1], len(X))
@@ -112,7 +112,7 @@ class FixedNoiseGP(SingleTaskGP):
         if X.shape[-2] != 1 or observation_noise is not False:
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
         shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
-        if self.batch_shape and X.ndim > 2 and X.shape[-3] > 1:  # points of each problem's own
+        if self.batch_shape and X.ndim > 2 and X.shape[-3] > 1:  # different points for each problem
             points = (
                 X.expand(*shape, *X.shape[-2:]).reshape(-1, *self.batch_shape, X.shape[-1]).transpose(0, 1)
             )
@@ -127,7 +127,7 @@ class FixedNoiseGP(SingleTaskGP):
         """Add each problem's point of ``X`` (b, d) to the data, with its posterior mean as reward.
 
         Returns:
-            The new model, and those means (b,).
+            The new model, and the means (b,).
         """
         X = X.unsqueeze(-2)
         mean, _ = self.marginals(X)
@@ -166,9 +166,9 @@ def information_gain(model: Model) -> Tensor:
     """
     exact = cast(SingleTaskGP, model)  # GPyTorch's exact GPs have the attributes used here
     U: Tensor = exact.train_inputs[0]
-    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # one for all points, or one each
+    noise = cast(Tensor, exact.likelihood.noise).expand(U.shape[:-1])  # a common value, or one per point
     if isinstance(model, FixedNoiseGP):
-        L = model.conditioned()[0]  # a believer's picks extend it by a row each
+        L = model.conditioned()[0]  # each pick of a kriging believer adds a row
     else:
         kernel = cast(Kernel, exact.covar_module)
         L = cholesky(covariance(kernel, U, U) + torch.diag_embed(noise))

@@ -1,7 +1,7 @@
 """Optimisers: from the points and rewards so far to the next round's points.
 
-``propose`` is a pure function of the data and a seed. It handles many problems at once and gives each the
-points that it would get alone.
+``propose`` is a pure function of the data and a seed. It handles many problems at once; each gets the same
+points as alone.
 """
 
 # Parts of torch have no types, and matrices have capital letters.
@@ -25,14 +25,14 @@ from soft_reasoning.checks import choice, whole
 from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import KrigingBeliever, Proposal, TopK
 from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, pool_size
-from soft_reasoning.search.prior import Prior, first_points, opened
+from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.search.surrogate import Surrogate, first_line
 from soft_reasoning.types import UserError, generator_for
 
 ADAPTIVE_EI = partial(NoiseAdaptiveExpectedImprovement, delta=0.1)
 INCUMBENTS = ("posterior_mean", "observed")
 CHUNK_NUMBERS = 2**22
-"""Float64 numbers that the largest tensor of a chunk of problems may hold (32 MB)."""
+"""Maximum float64 numbers in the largest tensor of a chunk of problems (32 MB)."""
 
 ROUNDS_KEPT = 8
 """Number of rounds whose candidate points, shared by all problems, are cached (2 MB each)."""
@@ -40,18 +40,18 @@ ROUNDS_KEPT = 8
 
 @dataclass(eq=False)
 class SearchState:
-    """b problems with as many points each, before a round: what they have shown, and what may come next.
+    """b problems with equal numbers of points, before a round: the data so far, and the possible next points.
 
     Attributes:
-        U: Points seen, (b, n, d) float64, or their features. n may be 0 where there is a pool.
+        U: Points evaluated, (b, n, d) float64, or their features. n may be 0 if there is a pool.
         y: Their rewards, (b, n) float64.
         k: Points of the round.
         seed: The run's seed.
         round: Number of the round, from 1.
         keys: The problems' ids.
-        features: (b, N, F) float64 of the problems' pools, from which the points are chosen.
-        behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for those that may not
-            be chosen.
+        features: (b, N, F) float64 features of the problems' pools, from which the points are chosen.
+        behaviour: (b, N) equal numbers for points of a pool that behave alike, -1 for points that may not be
+            chosen.
 
     Raises:
         ValueError: If shapes do not fit or a value is not finite.
@@ -78,7 +78,7 @@ class SearchState:
 
     @classmethod
     def join(cls, states: Sequence[SearchState]) -> SearchState:
-        """Return one state of the problems of several, whose shapes, k, seed and round are equal."""
+        """Return a state with the problems of all ``states``, whose shapes, k, seed and round are equal."""
         names = ("U", "y") if states[0].features is None else ("U", "y", "features", "behaviour")
         joined: dict[str, Any] = {
             name: torch.cat([getattr(state, name) for state in states]) for name in names
@@ -90,14 +90,14 @@ class Optimiser(Protocol):
     """Chooses the points of every round."""
 
     pool: int | None
-    """Points of a question's pool; None if a round's candidate points are drawn anew."""
+    """Number of points in a question's pool; None if each round draws new candidate points."""
 
     def initial(self, k: int, dim: int, generator: torch.Generator) -> Tensor:
-        """The first round or, where there is a pool, the pool: (k, dim) float64."""
+        """The first round or, with a pool, the pool: (k, dim) float64."""
         ...
 
     def propose(self, state: SearchState) -> list[Proposal]:
-        """Return the next ``state.k`` points of each of its problems."""
+        """Return the next ``state.k`` points of each problem."""
         ...
 
 
@@ -106,8 +106,8 @@ def normal(k: int, dim: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, dim, dtype=torch.float64, generator=generator)
 
 
-def in_order(behaviour: Tensor, k: int) -> Tensor:
-    """(b, k): the first points of each pool that may be chosen and differ in behaviour."""
+def first_distinct(behaviour: Tensor, k: int) -> Tensor:
+    """(b, k): indices of the first points of each pool that may be chosen and differ in behaviour."""
     rows = []
     for numbers in behaviour.tolist():
         first: dict[int, int] = {}
@@ -119,9 +119,9 @@ def in_order(behaviour: Tensor, k: int) -> Tensor:
 
 
 def from_pools(features: Tensor, index: Tensor) -> list[Proposal]:
-    """Return each problem's points ``index`` (b, k) of its pool, whose ``features`` (b, N, F) are given."""
+    """Return each problem's points ``index`` (b, k) of its pool with ``features`` (b, N, F)."""
     points = features[torch.arange(len(index)).unsqueeze(-1), index]
-    return [Proposal(row, chosen=tuple(places)) for row, places in zip(points, index.tolist(), strict=True)]
+    return [Proposal(row, chosen=tuple(chosen)) for row, chosen in zip(points, index.tolist(), strict=True)]
 
 
 class BayesianOptimiser:
@@ -129,15 +129,15 @@ class BayesianOptimiser:
 
     Args:
         surrogate: The Gaussian process.
-        acquisition: A class of analytic acquisition functions, its own arguments bound (``_partial_: true``
-            in YAML). It is called with ``model`` and, where it takes that, ``best_f``.
+        acquisition: A class of analytic acquisition functions with its arguments bound (``_partial_: true``
+            in YAML). It is called with ``model`` and, if it takes it, ``best_f``.
         candidate_points: The discrete set over which the function is maximised.
         batch: How k points are chosen from it.
         incumbent: The value to improve on: the best ``posterior_mean`` at the points evaluated, or the best
             reward ``observed`` (the paper).
         prior: Knowledge from other questions, or its file. The first round, and a pool, begins with the
-            portfolio's points. From a pool it goes on with those that differ most: one after another of the
-            largest posterior deviation.
+            portfolio's points. From a pool the first round continues with points that differ most: one by
+            one the point of the largest posterior deviation.
 
     Raises:
         UserError: For a value out of its range, or an acquisition function that does not work.
@@ -152,7 +152,7 @@ class BayesianOptimiser:
         incumbent: str = "posterior_mean",
         prior: Prior | str | None = None,
     ):
-        self.prior: Prior | None = opened(prior)
+        self.prior: Prior | None = load_prior(prior)
         self.surrogate: Surrogate = surrogate or Surrogate()
         self.candidate_points: NormalCandidates = candidate_points or LocalCandidates()
         self.pool: int | None = pool_size(self.candidate_points)
@@ -176,13 +176,13 @@ class BayesianOptimiser:
         draws = self._draws(U.shape[-1], state.seed, state.round) if features is None else features
         size = max(1, CHUNK_NUMBERS // (draws.shape[-2] * max(U.shape[2], U.shape[1] + k)))
         if self.surrogate.fits:
-            size = 1  # each problem has parameters of its own
+            size = 1  # parameters are fitted to each problem
         proposals: list[Proposal] = []
         for start in range(0, len(U), size):
             part = slice(start, start + size)
             gp = self.surrogate.fit(U[part], y[part])
-            worth = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
-            incumbent, best = worth.max(-1)
+            values = y[part] if self.incumbent == "observed" else gp.marginals(U[part])[0]
+            incumbent, best = values.max(-1)
             if features is None:
                 streams = [generator_for(state.seed, key, "lengths", state.round) for key in state.keys[part]]
                 lengths = torch.stack([normal(k, U.shape[-1], stream).norm(dim=-1) for stream in streams])
@@ -201,34 +201,34 @@ class BayesianOptimiser:
         return self.acquisition(model=model, **best)
 
     def _try_acquisition(self) -> None:
-        """Build the acquisition function once, on one observation."""
-        one = torch.zeros(1, 1, 1, dtype=torch.float64)
+        """Build the acquisition function once, on a single observation."""
+        point = torch.zeros(1, 1, 1, dtype=torch.float64)
         try:
             self._takes_best = "best_f" in signature(self.acquisition).parameters
             with torch.no_grad():
-                function = self._acquire(Surrogate().fit(one, one[0]), one[0])
-                if not torch.isfinite(function(one + 1)).all():
+                function = self._acquire(Surrogate().fit(point, point[0]), point[0])
+                if not torch.isfinite(function(point + 1)).all():
                     raise ValueError("its values are not finite")
         except UserError:
             raise
-        except Exception as error:  # whatever BoTorch raises
-            named = getattr(self.acquisition, "func", self.acquisition)
+        except Exception as error:  # BoTorch may raise any error
+            kind = getattr(self.acquisition, "func", self.acquisition)
             raise UserError(
-                "acquisition: expected an analytic acquisition function of BoTorch with all arguments of its "
-                f"own, got {getattr(named, '__name__', repr(named))} ({first_line(error)})"
+                "acquisition: expected an analytic acquisition function of BoTorch with all its arguments "
+                f"bound, got {getattr(kind, '__name__', repr(kind))} ({first_line(error)})"
             ) from error
 
     def _first_round(self, k: int, features: Tensor, behaviour: Tensor) -> list[Proposal]:
-        """The portfolio's points, else a pool's first, then those of the largest posterior deviation."""
+        """The portfolio's points, else a pool's first point, then points of the largest deviation."""
         ahead = 1 if self.prior is None else len(self.prior.portfolio)
-        begun = in_order(behaviour, min(k, ahead))
-        if begun.shape[1] < k:
-            seen = torch.stack([proposal.points for proposal in from_pools(features, begun)])
+        chosen = first_distinct(behaviour, min(k, ahead))
+        if chosen.shape[1] < k:
+            seen = torch.stack([proposal.points for proposal in from_pools(features, chosen)])
             gp = self.surrogate.fit(seen)
-            alike = (behaviour.unsqueeze(-1) == behaviour.gather(-1, begun).unsqueeze(-2)).any(-1)
+            alike = (behaviour.unsqueeze(-1) == behaviour.gather(-1, chosen).unsqueeze(-2)).any(-1)
             rest = KrigingBeliever().choose(
                 lambda model, _: PosteriorStandardDeviation(model), gp, features, seen.new_zeros(len(seen)),
-                k - begun.shape[1], behaviour.masked_fill(alike, -1),
+                k - chosen.shape[1], behaviour.masked_fill(alike, -1),
             )  # fmt: skip
-            begun = torch.cat([begun, torch.tensor([proposal.chosen for proposal in rest])], dim=-1)
-        return from_pools(features, begun)
+            chosen = torch.cat([chosen, torch.tensor([proposal.chosen for proposal in rest])], dim=-1)
+        return from_pools(features, chosen)

@@ -1,4 +1,4 @@
-"""Preferential Bayesian optimisation: it learns which of two points is better, not how good each is."""
+"""Preferential Bayesian optimisation: learns which of two points is better, not how good each point is."""
 
 # Parts of torch and BoTorch have no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -20,7 +20,7 @@ from torch import Tensor
 from soft_reasoning.checks import real, whole
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.candidates import NormalCandidates
-from soft_reasoning.search.optimiser import SearchState, in_order, normal
+from soft_reasoning.search.optimiser import SearchState, first_distinct, normal
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.types import generator_for
@@ -33,13 +33,13 @@ class PreferentialOptimiser(RandomOptimiser):
     """Fits a ``PairwiseGP`` to all pairs of unequal rewards; a round has the best expected winner.
 
     The likelihood is that of a noisy comparison (Chu and Ghahramani 2005), and k points are chosen one by one
-    by qEUBO (Astudillo et al. 2023). Made for rewards that only rank. Random points
-    come first, and again while all rewards are equal.
+    by qEUBO (Astudillo et al. 2023). It suits rewards that only rank. The first points are random, and later
+    points as long as all rewards are equal.
 
     Args:
-        lengthscale: Of the RBF kernel, in units of sqrt(d).
-        count: Candidate points N(0, I) of a round, where there is no pool.
-        prior: As of :class:`RandomOptimiser`.
+        lengthscale: Lengthscale of the RBF kernel, in units of sqrt(d).
+        count: Number of candidate points N(0, I) of a round, without a pool.
+        prior: As in :class:`RandomOptimiser`.
         candidate_points: A pool, or None; other kinds are not used.
     """
 
@@ -67,7 +67,7 @@ class PreferentialOptimiser(RandomOptimiser):
             if state.features is None or state.behaviour is None:
                 choices = normal(self.count, U.shape[-1], generator)
             else:
-                index = in_order(state.behaviour[i : i + 1], state.behaviour.shape[-1])[0]
+                index = first_distinct(state.behaviour[i : i + 1], state.behaviour.shape[-1])[0]
                 choices = state.features[i, index].double()
             proposals[i] = self._best(U, pairs, choices, state.k, index)
         return proposals
@@ -83,8 +83,8 @@ class PreferentialOptimiser(RandomOptimiser):
                 qExpectedUtilityOfBestOption(model, sampler=sampler), q=k, choices=choices
             )
             expected, seen = (cast(GPyTorchPosterior, model.posterior(X)) for X in (points, U))
-        places: tuple[int, ...] = ()
+        chosen: tuple[int, ...] = ()
         if index is not None:
-            places = tuple(int(index[(choices == point).all(-1)][0]) for point in points)
+            chosen = tuple(int(index[(choices == point).all(-1)][0]) for point in points)
         mean, sd = expected.mean.squeeze(-1), expected.variance.sqrt().squeeze(-1)
-        return Proposal(points, mean, sd, values, float(seen.mean.max()), 1.0, places)
+        return Proposal(points, mean, sd, values, float(seen.mean.max()), 1.0, chosen)

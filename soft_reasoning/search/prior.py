@@ -1,4 +1,4 @@
-"""Knowledge from other questions: a portfolio of points to begin with."""
+"""Knowledge from other questions: a portfolio of first points."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from torch import Tensor
 from soft_reasoning.types import UserError
 
 
-def question_mark(question: str) -> str:
+def question_fingerprint(question: str) -> str:
     """Return sixteen hexadecimal digits that identify a question's text."""
     return hashlib.sha256(question.strip().encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Points chosen on calibration problems; made by ``soft-reasoning calibrate``.
+    """Points chosen on calibration problems by ``soft-reasoning calibrate``.
 
     Attributes:
-        portfolio: (m, d) float64, each the point that solves most of what those before it left unsolved.
-        made_for: What the points belong to: plain values by name (model, prompt, embedding, ...).
-        questions: Id and :func:`question_mark` of every calibration problem.
+        portfolio: (m, d) float64; each point solves most of the problems that earlier points do not solve.
+        made_for: The setting that the points belong to: plain values by name (model, prompt, ...).
+        questions: Id and :func:`question_fingerprint` of every calibration problem.
     """
 
     portfolio: tuple[tuple[float, ...], ...]
@@ -40,17 +40,17 @@ class Prior:
         """Read a file of :meth:`save`.
 
         Raises:
-            UserError: If the file is missing or is not one of ours.
+            UserError: If the file is missing or was not written by ``calibrate``.
         """
-        wanted = "search.prior: expected a file that soft-reasoning calibrate wrote"
+        expected = "search.prior: expected a file that soft-reasoning calibrate wrote"
         try:
             content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
             points = tuple(tuple(map(float, point)) for point in content["portfolio"])
             return cls(**{**content, "portfolio": points})
         except OSError as error:
-            raise UserError(f"{wanted}, got {path} ({error.strerror})") from error
+            raise UserError(f"{expected}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{wanted}, got {path}, which is not one; calibrate again") from error
+            raise UserError(f"{expected}, got {path}, which is not one; calibrate again") from error
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the prior as JSON."""
@@ -60,24 +60,24 @@ class Prior:
         """Refuse a ``run`` with other values than those in ``made_for``.
 
         Raises:
-            UserError: In one line that names the first difference.
+            UserError: For a difference; the message names the first.
         """
         for key in sorted(self.made_for.keys() | run.keys()):
-            before, now = self.made_for.get(key), run.get(key)
-            if before != now:
+            value, run_value = self.made_for.get(key), run.get(key)
+            if value != run_value:
                 raise UserError(
-                    f"search.prior: expected one made with the run's {key}, {now}, got one made with "
-                    f"{before}; calibrate again, or change it back"
+                    f"search.prior: expected one made with the run's {key}, {run_value}, got one made with "
+                    f"{value}; calibrate again, or change it back"
                 )
 
     def check_unseen(self, questions: Sequence[str]) -> None:
-        """Refuse ``questions`` of which one is a calibration problem's.
+        """Refuse ``questions`` that include a question of the calibration.
 
         Raises:
-            UserError: If there is one.
+            UserError: If there is such a question.
         """
-        known = {mark: name for name, mark in self.questions.items()}
-        seen = [known[mark] for mark in map(question_mark, questions) if mark in known]
+        names = {fingerprint: name for name, fingerprint in self.questions.items()}
+        seen = [names[mark] for mark in map(question_fingerprint, questions) if mark in names]
         if seen:
             raise UserError(
                 f"search.prior: expected problems other than those it was made on, got {len(seen)} of those, "
@@ -85,13 +85,13 @@ class Prior:
             )
 
 
-def opened(prior: Prior | str | PathLike[str] | None) -> Prior | None:
-    """Return ``prior`` itself, or the one in the file of that name; None for None."""
+def load_prior(prior: Prior | str | PathLike[str] | None) -> Prior | None:
+    """Return ``prior`` itself, or the prior in the file of that name; None for None."""
     return prior if prior is None or isinstance(prior, Prior) else Prior.load(prior)
 
 
 def first_points(prior: Prior | None, start: int, k: int, dim: int) -> Tensor:
-    """Return the portfolio's points (at most k, dim) from ``start`` on; none without a prior.
+    """Return the portfolio's points (at most k, dim) from index ``start`` on; none without a prior.
 
     Raises:
         UserError: If the prior's points have another dimension.

@@ -8,22 +8,22 @@ from torch import Tensor
 from soft_reasoning.checks import whole
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.candidates import NormalCandidates, pool_size
-from soft_reasoning.search.optimiser import SearchState, from_pools, in_order, normal
-from soft_reasoning.search.prior import Prior, first_points, opened
+from soft_reasoning.search.optimiser import SearchState, first_distinct, from_pools, normal
+from soft_reasoning.search.prior import Prior, first_points, load_prior
 from soft_reasoning.types import generator_for
 
 
 class RandomOptimiser:
     """The control: every round is drawn from N(0, I), after the points of a ``prior``'s portfolio.
 
-    With a pool as ``candidate_points`` a round is the pool's next points of a behaviour not seen yet.
-    ``independent``: no point depends on another, and none is the same for all problems.
+    With a pool as ``candidate_points`` a round has the pool's next points with new behaviours.
+    ``independent``: no point depends on another point, and none is the same for all problems.
     """
 
     independent: bool
 
     def __init__(self, prior: Prior | str | None = None, candidate_points: NormalCandidates | None = None):
-        self.prior: Prior | None = opened(prior)
+        self.prior: Prior | None = load_prior(prior)
         self.pool: int | None = pool_size(candidate_points)
         self.independent = self.prior is None and self.pool is None
 
@@ -32,7 +32,7 @@ class RandomOptimiser:
 
     def propose(self, state: SearchState) -> list[Proposal]:
         if state.features is not None and state.behaviour is not None:
-            return from_pools(state.features, in_order(state.behaviour, state.k))
+            return from_pools(state.features, first_distinct(state.behaviour, state.k))
         _, seen, dim = state.U.shape
         streams = [generator_for(state.seed, key, "random", state.round) for key in state.keys]
         return [Proposal(self._next(seen, state.k, dim, stream)) for stream in streams]

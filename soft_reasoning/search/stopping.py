@@ -1,4 +1,4 @@
-"""When a problem's search ends: converged or out of rounds."""
+"""Rules that end a problem's search: it has converged, or no rounds are left."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ RULES = ("agreement", "sure", "settled", "unanimous", "improvement", "difference
 
 
 class Stopping:
-    """Limits of one problem's search.
+    """Limits of a problem's search.
 
     Args:
         rounds: Rounds after the first.
-        threshold: Of the rules ``improvement`` and ``difference``.
+        threshold: Threshold of the rules ``improvement`` and ``difference``.
         rule: ``agreement`` stops when the verifier agrees with more than half of a round's candidates,
-            ``sure`` when it does and is sure: their scores, weighed by its confidence, are at least 0.5.
+            ``sure`` when more than half of the scores, weighed by its confidence, are at least 0.5.
             ``settled`` stops when the vote over all rounds is settled with probability ``confidence``
-            (texts that cannot be compared have no vote: there it is ``sure``),
+            (for texts that cannot be compared there is no vote, and the rule is ``sure``),
             ``unanimous`` when all candidates of a round have the same answer (a window of Early-Stopping
             Self-Consistency, Li et al., arXiv 2401.10480),
             ``improvement`` (the public code) when a round's best reward minus the best before is below
             ``threshold``, ``difference`` (paper, Setting the Convergence Threshold) when the best rewards of
             two successive rounds differ by less, ``none`` never.
-        confidence: Of the rule ``settled``. A vote of weights v1 and v2 for the two best answers is settled
-            with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
+        confidence: Probability for the rule ``settled``. A vote of weights v1 and v2 for the two best answers
+            is settled with probability P(p > 1/2) for p ~ Beta(v1 + 1, v2 + 1) (the Beta criterion of
             Adaptive-Consistency, arXiv 2305.11860). A candidate's vote is its verdict, or 1 without a
             verifier.
     """
@@ -55,7 +55,7 @@ class Stopping:
             rewards_by_round: The rewards of every round so far.
             agreement: For each candidate of the last round, the share of judgements that call it right; None
                 if it was not judged.
-            scores: The same, weighed by the verifier's confidence.
+            scores: The same shares, weighed by the verifier's confidence.
             votes: The weight of each distinct answer over all rounds; None if answers cannot be compared.
             unanimous: Whether all candidates of the last round have the same answer.
         """

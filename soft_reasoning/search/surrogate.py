@@ -1,4 +1,4 @@
-"""The surrogate: kernel, mean and noise of the Gaussian process, and which parameters are fitted."""
+"""The surrogate: kernel, mean and noise of the Gaussian process, and the fit of their parameters."""
 
 # GPyTorch has no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
@@ -31,21 +31,21 @@ class Surrogate:
     """An exact GP with fixed noise over the rewards of a problem.
 
     With u ~ N(0, I_d), squared distances are about 2 d. A lengthscale of 1 leaves no correlation at d = 50
-    (2e-22); one of sqrt(d) leaves exp(-1), and the search can learn.
+    (2e-22); a lengthscale of sqrt(d) leaves exp(-1), and the search can learn.
 
     Args:
         kernel: A GPyTorch kernel, which is copied. It may have ARD and priors.
-        mean: A GPyTorch mean, of the rewards less their average where ``centred``.
-        lengthscale: For every part of the kernel that has one; None keeps the kernel's own.
+        mean: A GPyTorch mean, of the rewards minus their average if ``centred``.
+        lengthscale: Lengthscale of every part of the kernel that has one; None keeps the kernel's value.
         scaling: Whether ``lengthscale`` is in units of ``sqrt_d`` or ``absolute``.
         noise: lambda, the variance of a reward's noise.
         variance: Prior variance: the kernel is wrapped in a ``ScaleKernel``. None leaves the kernel unscaled.
         centred: Whether the average reward of a problem is subtracted first. All rewards are
             positive, so a zero mean would pull the search back to known points.
-        fit: ``none`` keeps all parameters. ``map`` fits the kernel's and the mean's to each problem by its
-            marginal likelihood and priors, ``variance`` and ``noise`` excepted. A lengthscale without a prior
-            gets that of Hvarfner et al. (2024), LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), its median moved by
-            sqrt(12): our points are N(0, I), theirs fill [0, 1]^d.
+        fit: ``none`` keeps all parameters. ``map`` fits the parameters of kernel and mean to each problem by
+            its marginal likelihood and priors, except ``variance`` and ``noise``. A lengthscale without a
+            prior gets the prior of Hvarfner et al. (2024), LogNormal(sqrt 2 + ln(d) / 2, sqrt 3), its median
+            multiplied by sqrt(12): the points here are N(0, I), theirs fill [0, 1]^d.
 
     Raises:
         UserError: For a value out of its range.
@@ -62,8 +62,8 @@ class Surrogate:
         centred: bool = True,
         fit: str = "none",
     ):
-        self.kernel = _of_gpytorch("surrogate.kernel", kernel or RBFKernel(), Kernel)
-        self.mean = _of_gpytorch("surrogate.mean", mean or ZeroMean(), Mean)
+        self.kernel = _check_part("surrogate.kernel", kernel or RBFKernel(), Kernel)
+        self.mean = _check_part("surrogate.mean", mean or ZeroMean(), Mean)
         self.lengthscale: float | None = (
             None if lengthscale is None else real("lengthscale", lengthscale, above=0.0)
         )
@@ -76,10 +76,10 @@ class Surrogate:
     def fit(self, U: Tensor, y: Tensor | None = None) -> FixedNoiseGP:
         """The model of ``U`` (b, n, d) or (n, d) and rewards ``y`` (b, n) or (n,), float64.
 
-        Without rewards no parameters are fitted, and the posterior deviations alone mean something.
+        Without rewards no parameters are fitted, and only the posterior deviations are meaningful.
 
         Raises:
-            ValueError: If parameters are to be fitted and there are several problems: each gets its own.
+            ValueError: If parameters are to be fitted to several problems, which need separate fits.
             UserError: If the kernel does not take points of d dimensions.
         """
         fits = self.fits and y is not None
@@ -94,8 +94,8 @@ class Surrogate:
             gp.conditioned()
         except RuntimeError as error:  # GPyTorch's, of shapes
             raise UserError(
-                f"surrogate.kernel: expected one of points with {U.shape[-1]} dimensions (embedding.dim x "
-                f"method.scope), got {first_line(error)}"
+                f"surrogate.kernel: expected a kernel of points with {U.shape[-1]} dimensions (embedding.dim "
+                f"x method.scope), got {first_line(error)}"
             ) from error
         if fits:
             with torch.enable_grad():
@@ -121,7 +121,7 @@ class Surrogate:
         return kernel
 
 
-def _of_gpytorch(name: str, value: object, kind: type[Part]) -> Part:
+def _check_part(name: str, value: object, kind: type[Part]) -> Part:
     if not isinstance(value, kind):
         raise UserError(
             f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name one by _target_"

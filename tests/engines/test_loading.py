@@ -15,7 +15,7 @@ from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
 from soft_reasoning.engines.huggingface.model_runner import ModelRunner
 from soft_reasoning.engines.loading import eos_ids
-from soft_reasoning.engines.paths import weights_mark
+from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import Request, Sampling, UserError
 from tests.engines.models import BASE, refusal, tiny, tiny_engine
 
@@ -206,17 +206,21 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, read_as_fake, e
 
 def test_other_weights_have_another_mark(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"one")
-    one = weights_mark(str(tmp_path), None)
-    assert one == weights_mark(str(tmp_path), "main")
+    one = weights_fingerprint(str(tmp_path), None)
+    assert one == weights_fingerprint(str(tmp_path), "main")
     (tmp_path / "model.safetensors").write_bytes(b"two")
-    marks = {one, weights_mark(str(tmp_path), None)}
+    marks = {one, weights_fingerprint(str(tmp_path), None)}
     for place in (0, 2**22, 2**23 - 1):
         weights = bytearray(2**23)
         weights[place : place + 2**18] = bytes([1]) * len(weights[place : place + 2**18])
         (tmp_path / "model.safetensors").write_bytes(weights)
-        marks.add(weights_mark(str(tmp_path), None))
+        marks.add(weights_fingerprint(str(tmp_path), None))
     assert len(marks) == 5
-    assert weights_mark("owner/name", None) == "owner/name@main" != weights_mark("owner/name", "v2")
+    assert (
+        weights_fingerprint("owner/name", None)
+        == "owner/name@main"
+        != weights_fingerprint("owner/name", "v2")
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from soft_reasoning.search import BayesianOptimiser, RandomOptimiser, SearchState
-from soft_reasoning.search.prior import Prior, question_mark
+from soft_reasoning.search.prior import Prior, question_fingerprint
 from soft_reasoning.types import UserError, generator_for
 
 D = 6
@@ -14,7 +14,7 @@ MADE_FOR = {"model": "a", "prompt": "b", "embedding.sigma": 2.0, "embedding.seed
 @pytest.fixture(scope="module")
 def prior():
     U = torch.randn(7, D, dtype=torch.float64, generator=generator_for(0, "points"))
-    return Prior(tuple(map(tuple, U.tolist())), MADE_FOR, {"q1": question_mark("How many?")})
+    return Prior(tuple(map(tuple, U.tolist())), MADE_FOR, {"q1": question_fingerprint("How many?")})
 
 
 def test_the_file_holds_it_exactly(prior, tmp_path):

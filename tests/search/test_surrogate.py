@@ -145,7 +145,7 @@ def test_bad_values():
     ):
         with pytest.raises(UserError, match=word):
             Surrogate(**kwargs)
-    with pytest.raises(UserError, match="kernel: expected one of points with 8 dimensions") as error:
+    with pytest.raises(UserError, match="kernel: expected a kernel of points with 8 dimensions") as error:
         Surrogate(RBFKernel(ard_num_dims=3)).fit(*data())
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="expected one problem"):
