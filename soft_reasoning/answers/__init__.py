@@ -1,20 +1,19 @@
 r"""Extracting answers from free text, comparing them, voting and grading.
 
 An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.`` and ``18.0``), a boolean as
-``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means that none was found.
-``open`` (any text), ``json`` and ``code`` are read from the whole text (``text``), others as follows.
+``True`` or ``False``, a choice as its letter, LaTeX and text stripped. ``None`` means no answer. ``open``
+(any text), ``json`` and ``code`` are read from the whole text (``text``), others as follows.
 
 How a text is read (``extraction=flexible``):
 
-1. Reasoning in ``<think>`` is passed over; the text ends where the model goes on to another question.
+1. Reasoning in ``<think>`` is ignored; the text ends where the model continues with another question.
 2. The last statement that can be read is the answer (``statements``): what follows "Answer:", ``####`` or
-   "the answer is", stands in ``\boxed{}``, ``<answer>`` or a key of JSON, or corrects an earlier one
+   "the answer is", the content of ``\boxed{}``, ``<answer>`` or a key of JSON, or a correction
    ("Wait, ...").
 3. Without a statement, the last sentence that holds an answer gives it.
 
-What may mean two things has no answer. ``extraction=strict`` reads the rest of the line after the first
-"Answer:" alone. ``external`` holds graders that read as lm-evaluation-harness and Math-Verify do, to the
-letter.
+An ambiguous text has no answer. ``extraction=strict`` reads only the rest of the line after the first
+"Answer:". ``external`` holds graders that read exactly as lm-evaluation-harness and Math-Verify do.
 
 >>> extract("16 - 3 - 4 = 9 eggs, 9 * 2 = $18. Answer: $18.00", "number")
 '18'

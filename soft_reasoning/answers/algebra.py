@@ -1,8 +1,8 @@
 """Math-Verify in a worker process with a hard timeout.
 
-Symbolic comparison can run forever or exhaust memory, and no timeout inside a process stops it reliably.
-Math-Verify's own needs the main thread. A process can be killed. A worker that dies is replaced and asked
-once more. One that runs out of time is replaced, and its comparison counts as "not equal". The ``math`` extra
+Symbolic comparison can run forever or exhaust memory, and no timeout inside a process stops it reliably;
+Math-Verify's timeout needs the main thread. A process can be killed. A worker that dies is replaced and asked
+once more. After a timeout the worker is replaced and the comparison counts as "not equal". The ``math`` extra
 installs math-verify.
 """
 
@@ -28,9 +28,9 @@ WORKER = Path(__file__).with_name("latex_worker.py")
 
 
 class Worker:
-    """One worker process, started on first use and replaced when it dies.
+    """A worker process, started on first use and replaced when it dies.
 
-    Several threads may share it; their questions are answered one after the other.
+    Several threads may share it; their calls are answered one after the other.
 
     Args:
         script: A program that answers as ``latex_worker`` does.
@@ -46,29 +46,29 @@ class Worker:
         self._lock = threading.Lock()
 
     def ask(self, function: str, *texts: str) -> Any:
-        """Return what a function of the worker gives, or None with a warning if it gives nothing in time."""
-        about = f"{function} of {' and '.join(f'{text!r:.80}' for text in texts)}"
+        """Return the result of a function of the worker, or None with a warning if it gives none in time."""
+        call = f"{function} of {' and '.join(f'{text!r:.80}' for text in texts)}"
         with self._lock:
             for _ in range(2):
                 try:
                     if self.process is None:
                         self._start()
                     self._connection.send((function, texts))
-                    return self._received(self.timeout)
+                    return self._receive(self.timeout)
                 except TimeoutError:
-                    logger.warning("%s took over %g s", about, self.timeout)
+                    logger.warning("%s took over %g s", call, self.timeout)
                     self.close()
                     return None
                 except (EOFError, OSError):
                     self.close()
-                except BaseException:  # Ctrl-C: its answer would be taken for the next one
+                except BaseException:  # Ctrl-C: its answer would be taken for that of the next call
                     self.close()
                     raise
-            logger.warning("%s ended its worker twice", about)
+            logger.warning("%s ended its worker twice", call)
             return None
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it runs."""
         process, self.process = self.process, None
         if process is not None:
             process.kill()
@@ -76,14 +76,14 @@ class Worker:
             self._connection.close()
 
     def _start(self) -> None:
-        self._connection, theirs = multiprocessing.Pipe()
-        with theirs:
+        self._connection, child_end = multiprocessing.Pipe()
+        with child_end:
             # -P: no module of this folder may shadow a library.
-            command = [sys.executable, "-P", str(self.script), str(theirs.fileno())]
-            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-        self._received(self.start_timeout)
+            command = [sys.executable, "-P", str(self.script), str(child_end.fileno())]
+            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[child_end.fileno()])
+        self._receive(self.start_timeout)
 
-    def _received(self, timeout: float) -> Any:
+    def _receive(self, timeout: float) -> Any:
         if not self._connection.poll(timeout):
             raise TimeoutError
         return self._connection.recv()
@@ -95,10 +95,10 @@ atexit.register(_shared.close)
 
 @lru_cache(maxsize=65536)
 def ask(need: str, function: str, *texts: str) -> Any:
-    """Return what a function of ``latex_worker`` gives for ``texts``; None where that takes too long.
+    """Return the result of a function of ``latex_worker`` for ``texts``; None where it takes too long.
 
     Raises:
-        UserError: without math-verify; ``need`` is what needs it.
+        UserError: without math-verify; ``need`` names the option that needs it.
     """
     if importlib.util.find_spec("math_verify") is None:
         raise UserError(
@@ -118,7 +118,7 @@ _SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<!\d)\s+|\s+(?!\d)")
 
 
 def _bare(text: str) -> str:
-    """Without the spacing and sizing that carry no meaning."""
+    """``text`` without spacing and sizing that carry no meaning."""
     for command in ("\\left", "\\right", "\\,", "\\!", "\\;", "$"):
         text = text.replace(command, "")
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").strip()

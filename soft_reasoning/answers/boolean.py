@@ -1,7 +1,7 @@
 """Reading booleans.
 
-A verdict is a word such as yes, no, true, false, correct, wrong; "not" before it turns it round. A sentence
-that begins with a verdict gives it. Any other gives the one that its decisive verdicts agree on; "maybe",
+A verdict is a word such as yes, no, true, false, correct, wrong; "not" before it reverses it. A sentence
+that begins with a verdict gives it. Any other gives the verdict that its decisive ones agree on; "maybe",
 "yes and no" and "not necessarily true" have no answer. Without a verdict, a conclusion says yes or no by its
 verb ("So they could not have met"). A text that begins with a verdict gives it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from soft_reasoning.answers.reader import REFUSAL, Found, Reader, blanked, decisive
+from soft_reasoning.answers.reader import REFUSAL, Reader, Reading, blanked, decisive
 
 _SURELY = (
     "absolutely|certainly|definitely|exactly|indeed|likely|of course|probably|sure|surely|totally|you bet"
@@ -62,38 +62,34 @@ _ENDS = re.compile(r"[\"'”)\]}]*\s*(?:[.,!;:–—\n-]|$)")
 class BooleanReader(Reader):
     """Reads booleans."""
 
-    def close(self, text: str) -> Found | None:
+    def close(self, text: str) -> Reading | None:
         return _opening(text[:200]) or super().close(text)
 
-    def sentence(self, sentence: str) -> Found | None:
+    def sentence(self, sentence: str) -> Reading | None:
         sentence = blanked(_EITHER, sentence)
         if opening := _opening(sentence):
             return opening
-        verdicts = [_found(verdict) for verdict in _VERDICT.finditer(sentence)]
+        verdicts = [_to_reading(match) for match in _VERDICT.finditer(sentence)]
         decided = decisive(sentence, verdicts)
         if (_UNSETTLED.search(sentence) or REFUSAL.search(sentence)) and decided == verdicts:
-            return Found(None)
+            return Reading(None)
         if decided:
-            return decided[0] if len({verdict.answer for verdict in decided}) == 1 else Found(None)
+            return decided[0] if len({verdict.answer for verdict in decided}) == 1 else Reading(None)
         verb = _SHORT.fullmatch(sentence) or _MODAL.search(sentence)
-        return Found(str(not verb["not"]), *verb.span("verb")) if verb else None
+        return Reading(str(not verb["not"]), *verb.span("verb")) if verb else None
 
 
-def _opening(sentence: str) -> Found | None:
-    """The verdict that a sentence begins with, up to a mark of punctuation."""
-    verdict = _VERDICT.search(sentence)
-    if (
-        verdict is None
-        or re.search(r"\w", sentence[: verdict.start()])
-        or not _ENDS.match(sentence, verdict.end())
-    ):
+def _opening(sentence: str) -> Reading | None:
+    """The verdict that a sentence begins with, followed by punctuation."""
+    match = _VERDICT.search(sentence)
+    if match is None or re.search(r"\w", sentence[: match.start()]) or not _ENDS.match(sentence, match.end()):
         return None
-    return _found(verdict)
+    return _to_reading(match)
 
 
-def _found(verdict: re.Match[str]) -> Found:
-    groups = {name for name, text in verdict.groupdict().items() if text}
+def _to_reading(match: re.Match[str]) -> Reading:
+    groups = {name for name, text in match.groupdict().items() if text}
     answer = (
         None if "open" in groups else str(bool(groups & {"yes", "shi", "tick", "y"}) != ("not" in groups))
     )
-    return Found(answer, *verdict.span())
+    return Reading(answer, *match.span())

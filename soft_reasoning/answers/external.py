@@ -1,4 +1,4 @@
-"""Graders that read and compare as other programs do, to the letter.
+"""Graders that read and compare exactly as other programs do.
 
 lm-evaluation-harness (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0): a filter extracts a piece of the text
 by a regular expression. ``exact_match`` compares it with the reference after removing commas, dollars,
@@ -59,8 +59,8 @@ class LmEvalGrader(AnswerGrader):
                 f"grader={self.name} reads numbers, got answers of type {answer_type}; use grader=default"
             )
         if self.filter == "strict-match":
-            found = _FIRST_AFTER_HASHES.search(text)
-            return None if found is None else found.span(1)
+            first = _FIRST_AFTER_HASHES.search(text)
+            return None if first is None else first.span(1)
         last = last_match(_ANY_NUMBER, text)
         return None if last is None else last.span()
 
@@ -69,7 +69,7 @@ class LmEvalGrader(AnswerGrader):
 
 
 def normalised(text: str) -> str:
-    """Return what ``exact_match`` compares: lower case, without the task's ``regexes_to_ignore``."""
+    """Return ``text`` as ``exact_match`` compares it: lower case, without ``regexes_to_ignore``."""
     text = text.replace(",", "").replace("$", "")
     text = text.rpartition("#### ")[2]  # (?s).*####\x20 removed, in linear time
     return _FINAL_STOP.sub("", text).lower()
@@ -82,7 +82,7 @@ TYPES = ("number", "latex")
 class MathVerifyGrader(AnswerGrader):
     """Grades as ``math_verify.verify(parse(gold), parse(text))`` does, with the library's defaults.
 
-    An answer is text that Math-Verify parses to what it found in the model's text.
+    An answer is a text with the same parse as the model's text.
 
     Raises:
         UserError: where another type of answer than a number or formula is read, and without math-verify.
@@ -105,7 +105,7 @@ class MathVerifyGrader(AnswerGrader):
         return algebra.ask("grader=math_verify", "parsed", text)
 
     def locate(self, text: str, answer_type: str) -> tuple[int, int] | None:
-        """Return the last place of the answer in ``text``; None if Math-Verify spells it differently."""
+        """Return the last span of the answer in ``text``; None if Math-Verify spells it differently."""
         answer = self.extract(text, answer_type)
         start = -1 if answer is None else text.rfind(answer.strip("$"))
         return None if answer is None or start < 0 else (start, start + len(answer.strip("$")))
@@ -117,7 +117,7 @@ class MathVerifyGrader(AnswerGrader):
         return a == b or _verified(a, b) or _verified(b, a)
 
     def correct(self, answer: str | None, problem: Problem) -> bool | None:
-        """Whether Math-Verify verifies ``answer`` by the problem's; None without a gold answer."""
+        """Whether Math-Verify accepts ``answer`` for the gold answer; None without a gold answer."""
         if problem.gold is None or answer is None:
             return None if problem.gold is None else False
         return _verified(f"${problem.gold}$", answer)

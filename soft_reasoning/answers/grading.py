@@ -11,7 +11,7 @@ from functools import lru_cache
 from soft_reasoning.answers.boolean import BooleanReader
 from soft_reasoning.answers.choice import ChoiceReader
 from soft_reasoning.answers.number import NumberReader
-from soft_reasoning.answers.reader import WINDOW, Found, Reader
+from soft_reasoning.answers.reader import WINDOW, Reader, Reading
 from soft_reasoning.answers.statements import BOX, prepared, statements
 from soft_reasoning.answers.text import CodeReader, JsonReader, LatexReader, OpenReader, TextReader
 from soft_reasoning.checks import OptionError, choice, real
@@ -37,7 +37,7 @@ _FOREIGN = re.compile(
     r"\b(?:Antwort|Respuesta|Risposta|Resposta|ist|sind|lautet|und|das|insgesamt|el|los|las|que|una|uma|est|les|une"
     r"|che|della|sono|são|het|een|zijn)\b"
 )
-"""Words of languages in which "1.200" mostly is 1200."""
+"""Words of languages in which "1.200" is mostly 1200."""
 
 
 def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | None:
@@ -53,23 +53,23 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
     Raises:
         UserError: for an unknown answer type or mode.
     """
-    found = _checked(text, answer_type, mode)
-    return None if found is None else found.answer
+    reading = _read(text, answer_type, mode)
+    return None if reading is None else reading.answer
 
 
 def locate(text: str, answer_type: str, *, mode: str = "flexible") -> tuple[int, int] | None:
     """Return ``(start, end)`` of the answer of :func:`extract` in ``text``; None without one.
 
-    It covers the number, verdict, letter or phrase without the words around it.
+    The span covers the number, verdict, letter or phrase alone.
 
     >>> text = "10 / 4 eggs. Answer: 10/4 = $2.50 each"
     >>> text[slice(*locate(text, "number"))]
     '2.50'
     """
-    found = _checked(text, answer_type, mode)
-    if found is None or found.answer is None:
+    reading = _read(text, answer_type, mode)
+    if reading is None or reading.answer is None:
         return None
-    return found.start, found.end
+    return reading.start, reading.end
 
 
 @lru_cache(maxsize=4096)  # votes and grades compare the same few answers repeatedly
@@ -88,7 +88,7 @@ def equal(
 
 
 class AnswerGrader:
-    """Extracts, compares and votes on answers; what all graders share."""
+    """Base class of graders, which extract, compare and vote on answers."""
 
     @property
     def name(self) -> str:
@@ -139,10 +139,10 @@ class AnswerGrader:
 
 @dataclass(frozen=True)
 class Grader(AnswerGrader):
-    """This package's own grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
+    """The default grader, with the tolerances of :func:`equal` and the mode of :func:`extract`.
 
     The public code's tolerances are ``Grader(absolute=0.01, relative=0)``. ``same``, a function of two
-    answers or its dotted name, decides instead whether they agree.
+    answers or its dotted name, replaces the comparison.
     """
 
     absolute: float = 1e-3
@@ -187,18 +187,18 @@ def _reader(answer_type: str) -> Reader:
     return READERS[answer_type]
 
 
-def _checked(text: str, answer_type: str, mode: str) -> Found | None:
+def _read(text: str, answer_type: str, mode: str) -> Reading | None:
     reader = _reader(answer_type)
     choice("extraction", mode, MODES)
     if isinstance(reader, OpenReader):  # the whole text, without statements
         return reader.close(text)
-    found = _strictly(text, reader) if mode == "strict" else _flexibly(text, answer_type)
-    if found and answer_type == "number" and _THOUSANDS.fullmatch(text, found.start, found.end):
-        return None if _FOREIGN.search(text) else found
-    return found
+    reading = _read_strict(text, reader) if mode == "strict" else _read_flexible(text, answer_type)
+    if reading and answer_type == "number" and _THOUSANDS.fullmatch(text, reading.start, reading.end):
+        return None if _FOREIGN.search(text) else reading
+    return reading
 
 
-def _strictly(text: str, reader: Reader) -> Found | None:
+def _read_strict(text: str, reader: Reader) -> Reading | None:
     line = _STRICT.search(text)
     if line is None:
         return None
@@ -206,32 +206,32 @@ def _strictly(text: str, reader: Reader) -> Found | None:
     statement = text[start:end]
     if boxes := [*BOX.finditer(statement)]:
         start, statement = start + boxes[-1].start("box"), boxes[-1]["box"]
-    found = reader.read(prepared(statement))
-    return found and found.shifted(start)
+    reading = reader.read(prepared(statement))
+    return reading and reading.shifted(start)
 
 
 @lru_cache(maxsize=1024)  # candidates are often equal, and several parts read each of them
-def _flexibly(text: str, answer_type: str) -> Found | None:
+def _read_flexible(text: str, answer_type: str) -> Reading | None:
     """Read the last readable statement, else the end of the text."""
     reader = READERS[answer_type]
     text = prepared(text)
 
-    def answers(before: str) -> bool:
-        found = reader.close(before)
-        return found is not None and found.answer is not None
+    def has_answer(before: str) -> bool:
+        reading = reader.close(before)
+        return reading is not None and reading.answer is not None
 
-    stated, own_end = statements(text, answers)
-    distant: Found | None = None
-    for one in reversed(stated):
-        statement = text[one.start : one.end]
-        found = reader.close(statement) if one.kind == "correction" else reader.read(statement)
-        if found is None and one.kind == "sealed":
+    stated, answer_end = statements(text, has_answer)
+    distant: Reading | None = None
+    for kind, _, start, end in reversed(stated):
+        statement = text[start:end]
+        reading = reader.close(statement) if kind == "correction" else reader.read(statement)
+        if reading is None and kind == "sealed":
             return None
-        if found is None or one.kind == "correction" and found.answer is None:
+        if reading is None or kind == "correction" and reading.answer is None:
             continue
-        opens = len(_WORD.findall(statement[: found.start])) <= 2
-        found = found.shifted(one.start)
-        if opens or one.kind not in ("phrase", "hashes"):
-            return found
-        distant = distant or (found if found.answer else None)
-    return distant or reader.close(text[:own_end])
+        opens = len(_WORD.findall(statement[: reading.start])) <= 2
+        reading = reading.shifted(start)
+        if opens or kind not in ("phrase", "hashes"):
+            return reading
+        distant = distant or (reading if reading.answer else None)
+    return distant or reader.close(text[:answer_end])

@@ -1,6 +1,6 @@
 """The process behind :mod:`soft_reasoning.answers.algebra`.
 
-It is sent ``(function, texts)`` and sends the result. It runs as a script so that it loads math-verify and
+It receives ``(function, texts)`` and sends the result. It runs as a script so that it loads math-verify and
 nothing of this package. Its argument is the file descriptor of the connection.
 """
 
@@ -17,11 +17,11 @@ MEMORY = 4 * 2**30
 
 def main(connection: Connection) -> None:
     """Answer questions until the connection closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; the end of the connection ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes the connection
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import math_verify
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that the clock is the parent's
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it keeps no timeouts
 
     def parse(text: str) -> list:
         return math_verify.parse(text, parsing_timeout=0)
@@ -39,13 +39,13 @@ def main(connection: Connection) -> None:
         return verify(parse(gold), parse(answer))
 
     def parsed(text: str) -> str | None:
-        """The shortest form that parses to what ``text`` parses to; its last string where none does."""
-        found = parse(text)
-        if not found:
+        """The shortest string that parses to the same as ``text``; the last parse where none does."""
+        parses = parse(text)
+        if not parses:
             return None
-        last = str(found[-1])
-        for form in (last, f"${last}$", f"{last}%", f"${last}\\%$", str(found[0]), f"${found[0]}$"):
-            if parse(form)[:1] == found[:1]:
+        last = str(parses[-1])
+        for form in (last, f"${last}$", f"{last}%", f"${last}\\%$", str(parses[0]), f"${parses[0]}$"):
+            if parse(form)[:1] == parses[:1]:
                 return form
         return last
 

@@ -1,8 +1,8 @@
-r"""Numbers in running text: find them where they stand, and write them one way.
+r"""Numbers in running text: where they are, their exact values and their canonical form.
 
 Values are exact (:class:`fractions.Fraction`), so ``1/3``, ``.5``, ``18.``, ``1,234,567``, ``1 000 000``,
 ``1 1/2``, ``\frac{3}{4}``, ``1.5e6``, ``3 \times 10^{-2}``, ``−7``, ``5 million`` and ``$5M`` are read
-without rounding. A comma before any number of digits but three is a decimal one: ``2,5``, ``1.234,50``.
+without rounding. A comma before any number of digits but three is a decimal comma: ``2,5``, ``1.234,50``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Context
 from fractions import Fraction
 from functools import lru_cache
 
-from soft_reasoning.answers.reader import Found
+from soft_reasoning.answers.reader import Reading
 
 LONGEST = 400
 """Powers of ten beyond this, and numbers of more characters, are not answers and are not computed."""
@@ -70,32 +70,32 @@ _SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\s?[/⁄]\s?", "/"),
     (r"\sand\s", " "),
 )
-"""Each spelling and what ``_FORM`` knows instead."""
+"""Spellings, each with its replacement that ``_FORM`` matches."""
 
 
-def find(text: str) -> Iterator[Found]:
-    """Yield the numbers of ``text`` in order, None for one that cannot be computed (``5/0``, ``2x``).
+def find(text: str) -> Iterator[Reading]:
+    """Yield the numbers of ``text`` in order; those that cannot be computed (``5/0``, ``2x``) have no answer.
 
     Digits inside words (``H2O``) do not count.
     """
-    for found in _NUMBER.finditer(text):
-        minus = "inner" if found["inner"] else "sign" if _negative(text, found) else ""
-        value = None if found["unread"] else _value(found["value"])
-        if value is not None and found["letter"]:  # "5 M" may be anything, "$5M" is money
-            known = found["currency"] or found["letter"] in "kK"
-            value = value * _LETTERS[found["letter"].lower()] if known else None
+    for match in _NUMBER.finditer(text):
+        minus = "inner" if match["inner"] else "sign" if _negative(text, match) else ""
+        value = None if match["unread"] else _value(match["value"])
+        if value is not None and match["letter"]:  # "5 M" is ambiguous, "$5M" is money
+            is_scale = match["currency"] or match["letter"] in "kK"
+            value = value * _LETTERS[match["letter"].lower()] if is_scale else None
         if value is not None:
-            value *= (-1 if minus else 1) * _SCALES.get((found["scale"] or "").lower(), 1)
+            value *= (-1 if minus else 1) * _SCALES.get((match["scale"] or "").lower(), 1)
         answer = None if value is None else canonical(value)
-        yield Found(answer, found.start(minus or "value"), found.end())
+        yield Reading(answer, match.start(minus or "value"), match.end())
 
 
-def _negative(text: str, found: re.Match[str]) -> bool:
+def _negative(text: str, match: re.Match[str]) -> bool:
     """Whether a sign is a minus: not in "9 - 5", "Answer - 5" or, before a space, in the middle of a text."""
-    sign = found["sign"] or "+"
+    sign = match["sign"] or "+"
     if sign[0] == "+" or len(sign) > 2:
         return sign[0] != "+"
-    before = text[: found.start()][-20:]
+    before = text[: match.start()][-20:]
     last = before.rstrip()[-1:]
     if len(sign) == 1:
         return not (before[-1:].isalpha() or last.isdigit() or last and last in ")%]}")
@@ -103,11 +103,11 @@ def _negative(text: str, found: re.Match[str]) -> bool:
 
 
 def _value(text: str) -> Fraction | None:
-    """The value of digits in any of the spellings."""
+    """The value of a number in any spelling; None where it cannot be computed."""
     if len(text) > LONGEST:
         return None
-    for spelling, known in _SPELLINGS:
-        text = re.sub(spelling, known, text)
+    for spelling, replacement in _SPELLINGS:
+        text = re.sub(spelling, replacement, text)
     text = unicodedata.normalize("NFKC", text).replace("⁄", "/").strip()
     form = _FORM.fullmatch(text.removeprefix("-"))
     if form is None:
@@ -127,7 +127,7 @@ def _value(text: str) -> Fraction | None:
 
 
 def _plain(digits: str) -> Fraction:
-    """The value of digits with points and commas."""
+    """The value of digits with decimal points and commas."""
     comma = digits.rfind(",")
     grouped = re.fullmatch(r"\d+(?:,\d{3})*(?:\.\d+)?", digits)
     if comma >= 0 and not grouped:
@@ -139,7 +139,7 @@ def _plain(digits: str) -> Fraction:
 
 @lru_cache(maxsize=65536)
 def whole_value(text: str) -> Fraction | None:
-    """Return the value of a text that is one number, apart from currency, %, degrees and brackets."""
+    """Return the value of a text that is a single number, apart from currency, %, degrees and brackets."""
     numbers = list(find(text))
     if len(numbers) != 1:
         return None
@@ -175,12 +175,12 @@ _PHRASE = re.compile(
 )
 
 
-def find_words(text: str) -> Iterator[Found]:
-    """Yield the numbers in words, None beyond ninety-nine.
+def find_words(text: str) -> Iterator[Reading]:
+    """Yield the numbers in words; those above ninety-nine have no answer.
 
-    "one" counts at the beginning alone, since elsewhere it mostly means a thing ("the one that").
+    "one" counts only at the beginning: elsewhere it is mostly a pronoun ("the one that").
     """
-    for found in _PHRASE.finditer(text):
-        words = found.group().lower().replace(" ", "-")
-        if words != "one" or not re.search(r"\w", text[: found.start()]):
-            yield Found(_WORDS.get(words), *found.span())
+    for match in _PHRASE.finditer(text):
+        words = match.group().lower().replace(" ", "-")
+        if words != "one" or not re.search(r"\w", text[: match.start()]):
+            yield Reading(_WORDS.get(words), *match.span())

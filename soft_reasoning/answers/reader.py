@@ -1,4 +1,4 @@
-"""What the readers share: what is found, sentences, and the decisive candidates of a sentence."""
+"""What the readers share: the reading, sentences, and the decisive candidates of a sentence."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ _REASON = re.compile(
 )
 
 
-class Found(NamedTuple):
-    """A canonical answer, which stands at ``text[start:end]``.
+class Reading(NamedTuple):
+    """A canonical answer and its place ``text[start:end]``.
 
-    None instead of an answer means that the text gives none: it declines, or may mean two things.
+    ``answer`` is None where the text gives none: it declines or is ambiguous.
     """
 
     answer: str | None
     start: int = 0
     end: int = 0
 
-    def shifted(self, offset: int) -> Found:
-        """The same in a text that has ``offset`` more characters in front."""
-        return Found(self.answer, self.start + offset, self.end + offset)
+    def shifted(self, offset: int) -> Reading:
+        """The same reading in a text with ``offset`` more characters in front."""
+        return Reading(self.answer, self.start + offset, self.end + offset)
 
 
 class Reader:
-    """Reads answers of one type; None where a text holds nothing of the kind."""
+    """Reads answers of one type; None where a text holds no such answer."""
 
-    def sentence(self, sentence: str) -> Found | None:
+    def sentence(self, sentence: str) -> Reading | None:
         """Read one sentence."""
         raise NotImplementedError
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         """Read a statement, the text after "Answer:" or the content of a box: its first line."""
         start, stop = first_line(statement)
-        found = self.sentence(statement[start:stop])
-        return found and found.shifted(start)
+        reading = self.sentence(statement[start:stop])
+        return reading and reading.shifted(start)
 
-    def close(self, text: str) -> Found | None:
-        """Read a text that has no statement: its last sentence that holds something of the kind."""
+    def close(self, text: str) -> Reading | None:
+        """Read a text without a statement: its last sentence that holds an answer of this type."""
         begin = max(0, len(text) - WINDOW)
         for start, sentence in reversed([*sentences(text[begin:])]):
-            if found := self.sentence(sentence):
-                return found.shifted(begin + start)
+            if reading := self.sentence(sentence):
+                return reading.shifted(begin + start)
         return None
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
@@ -83,8 +83,8 @@ class Reader:
         return self._canonical(a) == self._canonical(b)
 
     def _canonical(self, answer: str) -> str:
-        found = self.read(answer)
-        return found.answer if found and found.answer else answer.strip()
+        reading = self.read(answer)
+        return reading.answer if reading and reading.answer else answer.strip()
 
 
 def first_line(statement: str) -> tuple[int, int]:
@@ -106,16 +106,16 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
         begin = stop
 
 
-def decisive(sentence: str, candidates: Sequence[Found]) -> list[Found]:
-    """The candidates behind a leading clause and the last "so", and before a reason ("because ...")."""
-    for passed in [_OPENER.match(sentence), *_CONCLUSION.finditer(sentence)]:
-        candidates = [c for c in candidates if passed and c.start >= passed.end()] or candidates
+def decisive(sentence: str, candidates: Sequence[Reading]) -> list[Reading]:
+    """Candidates after a leading clause and the last "so", and before a reason ("because ...")."""
+    for lead in [_OPENER.match(sentence), *_CONCLUSION.finditer(sentence)]:
+        candidates = [c for c in candidates if lead and c.start >= lead.end()] or candidates
     reason = _REASON.search(sentence, candidates[0].end) if candidates else None
     return [c for c in candidates if reason is None or c.end <= reason.start()]
 
 
 def blanked(pattern: re.Pattern[str], text: str) -> str:
-    """``text`` of the same length, with spaces for what ``pattern`` matches."""
+    """``text`` with every match of ``pattern`` replaced by as many spaces."""
     return pattern.sub(lambda match: " " * len(match.group()), text)
 
 

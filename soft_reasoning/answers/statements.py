@@ -1,11 +1,11 @@
 r"""Finding where a text states its answer.
 
-1. What is not the answer is blanked, so that every place keeps its number: reasoning in ``<think>``,
-   struck-out text, markdown.
-2. The text ends where the model goes on to another question or turn.
+1. Reasoning in ``<think>``, struck-out text and markdown are replaced by spaces, so that positions stay
+   the same.
+2. The text ends where the model continues with another question or turn.
 3. A statement is what follows "Answer:", ``####`` or "the answer is", the content of ``\boxed{}``, of
-   ``<answer>`` or of a key of JSON, or what corrects an earlier statement ("Wait, ..."). It ends where the
-   next one begins.
+   ``<answer>`` or of a key of JSON, or a correction of an earlier statement ("Wait, ..."). It ends where the
+   next statement begins.
 
 No step looks more than ``WINDOW`` characters beyond the start of a statement, so reading takes linear time.
 """
@@ -41,7 +41,7 @@ _HEADING = re.compile(
       |(?:Another|A[ ]similar)[ ]\w+:)""",
     re.VERBOSE | re.MULTILINE,
 )
-"""Where a model goes on to another question or turn."""
+"""Where a model continues with another question or turn."""
 _ASKING = re.compile(
     r"\n[ \t]{0,9}\n[ \t]{0,9}(?!Wait|Hmm|But|So\b|And|Is (?:that|this|it))(?:\d{1,2}[.)] )?"
     r"[A-Z][^\n?]{8,600}\?[*_ ]{0,9}\n"
@@ -71,13 +71,13 @@ _SEALED = re.compile(
 
 _WORD = re.compile(r"\w")
 _TRIES = 5
-"""Most headings before the first statement that are tried."""
+"""The most headings before the first statement that are tried."""
 MOST = 300
-"""Most statements that are tried, from the last; a text with more is a loop."""
+"""The most statements that are tried, from the last; a text with more repeats itself."""
 
 
 class Statement(NamedTuple):
-    """``text[start:end]``; its mark begins at ``begin``.
+    """The statement ``text[start:end]``; its mark ("Answer:") begins at ``begin``.
 
     ``kind`` is sealed (a tag's or key's content), box, marker, phrase, hashes or correction.
     """
@@ -89,48 +89,48 @@ class Statement(NamedTuple):
 
 
 def prepared(text: str) -> str:
-    """``text`` of the same length, with blanks for what is not the answer."""
+    """``text`` with spaces in place of thoughts, struck-out text and markdown; its length stays the same."""
     if not text.isascii():
         text = text.translate(_PLAIN)
     if thoughts := [*_THOUGHT.finditer(text)]:
         last = thoughts[-1]
-        end = last.end() if last["end"] or last["final"] else len(text)  # cut while it thinks
+        end = last.end() if last["end"] or last["final"] else len(text)  # cut off while thinking
         text = " " * end + text[end:]
     return blanked(_MARKDOWN, text)
 
 
-def statements(text: str, answers: Callable[[str], bool]) -> tuple[list[Statement], int]:
-    """Return the statements of ``text`` and the end of the text's own answer.
+def statements(text: str, has_answer: Callable[[str], bool]) -> tuple[list[Statement], int]:
+    """Return the statements of ``text`` and where its answer ends and other questions or turns begin.
 
-    ``answers`` says whether a text without a statement gives an answer. Tags and keys of JSON hide all other
-    statements.
+    ``has_answer`` says whether a text without a statement gives an answer. Tags and keys of JSON hide all
+    other statements.
     """
-    stated = [_content("sealed", found) for found in _SEALED.finditer(text)]
+    stated = [_content("sealed", match) for match in _SEALED.finditer(text)]
     if not stated:
-        stated = [_content("box", found) for found in BOX.finditer(text)]
+        stated = [_content("box", match) for match in BOX.finditer(text)]
         stated += [Statement(m.lastgroup or "", m.start(), m.end(), 0) for m in _MARK.finditer(text)]
         stated.sort(key=lambda statement: statement.begin)
         while stated and stated[0].kind == "correction":
             del stated[0]
-    own_end = _own_end(text, stated[0].start if stated else None, answers)
-    stated = [statement for statement in stated if statement.start < own_end][-MOST:]
-    following = [*(statement.begin for statement in stated[1:]), own_end]
+    answer_end = _answer_end(text, stated[0].start if stated else None, has_answer)
+    stated = [statement for statement in stated if statement.start < answer_end][-MOST:]
+    following = [*(statement.begin for statement in stated[1:]), answer_end]
     ends = [
         statement.end or min(limit, statement.start + WINDOW)
         for statement, limit in zip(stated, following, strict=False)
     ]
-    return [statement._replace(end=end) for statement, end in zip(stated, ends, strict=True)], own_end
+    return [statement._replace(end=end) for statement, end in zip(stated, ends, strict=True)], answer_end
 
 
-def _content(kind: str, found: re.Match[str]) -> Statement:
-    return Statement(kind, found.start(), *found.span(found.lastgroup or 0))
+def _content(kind: str, match: re.Match[str]) -> Statement:
+    return Statement(kind, match.start(), *match.span(match.lastgroup or 0))
 
 
-def _own_end(text: str, first: int | None, answers: Callable[[str], bool]) -> int:
+def _answer_end(text: str, first: int | None, has_answer: Callable[[str], bool]) -> int:
     """Where another question begins after the first statement, or after a text that gives an answer.
 
-    A numbered question before the first statement means that the model splits its question; then later
-    numbers do not end the text.
+    A numbered question before the first statement means that the model splits its question into parts;
+    later numbers then do not end the text.
     """
     end = len(text)
     split = False
@@ -140,7 +140,7 @@ def _own_end(text: str, first: int | None, answers: Callable[[str], bool]) -> in
             ends = bool(_WORD.search(text, first, begin))
         else:
             before = text[max(0, begin - WINDOW) : begin].strip()
-            ends = bool(before) and tries < _TRIES and bool(heading["turn"] or answers(before))
+            ends = bool(before) and tries < _TRIES and bool(heading["turn"] or has_answer(before))
         if ends and not (split and number):
             end = begin
             break

@@ -1,9 +1,9 @@
-r"""Reading answers that stand in the text as they are: words, formulas, any text, JSON, code.
+r"""Reading answers that are taken from the text as they are: words, formulas, any text, JSON, code.
 
-Words: the first sentence of a statement without emphasis, quotes and full stop. Formulas: what is between the
-first ``$``, ``\(`` or ``\[`` of a statement and the closing mark, or else its first sentence; a text without
-a statement gives its last formula. Formulas are compared by value, by text, or symbolically. The others see
-the whole text, without statements such as "Answer:". Nothing is run to compare code.
+Words: the first sentence of a statement without emphasis, quotes and full stop. Formulas: the text between
+the first ``$``, ``\(`` or ``\[`` of a statement and the closing mark, or else its first sentence; a text
+without a statement gives its last formula. Formulas are compared by value, by text, or
+symbolically. The others see the whole text, without statements such as "Answer:". Code is never run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from soft_reasoning.answers import algebra
 from soft_reasoning.answers.number import close_enough
 from soft_reasoning.answers.numerals import whole_value
-from soft_reasoning.answers.reader import REFUSAL, WINDOW, Found, Reader, first_line, last_match
+from soft_reasoning.answers.reader import REFUSAL, WINDOW, Reader, Reading, first_line, last_match
 
 _END = re.compile(
     r"\.(?=[\"'”*]*(?:\s*$|\s+(?:The|This|That|It|He|She|They)\b))"
@@ -43,7 +43,7 @@ _REASON = re.compile(r",?\s(?:since|because|as\srequired)\b[^.\n]*\.?\s*$")
 class TextReader(Reader):
     """Reads answers in words."""
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         start, stop = first_line(statement)
         line = statement[start:stop]
         if wrapped := _WRAPPED.fullmatch(line):
@@ -54,10 +54,10 @@ class TextReader(Reader):
         if not answer:
             return None
         if REFUSAL.search(answer):
-            return Found(None)
-        return Found(answer, begin, begin + len(answer)).shifted(start)
+            return Reading(None)
+        return Reading(answer, begin, begin + len(answer)).shifted(start)
 
-    def close(self, text: str) -> Found | None:
+    def close(self, text: str) -> Reading | None:
         return None
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
@@ -65,15 +65,15 @@ class TextReader(Reader):
 
 
 def _plain_words(text: str) -> str:
-    """Text for comparison: case, articles and punctuation apart, but for "-5", "1.5" and "C++"."""
-    words = _SIGNS.sub(lambda found: found[1] or " ", text.casefold().replace("−", "-")).split()
+    """Text for comparison: without case, articles and punctuation, except in "-5", "1.5" and "C++"."""
+    words = _SIGNS.sub(lambda match: match[1] or " ", text.casefold().replace("−", "-")).split()
     return " ".join(word for word in words if word not in ("a", "an", "the")) or text.strip().casefold()
 
 
 class LatexReader(Reader):
     """Reads formulas."""
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         start, stop = first_line(statement)
         line = statement[start:stop]
         if maths := _MATHS.search(line):
@@ -81,7 +81,7 @@ class LatexReader(Reader):
         sentence_end = _SENTENCE_END.search(line)
         return _bare(statement, start, start + sentence_end.start() if sentence_end else stop)
 
-    def close(self, text: str) -> Found | None:
+    def close(self, text: str) -> Reading | None:
         offset = max(0, len(text) - WINDOW)
         reason = last_match(_REASON, text[offset:])
         last = last_match(_LAST_MATHS, text[offset : offset + reason.start() if reason else None])
@@ -98,7 +98,7 @@ class LatexReader(Reader):
         return algebra.equivalent(a, b)
 
 
-def _bare(text: str, begin: int, end: int) -> Found | None:
+def _bare(text: str, begin: int, end: int) -> Reading | None:
     """``text[begin:end]`` without dollars and spaces around it."""
     piece = text[begin:end]
     begin += len(piece) - len(piece.lstrip(" \t\n$"))
@@ -106,29 +106,29 @@ def _bare(text: str, begin: int, end: int) -> Found | None:
     if not answer:
         return None
     if REFUSAL.search(answer):
-        return Found(None)
+        return Reading(None)
     place = begin, begin + len(answer)
-    return Found(answer if "\\begin" in answer else _ESCAPED.sub(r"\\", answer), *place)
+    return Reading(answer if "\\begin" in answer else _ESCAPED.sub(r"\\", answer), *place)
 
 
 FREE = ("open",)
-"""Types whose answers differ even where they agree, so that a verifier has to choose among them."""
+"""Types whose answers differ in words even where they agree, so that a verifier has to choose."""
 
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
 _TRIES = 64
-"""Most brackets that begin no JSON value; more are no answer."""
+"""The most brackets without a JSON value that are tried."""
 
 
 class OpenReader(Reader):
-    """Reads the text itself; answers are the same if they differ in white space alone."""
+    """Reads the whole text; answers are the same if they differ only in white space."""
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         answer = statement.strip()
         start = len(statement) - len(statement.lstrip())
-        return Found(answer, start, start + len(answer)) if answer else None
+        return Reading(answer, start, start + len(answer)) if answer else None
 
-    def close(self, text: str) -> Found | None:
+    def close(self, text: str) -> Reading | None:
         return self.read(text)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
@@ -138,12 +138,12 @@ class OpenReader(Reader):
 class CodeReader(OpenReader):
     """Reads the last fenced block, else the text; compares Python by its syntax tree, other code by lines."""
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         blocks = [block for block in _FENCE.finditer(statement) if block[1].strip()]
         if not blocks:
             return super().read(statement)
         start, end = blocks[-1].span(1)
-        return Found(textwrap.dedent(statement[start:end]).strip(), start, end)
+        return Reading(textwrap.dedent(statement[start:end]).strip(), start, end)
 
     def equal(self, a: str, b: str, absolute: float, relative: float) -> bool:
         return _tree(a) == _tree(b)
@@ -152,20 +152,20 @@ class CodeReader(OpenReader):
 class JsonReader(OpenReader):
     """Reads the last JSON object or array; values are the same with their keys in any order."""
 
-    def read(self, statement: str) -> Found | None:
+    def read(self, statement: str) -> Reading | None:
         decoder, last, place = json.JSONDecoder(parse_constant=_no_constant), None, 0
         for _ in range(_TRIES):
             begin = _OPENING.search(statement, place)
             if begin is None:
                 break
-            while begin is not None:  # values that follow each other are no failed tries
+            while begin is not None:  # consecutive values are no failed tries
                 try:
                     value, place = decoder.raw_decode(statement, begin.start())
                 except (ValueError, RecursionError):
                     place = begin.end()
                     break
                 text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-                last = Found(text, begin.start(), place)
+                last = Reading(text, begin.start(), place)
                 begin = _OPENING.search(statement, place)
         return last
 
@@ -197,7 +197,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 @lru_cache(maxsize=1024)
 def _tree(code: str) -> str:
-    """What is compared of ``code``: its syntax tree if it is Python, else its lines, indentation apart."""
+    """``code`` for comparison: its syntax tree if it is Python, else its lines without indentation."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ast.dump(ast.parse(code))
