@@ -1,4 +1,4 @@
-"""What is known of a problem after some rounds: its candidates, the verdicts, and which answers are equal."""
+"""A problem's state after some rounds: its candidates, the verdicts, and which answers are equal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def same_answers(answers: Sequence[str | None], grader: AnswerGrader, answer_typ
 
 @dataclass(frozen=True)
 class Judged:
-    """What final rules and stopping rules read.
+    """The state that final rules and stopping rules read.
 
     Attributes:
-        candidates: Those of all rounds.
-        verdicts: One per round.
-        grader: Says which answers are equal.
-        answer_type: Their type.
+        candidates: The candidates of all rounds.
+        verdicts: A verdict per round.
+        grader: Decides which answers are equal.
+        answer_type: The type of the answers.
     """
 
     candidates: Sequence[Candidate]
@@ -41,9 +41,9 @@ class Judged:
     answer_type: str = "number"
 
     def approval(self) -> list[float]:
-        """Return the sum of the verdicts about each distinct answer, in order of appearance.
+        """Return the sum of the scores of each distinct answer, in order of appearance.
 
-        Of an answer that was not judged it is the number of its candidates.
+        For an answer that was not judged it is the number of its candidates.
         """
         sums: list[float] = []
         for group in same_answers([c.answer for c in self.candidates], self.grader, self.answer_type):
@@ -53,9 +53,9 @@ class Judged:
 
 
 def verdicts_of(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """Return the verdicts of a record's trace, one per round, as far as they vote."""
+    """Return the votes of a record's trace, a verdict with answers and weights per round."""
     verdicts: list[Verdict] = []
-    for said in (entry.get("verifier") or {} for entry in trace):
-        answers = tuple(said.get("answers", ()))
-        verdicts.append(Verdict((), answers, (), tuple(said.get("weights", ())) or (1.0,) * len(answers)))
+    for stored in (entry.get("verifier") or {} for entry in trace):
+        answers = tuple(stored.get("answers", ()))
+        verdicts.append(Verdict((), answers, (), tuple(stored.get("weights", ())) or (1.0,) * len(answers)))
     return verdicts

@@ -1,4 +1,4 @@
-"""How scores are read from what the model wrote about candidates, the second part of a verifier."""
+"""How scores are read from the model's text about candidates, the second part of a verifier."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Judgement(Protocol):
     """Reads scores from the model's text."""
 
     writes_answer: bool
-    """Whether the text holds an answer of the model's own, which may vote."""
+    """Whether the text is a solution with an answer, which may vote."""
 
     def complete(self, text: str) -> bool:
-        """Whether a text that was cut at its length had said all that is read from it."""
+        """Whether a text that was cut at its length already holds the verdict."""
         ...
 
     def read(self, text: str, answer_type: str, grader: AnswerGrader) -> str | None:
-        """Return the model's own answer, or None if it writes none."""
+        """Return the answer of the model's solution, or None if it writes none."""
         ...
 
     def scores(
@@ -59,7 +59,7 @@ class NamedChoice:
     A candidate alone in its prompt is right if the first 0 or 1 of that line is 1.
 
     Args:
-        first: The first candidate's number in the prompt. From 0 on a candidate alone is named, too.
+        first: The first candidate's number in the prompt. With 0 a candidate shown alone is named, too.
     """
 
     first: int = 1
@@ -83,8 +83,8 @@ class NamedChoice:
 def verdict_numbers(text: str) -> tuple[int, ...]:
     """Return the integers of up to three digits on the last ``Correct:`` line of ``text``, in order.
 
-    Without such a line they are those of the first line, since the prompt may end in ``Correct:``. "None"
-    and other text without digits gives none.
+    Without such a line the first line is read, since the prompt may end in ``Correct:``. Text without digits,
+    such as "None", gives no integers.
     """
     marked = re.findall(r"Correct:([^\n]*)", text)
     line = marked[-1] if marked else text.strip().partition("\n")[0]

@@ -18,13 +18,13 @@ class Together:
     """All candidates in one prompt. The other presentations are subclasses."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
-        """Return groups of candidates, each judged by one prompt; none if there is nothing to ask."""
+        """Return groups of candidates, one prompt for each; no groups if there is nothing to judge."""
         return [list(shown)] if shown else []
 
     def before(self, earlier: Sequence[str]) -> Sequence[str] | None:
-        """Return what is shown before a group's solutions, of what the verifier wrote in ``earlier`` rounds.
+        """Return the texts of ``earlier`` rounds that are shown before a group's solutions.
 
-        None shows the problem alone.
+        ``earlier`` are the verifier's texts. None shows the problem alone.
         """
         return []
 
@@ -39,7 +39,7 @@ class OneByOne(Together):
 
 @dataclass(frozen=True)
 class Unseen(Together):
-    """The problem without the candidates, a control that shows what seeing them adds."""
+    """The problem without the candidates, a control for the effect of seeing them."""
 
     def groups(self, shown: Sequence[int]) -> list[list[int]]:
         return [list(shown)]
@@ -51,21 +51,21 @@ class Unseen(Together):
 def fitting(
     show: Callable[[Sequence[str]], Prompt], earlier: Sequence[str], solutions: Sequence[str], room: int
 ) -> tuple[Prompt, int]:
-    """Return the prompt that ``show`` makes of ``earlier`` and ``solutions``, and how many texts it shows.
+    """Return the prompt that ``show`` builds from ``earlier`` and ``solutions``, and how many texts it shows.
 
     If they take more than ``room`` tokens, the first of ``earlier`` are left out, then the last of
-    ``solutions``, so that the others keep their numbers.
+    ``solutions``, so that the remaining solutions keep their numbers.
     """
     texts = [*earlier, *solutions]
 
-    def showing(count: int) -> Prompt:
+    def build(count: int) -> Prompt:
         first = max(0, min(len(earlier), len(texts) - count))
         return show(texts[first : first + count])
 
-    prompt, count = showing(len(texts)), len(texts)
+    prompt, count = build(len(texts)), len(texts)
     if count > 1 and len(prompt.ids) > room:
-        count = 1 + bisect_right(range(2, count), room, key=lambda some: len(showing(some).ids))
-        prompt = showing(count)
+        count = 1 + bisect_right(range(2, count), room, key=lambda size: len(build(size).ids))
+        prompt = build(count)
     return prompt, count
 
 

@@ -2,11 +2,11 @@
 
 A verifier is a generator like a method:
 it yields effects and returns a :class:`Verdict`. It sees the problem without its gold answer. Candidates
-without a parsed answer are not shown and score 0. A verifier with nothing to show is not asked and gives no
-answer of its own (``fresh``, which sees no candidates, always is).
+without a parsed answer are not shown and score 0. If no candidate can be shown, the model is not called and
+the verdict holds no answers (except for ``fresh``, which never shows candidates).
 
-The model's own verifiers are composed of a presentation (together, one by one, unseen) and a judgement (a
-fresh solution, a named choice); ``conf/verifier/`` names the combinations.
+A :class:`ModelVerifier` combines a presentation (together, one by one, unseen) and a judgement (a fresh
+solution, a named choice); ``conf/verifier/`` names the combinations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from soft_reasoning.types import (
 SHOWN = ("reasoning", "answer")
 CONFIDENCES = ("none", "mean_prob", "sequence_prob", "verdict_prob")
 ALTERNATIVES = 10
-"""Likeliest tokens among which the verdict's alternatives are looked for."""
+"""Number of likeliest tokens among which 1, 0 and None are looked for."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Verdict:
     """A verifier's judgement of a round.
 
     Attributes:
-        scores: One in [0, 1] per candidate; None if it was not judged.
-        answers: The verifier's own answers, one per sample that it wrote.
-        texts: What it wrote.
+        scores: A score in [0, 1] per candidate; None for a candidate that was not judged.
+        answers: The answers of the solutions that the verifier wrote, one per sample.
+        texts: The texts that the verifier wrote.
         weights: Weight in [0, 1] of each answer.
         agreement: The scores before confidence; by default the scores.
-        prompts: What it was asked, one per text.
+        prompts: The text of each prompt, one per text.
     """
 
     scores: tuple[float | None, ...]
@@ -81,7 +81,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class NoVerifier:
-    """Judges nothing, so rewards are coherence only and only candidates vote."""
+    """Judges nothing, so rewards are coherence only, and only candidates vote."""
 
     name: str = "none"
 
@@ -109,15 +109,15 @@ class Oracle:
         yield
 
 
-class Said(NamedTuple):
-    """What a model said of candidates.
+class Review(NamedTuple):
+    """The model's text about a group of candidates.
 
     Attributes:
         completion: The completion.
         text: Its text; empty if it was cut before its verdict.
-        prompt: What was asked.
+        prompt: The text of its prompt.
         weight: Its weight by confidence.
-        cut: Whether it was.
+        cut: Whether it was cut before its verdict.
         right: The probability of the verdict 1, if it was read.
     """
 
@@ -129,33 +129,33 @@ class Said(NamedTuple):
     right: float | None
 
     def score(self, share: float, alone: bool) -> float:
-        """Return the score of a candidate that the text gives ``share``; ``alone`` in its prompt or not."""
+        """Return the score of a candidate: ``share`` by the text; ``alone`` if the prompt shows no other."""
         return self.right if alone and self.right is not None else self.weight * share
 
 
 @dataclass(frozen=True)
 class ModelVerifier:
-    """The model judges the candidates: ``presentation`` shows them, ``judgement`` reads the model's text.
+    """A model judges the candidates: ``presentation`` shows them, ``judgement`` reads the model's text.
 
     Args:
-        name: Its wording, an entry of ``prompt.wording.reviews``.
-        presentation: Which candidates share a prompt, and what it shows.
+        name: The name of its wording, an entry of ``prompt.wording.reviews``.
+        presentation: Which candidates share a prompt, and what the prompt shows.
         judgement: How scores are read from the text.
         samples: Judgements per prompt; a score is the share of them that call the candidate right.
         temperature: Sampling temperature of the judgements.
         show: ``reasoning`` shows each candidate's text, ``answer`` only its parsed answer. If the context
-            has no room for all, the last ones are not shown; they are still compared with the verifier's
-            answer.
-        shots: Worked reviews before the candidates; None is as many as the prompt has and the context
+            has no room for all, the last candidates are not shown; they are still compared with the
+            verifier's answer.
+        shots: Worked reviews before the candidates; None uses all that the prompt has and the context
             allows.
         confidence: Weighs each judgement, and its answer in a final vote, by the model's probability of its
             text: ``mean_prob`` is the mean over tokens, ``sequence_prob`` their product, ``none`` is 1.
-            ``verdict_prob`` reads the probability of 1 against 0 and None at the verdict on a candidate shown
-            alone, which is its score; for most judges of mathematics such short verdicts match or beat long
+            ``verdict_prob`` scores a candidate shown alone with the probability of 1 against 0 and None at
+            the verdict; for most judges of mathematics such short verdicts match or beat long
             reviews (SLMJury, arXiv 2606.07810).
-        model: Another model that judges, a name of ``conf/model`` or a path; None is the run's own. Judges of
-            another family err differently.
-        max_new_tokens: Tokens per judgement. One that is cut there before its verdict judges nothing.
+        model: Another model as the judge, a name of ``conf/model`` or a path; None uses the run's model.
+            Judges of another family err differently.
+        max_new_tokens: Most tokens per judgement. A judgement cut there before its verdict is not counted.
 
     Raises:
         UserError: For a value out of its range.
@@ -188,16 +188,16 @@ class ModelVerifier:
 
     @property
     def answers_itself(self) -> bool:
-        """Whether it writes answers of its own."""
+        """Whether it writes solutions with answers, which may vote."""
         return self.judgement.writes_answer
 
     def answer_alone(
         self, problem: Problem, context: Context
     ) -> Steps[list[tuple[Completion, str | None, float]]]:
         """Solve the problem without candidates: each sample's completion, answer and weight."""
-        [said] = yield from self.ask(problem, [()], context, stage="alone")
+        [reviews] = yield from self.ask(problem, [()], context, stage="alone")
         kind, grader = problem.answer_type, context.grader
-        return [(one.completion, self.judgement.read(one.text, kind, grader), one.weight) for one in said]
+        return [(r.completion, self.judgement.read(r.text, kind, grader), r.weight) for r in reviews]
 
     def verify(
         self, problem: Problem, candidates: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
@@ -214,24 +214,26 @@ class ModelVerifier:
         if not groups:
             return Verdict(tuple(scores))
         judged = [[candidates[i] for i in group] for group in groups]
-        said = yield from self.ask(problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier)
-        for group, members, texts in zip(groups, judged, said, strict=True):
-            heard = [one for one in texts if not one.cut]
-            agreed = [self.judgement.scores(one.text, members, problem, grader) for one in heard]
-            for place, i in enumerate(group):  # what was cut before its verdict judges nothing
+        grouped = yield from self.ask(
+            problem, judged, context, stage=f"round-{len(earlier)}", earlier=earlier
+        )
+        for group, members, reviews in zip(groups, judged, grouped, strict=True):
+            complete = [review for review in reviews if not review.cut]
+            shares = [self.judgement.scores(review.text, members, problem, grader) for review in complete]
+            for place, i in enumerate(group):
                 alone = len(group) == 1
-                pairs = [(one, shares[place]) for one, shares in zip(heard, agreed, strict=True)]
+                pairs = [(review, share[place]) for review, share in zip(complete, shares, strict=True)]
                 agreement[i] = _mean([share for _, share in pairs])
-                scores[i] = _mean([one.score(share, alone) for one, share in pairs])
-        everything = [one for texts in said for one in texts]
-        voting = everything if self.answers_itself else []
+                scores[i] = _mean([review.score(share, alone) for review, share in pairs])
+        reviews = [review for group in grouped for review in group]
+        voting = reviews if self.answers_itself else []
         return Verdict(
             tuple(scores),
-            tuple(self.judgement.read(one.text, kind, grader) for one in voting),
-            tuple(one.completion.text for one in everything),
-            tuple(one.weight for one in voting),
+            tuple(self.judgement.read(review.text, kind, grader) for review in voting),
+            tuple(review.completion.text for review in reviews),
+            tuple(review.weight for review in voting),
             agreement=tuple(agreement),
-            prompts=tuple(one.prompt for one in everything),
+            prompts=tuple(review.prompt for review in reviews),
         )
 
     def ask(
@@ -242,29 +244,28 @@ class ModelVerifier:
         *,
         stage: str,
         earlier: Sequence[Verdict] = (),
-    ) -> Steps[list[list[Said]]]:
-        """Return what the model says of each group of candidates, ``samples`` times."""
+    ) -> Steps[list[list[Review]]]:
+        """Return the model's ``samples`` reviews of each group of candidates."""
         context = context.judges[self.model] if self.model else context
         problem, tokenizer = problem.without_gold(), context.engine.tokenizer
         prompts = [self._prompt(problem, group, context, earlier) for group in groups]
-        first: dict[tuple[int, ...], int] = {}  # what is asked greedily is asked once
+        first: dict[tuple[int, ...], int] = {}  # equal greedy prompts are generated once
         places = [first.setdefault(p.ids, g) if not self.temperature else g for g, p in enumerate(prompts)]
-        asked = [(g, sample) for g in dict.fromkeys(places) for sample in range(self.samples)]
+        samples = [(g, n) for g in dict.fromkeys(places) for n in range(self.samples)]
         requests = [
             self._request(prompts[g], context.stream(problem.id, self.name, f"{stage}-{g}", n))
-            for g, n in asked
+            for g, n in samples
         ]
         completions = yield Generate(requests, context.engine if self.model else None)
-        said: dict[int, list[Said]] = {}
-        for (g, _), completion in zip(asked, completions, strict=True):
+        reviews: dict[int, list[Review]] = {}
+        for (g, _), completion in zip(samples, completions, strict=True):
             cut = completion.finish_reason in ("length", "budget")
             cut = cut and not self.judgement.complete(completion.text)
             text, prompt = "" if cut else completion.text, tokenizer.decode(list(prompts[g].ids))
             right = verdict_probability(completion, tokenizer) if self.confidence == "verdict_prob" else None
-            said.setdefault(g, []).append(
-                Said(completion, text, prompt, self._weight(completion), cut, right)
-            )
-        return [said[place] for place in places]
+            review = Review(completion, text, prompt, self._weight(completion), cut, right)
+            reviews.setdefault(g, []).append(review)
+        return [reviews[place] for place in places]
 
     def _prompt(
         self, problem: Problem, shown: Sequence[Candidate], context: Context, earlier: Sequence[Verdict]
@@ -299,8 +300,8 @@ class ModelVerifier:
 def verdict_probability(completion: Completion, tokenizer: Any) -> float | None:
     """Return the probability of 1 against 0 and None at the verdict.
 
-    The verdict is the first token that is more than a space, after the last "Correct:" if there is one. None
-    if the text ends before it, or none of the likeliest tokens there is a verdict.
+    The verdict is the first token other than white space, after the last "Correct:" if there is such a mark.
+    None if the text ends before it, or if none of the likeliest tokens there is 1, 0 or None.
     """
     words = [tokenizer.decode([token]).strip() for token in completion.token_ids]
     marks = [i for i, word in enumerate(words) if word.endswith(":")]

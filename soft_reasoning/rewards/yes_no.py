@@ -18,23 +18,23 @@ def word_ids(tokenizer: Any, word: str) -> tuple[int, ...]:
     Raises:
         UserError: If the tokenizer has neither as one token.
     """
-    found: list[int] = []
+    word_tokens: list[int] = []
     for text in (word, f" {word}"):
         ids = tokenizer.encode(text, add_special_tokens=False)
-        if len(ids) == 1 and ids[0] not in (*found, getattr(tokenizer, "unk_token_id", None)):
-            found += ids
-    if not found:
+        if len(ids) == 1 and ids[0] not in (*word_tokens, getattr(tokenizer, "unk_token_id", None)):
+            word_tokens += ids
+    if not word_tokens:
         raise UserError(
             f"expected a tokenizer with a token for {word!r}, with or without a space before it, got none; "
-            "take a model that can be asked yes-or-no questions"
+            "use a model that can be asked yes-or-no questions"
         )
-    return tuple(found)
+    return tuple(word_tokens)
 
 
 def probability_of_yes(logits: Tensor, yes: int) -> Tensor:
     """Return the probability (n,) float64 of Yes from the ``logits`` (n, v) of the words' tokens.
 
-    The first ``yes`` tokens are those of Yes, the others those of No. The tokens of a word count together:
+    The first ``yes`` tokens belong to Yes, the others to No. The tokens of a word count together:
     log-sum-exp, then a softmax over the two words.
     """
     logits = logits.double()
