@@ -89,7 +89,5 @@ def _opening(sentence: str) -> Reading | None:
 
 def _to_reading(match: re.Match[str]) -> Reading:
     groups = {name for name, text in match.groupdict().items() if text}
-    answer = (
-        None if "open" in groups else str(bool(groups & {"yes", "shi", "tick", "y"}) != ("not" in groups))
-    )
-    return Reading(answer, *match.span())
+    positive = bool(groups & {"yes", "shi", "tick", "y"}) != ("not" in groups)
+    return Reading(None if "open" in groups else str(positive), *match.span())

@@ -33,7 +33,7 @@ from soft_reasoning.configuration.compose import (
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh, part_of
+from soft_reasoning.rewards.functions import Final, Score, Stop, Weigh, as_part
 from soft_reasoning.rewards.verifiers import Verifier
 from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.job import Job
@@ -401,7 +401,7 @@ def _method_of(options: Options, config: DictConfig) -> Method:
         if field not in known:
             raise _lacking(name, method.name)
         if name != "acquisition":
-            parts[field] = part_of(name, part, *([config.search.rounds] if name == "stopping" else []))
+            parts[field] = as_part(name, part, *([config.search.rounds] if name == "stopping" else []))
         elif callable(part):
             parts[field] = built(config, "search.optimiser", acquisition=part)
         else:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
-from soft_reasoning.rewards.judged import Judged, verdicts_of
+from soft_reasoning.rewards.judged import Judged, stored_verdicts
 from soft_reasoning.runs.files import read_json
 from soft_reasoning.runs.records import read_answers, stored_problem
 from soft_reasoning.types import Candidate
@@ -52,7 +52,7 @@ def _rounds(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield a problem's row after each of its rounds."""
     problem, (final_answer, answers) = stored_problem(record), read_answers(record, grader)
-    stored, verdicts = record["candidates"], verdicts_of(record["trace"])
+    stored, verdicts = record["candidates"], stored_verdicts(record["trace"])
     rounds = max((c["round"] for c in stored), default=0) + 1
     generated = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
     verifier_tokens = (sum(generated.values()) - generated.get("candidate", 0)) / rounds

@@ -1,12 +1,12 @@
 """Coherence of a completion: how sure the model was of the tokens that it wrote (paper, Equation 1).
 
-The paper prints the sum of log-probabilities and says that the verifier decides while coherence breaks
-ties. Only a bounded quantity does that, so the mean probability is the default.
+The paper prints the sum of log-probabilities and states that the verifier decides while coherence breaks
+ties. Only a bounded quantity can do so; therefore the mean probability is the default.
 
 The last two kinds read a completion's likeliest tokens. ``self_certainty`` is the divergence of the uniform
-distribution over a token's k likeliest ones from their probabilities, C = -log k - mean log p, its mean over
-tokens (Kang et al., arXiv 2502.18581, who take the whole vocabulary), mapped to [0, 1) by C / (1 + C), which
-keeps the order. ``group_confidence`` is the lowest mean of -mean log p over windows of successive tokens
+distribution over a token's k likeliest choices from their probabilities, C = -log k - mean log p, its mean
+over tokens (Kang et al., arXiv 2502.18581, who take the whole vocabulary), mapped to [0, 1) by C / (1 + C),
+which keeps the order. ``group_confidence`` is the lowest mean of -mean log p over windows of successive tokens
 (DeepConf, Fu et al., arXiv 2508.15260).
 """
 
@@ -24,7 +24,7 @@ LIKELIEST = 20
 WINDOW = 16
 """Tokens of a window. DeepConf's 2048 are for traces of tens of thousands; a solution here has 20 to 300."""
 MOST_CONFIDENCE = 1e3
-"""Of a window in which likeliest tokens have probability 0."""
+"""The confidence of a window in which likeliest tokens have probability 0."""
 
 
 def coherence(completion: Completion, kind: str = "mean_prob") -> float:
@@ -46,9 +46,9 @@ def coherence(completion: Completion, kind: str = "mean_prob") -> float:
     if kind == "self_certainty":
         certainty = _mean([max(0.0, -math.log(len(top)) - _mean(top)) for top in tops])
         return 1.0 if certainty == math.inf else certainty / (1.0 + certainty)
-    confident = [-_mean(top) for top in tops]
-    size = min(WINDOW, len(confident))
-    windows = [_mean(confident[i : i + size]) for i in range(len(confident) - size + 1)]
+    confidences = [-_mean(top) for top in tops]
+    size = min(WINDOW, len(confidences))
+    windows = [_mean(confidences[i : i + size]) for i in range(len(confidences) - size + 1)]
     return min(MOST_CONFIDENCE, *windows)
 
 

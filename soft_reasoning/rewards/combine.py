@@ -11,10 +11,10 @@ from soft_reasoning.types import Candidate, Completion
 
 
 def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
-    """Return the rewards of candidates that all have one.
+    """Return the rewards of candidates that all have a reward.
 
     Raises:
-        ValueError: If a candidate has none.
+        ValueError: If a candidate has no reward.
     """
     rewards = [candidate.reward for candidate in candidates if candidate.reward is not None]
     if len(rewards) < len(candidates):
@@ -24,14 +24,14 @@ def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
 
 MOST_WEIGHT = 1e6
 LEAST_COHERENCE = -1e9
-"""A token of probability 0 has log-probability -inf; so bounded, every reward is finite."""
+"""Keeps rewards finite where a token of probability 0 has log-probability -inf."""
 
 
 @dataclass(frozen=True)
 class Reward:
     """``verifier_weight`` * verified + ``coherence_weight`` * coherence.
 
-    A weight of zero leaves a part out. ``verified`` is None if the run has no verifier.
+    A weight of zero leaves its term out. ``verified`` is None if the run has no verifier.
     """
 
     verifier_weight: float = 1.0

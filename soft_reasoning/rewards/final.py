@@ -1,4 +1,4 @@
-"""The final answer after a search; the paper defines no rule, so each rule is a configuration value."""
+"""The final answer after a search; the paper defines no rule, so the rule is a configuration value."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from soft_reasoning.rewards.judged import Judged, same_answers
 
 RULES = ("vote", "reward_vote", "weighted_vote", "borda", "best_reward", "verifier")
 VOTES = RULES[:4]
-"""Rules that give every answer a weight."""
+"""Rules that give each vote a weight."""
 
 
 @dataclass(frozen=True)
 class FinalAnswer:
     """Chooses the final answer from candidates and verdicts.
 
-    Votes are over the candidates and the verifier's own answers, under the grader's equality.
+    Candidates and the verifier's answers vote; the grader decides which answers are equal.
 
     Args:
-        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest one.
+        rule: ``vote`` counts each candidate 1, ``reward_vote`` its reward minus the lowest reward.
             ``weighted_vote`` counts a candidate's reward, at least 0 (DeepConf, Fu et al., arXiv
             2508.15260). ``borda`` gives the i-th best of N candidates (N - i + 1)^``power`` votes (the
             Borda vote of Kang et al., arXiv 2502.18581).
-            ``best_reward`` takes one candidate's answer. ``verifier`` takes the verifier's last parsed
-            answer, else the vote.
-        verifier_weight: Weight of the verifier's answers of a round together, in candidates; each is
+            ``best_reward`` takes the answer of the candidate of highest reward. ``verifier`` takes the
+            verifier's last parsed answer, else the vote.
+        verifier_weight: Total weight of the verifier's answers of a round, in candidates; each answer is
             multiplied by its confidence. 0 leaves them out.
-        keep: Share of the candidates that vote, those of highest reward: DeepConf's filter, whose threshold
-            is a linearly interpolated percentile.
-        power: Of ``borda``; 0 is a majority vote.
+        keep: Share of the candidates that vote, by highest reward: DeepConf's filter, whose threshold is a
+            linearly interpolated percentile.
+        power: Exponent of ``borda``; 0 is a majority vote.
     """
 
     rule: str = "reward_vote"
@@ -73,7 +73,7 @@ class FinalAnswer:
         if self.rule == "reward_vote":
             rewards = rewards_of(candidates)
             lowest = min(rewards, default=0.0)
-            weights = [1e-6 + r - lowest for r in rewards]  # equal ones count the same
+            weights = [1e-6 + r - lowest for r in rewards]  # equal rewards count the same
         elif self.rule == "weighted_vote":
             weights = [max(0.0, r) for r in rewards_of(candidates)]
         elif self.rule == "borda":
@@ -88,20 +88,20 @@ class FinalAnswer:
 
 
 def _by_reward(judged: Judged) -> list[int]:
-    """Indices of the candidates, the highest reward first, equal ones in their order."""
+    """Indices of the candidates, the highest reward first, equal rewards in their order."""
     rewards = rewards_of(judged.candidates)
     return sorted(range(len(rewards)), key=lambda i: -rewards[i])
 
 
 @dataclass(frozen=True)
 class Vote:
-    """What speaks for one answer.
+    """The votes for an answer.
 
     Attributes:
         answer: The answer, as its first voter wrote it.
-        candidates: Number of candidates with it.
-        verifier: Number of the verifier's own answers that equal it.
-        weight: Weight of all of them; None if the final answer was not a vote over them.
+        candidates: Number of candidates with this answer.
+        verifier: Number of the verifier's answers equal to it.
+        weight: Total weight of these votes; None if the final answer was not chosen by weighted votes.
         by_verifier: The verifier's part of the weight.
     """
 
@@ -112,15 +112,16 @@ class Vote:
     by_verifier: float | None = None
 
 
-def votes_of(judged: Judged, final: FinalAnswer | None) -> list[Vote]:
-    """Return the answers, those of most weight first; ``final`` is the rule of the final answer, if known."""
+def count_votes(judged: Judged, final: FinalAnswer | None) -> list[Vote]:
+    """Return the votes for each answer, most weight first; ``final`` is the final rule, if known."""
     rule = final if final is not None and final.rule in VOTES else None
     rewarded = [c if c.reward is not None else replace(c, reward=0.0) for c in judged.candidates]
     votes = (rule or FinalAnswer("vote")).votes(replace(judged, candidates=rewarded))
-    found: list[tuple[float, Vote]] = []
+    weighted: list[tuple[float, Vote]] = []
     for group in same_answers([answer for answer, _ in votes], judged.grader, judged.answer_type):
-        own = [i for i in group if i >= len(rewarded)]
-        weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, own))
-        known = (weight, by_verifier) if rule else (None, None)
-        found.append((weight, Vote(votes[group[0]][0] or "", len(group) - len(own), len(own), *known)))
-    return [vote for _, vote in sorted(found, key=lambda pair: -pair[0])]
+        verifier = [i for i in group if i >= len(rewarded)]
+        weight, by_verifier = (sum(votes[i][1] for i in voters) for voters in (group, verifier))
+        weights = (weight, by_verifier) if rule else (None, None)
+        counts = len(group) - len(verifier), len(verifier)
+        weighted.append((weight, Vote(votes[group[0]][0] or "", *counts, *weights)))
+    return [vote for _, vote in sorted(weighted, key=lambda pair: -pair[0])]

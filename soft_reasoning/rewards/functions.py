@@ -1,4 +1,4 @@
-"""A user's own functions as the parts of a method: verifier, reward, final answer and stopping rule."""
+"""A user's functions as parts of a method: verifier, reward, final answer and stopping rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Problem, UserError
 
 Score: TypeAlias = Callable[[str, Sequence[Candidate]], Sequence[float | None]]
-"""A question and a round's candidates -> a score in [0, 1] for each; None is no judgement."""
+"""A question and a round's candidates -> a score in [0, 1] for each; None is not judged."""
 
 Weigh: TypeAlias = Callable[[float | None, float], float]
 """A candidate's score, None without a verifier, and its coherence -> its reward; larger is better."""
@@ -64,7 +64,7 @@ class FunctionVerifier:
 
 
 def _score(value: Any) -> float:
-    value = getattr(value, "item", lambda: value)()  # of numpy or torch
+    value = getattr(value, "item", lambda: value)()  # a scalar of numpy or torch
     return real("verifier's score", float(value) if isinstance(value, bool) else value, least=0.0, most=1.0)
 
 
@@ -95,7 +95,7 @@ class FunctionFinal:
 
 @dataclass(frozen=True)
 class FunctionStopping:
-    """Ends the rounds when a function says so, or after the first and ``rounds`` more."""
+    """Ends the rounds when a function returns True, or after the first and ``rounds`` more."""
 
     function: Stop
     rounds: int
@@ -129,20 +129,20 @@ KINDS: dict[str, tuple[str, Callable[..., Any], str]] = {
         "a function of the rewards of every round, or an object with reason",
     ),
 }
-"""For each part what an object of it has, what makes one of a function, and what was expected."""
+"""For each part: the method of its objects, the wrapper of a function, and the expected value in errors."""
 
 
-def part_of(name: str, value: Any, *more: Any) -> Any:
-    """Return the part ``name`` of :data:`KINDS` that ``value`` is, or stands for as a function.
+def as_part(name: str, value: Any, *options: Any) -> Any:
+    """Return ``value`` as the part ``name`` of :data:`KINDS`; a function is wrapped, with ``options``.
 
     Raises:
-        UserError: If it is neither.
+        UserError: If it is neither such a part nor a function.
     """
-    method, wrap, wanted = KINDS[name]
+    method, wrap, expected = KINDS[name]
     if isinstance(value, type):
-        raise UserError(f"{name}: expected {wanted}, got the class {value.__name__}; make an object of it")
+        raise UserError(f"{name}: expected {expected}, got the class {value.__name__}; make an object of it")
     if callable(getattr(value, method, None)):
         return value
     if callable(value):
-        return wrap(value, *more)
-    raise UserError(f"{name}: expected {wanted}, got {value!r:.80}")
+        return wrap(value, *options)
+    raise UserError(f"{name}: expected {expected}, got {value!r:.80}")

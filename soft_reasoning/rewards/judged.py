@@ -52,7 +52,7 @@ class Judged:
         return sums
 
 
-def verdicts_of(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+def stored_verdicts(trace: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     """Return the votes of a record's trace, a verdict with answers and weights per round."""
     verdicts: list[Verdict] = []
     for stored in (entry.get("verifier") or {} for entry in trace):

@@ -1,7 +1,7 @@
 """How the public code extracts, shows and votes on answers, for ``preset=released``.
 
-It reads candidates and verifier by different rules. A candidate's number loses its minus. The verifier's is
-cut at its first comma and printed as a float. Both are then compared as strings.
+It reads candidates and verifier by different rules. A candidate's number loses its minus. The verifier's
+number is cut at its first comma and printed as a float. Both are then compared as strings.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class ReleasedGrader(Grader):
             return None
         if answer_type == "boolean":
             return truth(answer)
-        found = re.search(r"\d+(?:\.\d+)?", answer.replace(",", ""))
-        return found.group() if found else None
+        number = re.search(r"\d+(?:\.\d+)?", answer.replace(",", ""))
+        return number.group() if number else None
 
 
 @dataclass(frozen=True)
 class WithAnalyses(Together):
-    """All candidates in one prompt, after the model's own earlier analyses, numbered like solutions.
+    """All candidates in one prompt, after the verifier's earlier analyses, numbered like solutions.
 
-    The candidates of the round alone are scored, those of earlier rounds never again.
+    Only the candidates of the round are scored, those of earlier rounds never again.
     """
 
     def before(self, earlier: Sequence[str]) -> Sequence[str]:
@@ -84,8 +84,8 @@ class ReleasedSolution(FreshSolution):
             return FAILED
         if answer_type == "boolean":
             return truth(answer) or NO_NUMBER
-        found = re.search(r"-?\d+(?:\.\d+)?", answer)
-        return str(float(found.group())) if found else NO_NUMBER
+        number = re.search(r"-?\d+(?:\.\d+)?", answer)
+        return str(float(number.group())) if number else NO_NUMBER
 
 
 @dataclass(frozen=True)

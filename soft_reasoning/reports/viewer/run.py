@@ -10,8 +10,8 @@ from typing import Any
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, short, write_page
-from soft_reasoning.rewards.final import FinalAnswer, votes_of
-from soft_reasoning.rewards.judged import Judged, verdicts_of
+from soft_reasoning.rewards.final import FinalAnswer, count_votes
+from soft_reasoning.rewards.judged import Judged, stored_verdicts
 from soft_reasoning.runs.files import read_manifest, read_records
 from soft_reasoning.runs.records import read_answers, stored_agreement, stored_candidates, stored_problem
 from soft_reasoning.types import Problem, UserError
@@ -124,11 +124,11 @@ def _votes(
     Weights are None if ``final`` is not known to be a vote over the record's contents.
     """
     chosen, kind = record["answer"], problem.answer_type
-    judged = Judged(stored_candidates(record), verdicts_of(record["trace"]), grader, kind)
+    judged = Judged(stored_candidates(record), stored_verdicts(record["trace"]), grader, kind)
     return [
         {name: short(value) for name, value in asdict(vote).items()}
         | {"right": grader.correct(vote.answer, problem), "chosen": grader.equal(vote.answer, chosen, kind)}
-        for vote in votes_of(judged, final)
+        for vote in count_votes(judged, final)
     ]
 
 
