@@ -1,4 +1,4 @@
-"""Turning a problem and exemplars into token ids, and placing the soft tokens."""
+"""Building prompts (token ids) from problems and exemplars, and placing the soft tokens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
-KEPT = 1024
-"""Problems whose prompts are kept."""
+CACHED = 1024
+"""Number of problems whose prompts are cached."""
 OPEN, CLOSE = "<think>", "</think>"
-"""What stands around a thinking model's thoughts."""
+"""The marks around a thinking model's thoughts."""
 DATE = "2024-07-26"
-"""The date that the templates of Llama 3.1 state when no date is given."""
+"""The default date of the templates of Llama 3.1."""
 SPAN_TEXTS = ("Aye, zinc", "7 (seven)")
-"""Two texts that differ in their first and last tokens, so what their prompts share is the template."""
+"""Two texts with different first and last tokens, so that only the template is common to their prompts."""
 
 
 class Prompts:
@@ -42,9 +42,9 @@ class Prompts:
             message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
             template; the attribute ``layout`` holds the choice.
         system: A system message, with ``chat``.
-        date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this one as Llama's does
-            (26 Jul 2024), so that a prompt is the same on any day.
-        chat_options: Passed to ``apply_chat_template`` (``enable_thinking`` and the like).
+        date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this date in Llama's
+            format (26 Jul 2024), so that a prompt is the same on any day.
+        chat_options: Options passed to ``apply_chat_template`` (``enable_thinking`` and the like).
 
     Raises:
         UserError: For an unknown layout, a missing template, or exemplars without a wording.
@@ -85,30 +85,30 @@ class Prompts:
             self.chat_options["chat_template"] = fixed + tokenizer.get_chat_template(template)
         shown = (wording.exemplar.format_map(vars(exemplar)) for exemplar in exemplars)
         self._head = wording.head + "".join(shown)
-        # A problem's prompt is checked before any model work and asked for in every round.
-        self._solution = lru_cache(KEPT)(self._solution_prompt)
-        self._headers = lru_cache(KEPT)(self._header_lengths)
+        # A problem's prompt is built for a check before any model work and again in every round.
+        self._solution = lru_cache(CACHED)(self._solution_prompt)
+        self._headers = lru_cache(CACHED)(self._header_lengths)
         self._cue, self.thinks = wording.cue, False
         if layout == "chat" and not wording.cue:
             self._cue, self.thinks = self._thinking()
 
     @property
     def neutral(self) -> bool:
-        """Whether the question stands alone and no thoughts come first: a solution is free text."""
+        """Whether a prompt is the question alone and no thoughts come first: a solution is free text."""
         return self.wording.ask == "{question}" and not (self._head or self._cue or self.thinks)
 
     def ending(self, stop: Sequence[str] = (), most: int | None = None) -> Prompts:
-        """Return these prompts with more texts that end a solution, or a bound of its tokens.
+        """Return these prompts with more texts that end a solution, or a limit of its tokens.
 
-        ``most`` replaces the method's bound. Reviews end as before.
+        ``most`` replaces the method's limit. Reviews end as before.
         """
-        other = copy(self)
-        other._more_stop = (*self._more_stop, *stop)
-        other._most = self._most if most is None else most
-        return other
+        prompts = copy(self)
+        prompts._more_stop = (*self._more_stop, *stop)
+        prompts._most = self._most if most is None else most
+        return prompts
 
     def solve(self, problem: Problem) -> Prompt:
-        """Return the prompt that asks for a solution: the problem's own if it has one.
+        """Return the prompt that asks for a solution: the problem's complete prompt if it has one.
 
         Raises:
             UserError: If the question is empty.
@@ -119,30 +119,31 @@ class Prompts:
 
     def _solution_prompt(self, problem: Problem) -> Prompt:
         question = _question(problem)
-        if (given := problem.given) is not None:
-            ids = self.tokenizer.encode(given.prompt) if isinstance(given.prompt, str) else given.prompt
-            return Prompt(tuple(ids), stop=given.stop, max_new_tokens=given.max_new_tokens)
+        if (complete := problem.given) is not None:
+            text = complete.prompt
+            ids = self.tokenizer.encode(text) if isinstance(text, str) else text
+            return Prompt(tuple(ids), stop=complete.stop, max_new_tokens=complete.max_new_tokens)
         return self._build(problem, self._head, self.wording.ask, self._cue, question=question)
 
     def split(self, text: str) -> tuple[str, str]:
-        """Return the thoughts of a thinking model in a solution's ``text``, and what it says after them.
+        """Return the thoughts of a thinking model in a solution's ``text``, and the text after them.
 
-        A solution that ends while the model thinks says nothing.
+        The text is empty where the solution ends while the model thinks.
         """
-        thought, mark, said = text.partition(CLOSE)
+        thought, mark, solution = text.partition(CLOSE)
         if not mark and not self.thinks and not text.lstrip().startswith(OPEN):
             return "", text
-        return thought.replace(OPEN, "", 1).strip(), said.lstrip("\n")
+        return thought.replace(OPEN, "", 1).strip(), solution.lstrip("\n")
 
     def _thinking(self) -> tuple[str, bool]:
         """Return the cue that opens a thinking model's thoughts, and whether a solution begins in them.
 
-        So the first generated token, which a soft token replaces, is the first of the thoughts.
+        The first generated token, which a soft token replaces, then is the first token of the thoughts.
         """
         template = str(self.chat_options.get("chat_template", getattr(self.tokenizer, "chat_template", "")))
-        asked = [{"role": "user", "content": SPAN_TEXTS[0]}]
+        messages = [{"role": "user", "content": SPAN_TEXTS[0]}]
         options = {**self.chat_options, "tokenize": False, "add_generation_prompt": True}
-        header = str(self.tokenizer.apply_chat_template(asked, **options)).rpartition(SPAN_TEXTS[0])[2]
+        header = str(self.tokenizer.apply_chat_template(messages, **options)).rpartition(SPAN_TEXTS[0])[2]
         if header.rstrip().endswith(OPEN):  # the template opens them
             return "", True
         thinks = CLOSE not in header and "enable_thinking" in template
@@ -164,18 +165,18 @@ class Prompts:
             kind: The verifier's name.
             problem: The problem.
             solutions: The solutions.
-            shots: Number of worked reviews; None is all, or as many as keep the prompt within ``room``.
-            brief: Whether solutions are answers only.
+            shots: Number of worked reviews; None shows all, or as many as keep the prompt within ``room``.
+            brief: Whether the solutions of worked reviews are shown as answers only.
             room: Most tokens of the prompt.
 
         Raises:
             UserError: If this prompt has no wording for the verifier.
         """
         wording = self.review_wording(kind)
-        asked = {"question": _question(problem), "solutions": wording.listed(solutions)}
-        for fewer in range(len(wording.exemplars) if shots is None else shots, -1, -1):
-            opening = wording.opening(fewer, brief)
-            prompt = self._build(problem, opening, wording.ask, wording.cue, **asked)
+        fields = {"question": _question(problem), "solutions": wording.listed(solutions)}
+        for count in range(len(wording.exemplars) if shots is None else shots, -1, -1):
+            opening = wording.opening(count, brief)
+            prompt = self._build(problem, opening, wording.ask, wording.cue, **fields)
             if shots is not None or room is None or len(prompt.ids) <= room:
                 break
         return prompt
@@ -207,17 +208,17 @@ class Prompts:
         wording = _named(self.wording.tasks, kind, f"prompt: this prompt has no wording for the task {kind}")
         listed = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
         question = _question(problem)
-        known = {"question": question, "steps": listed, **fields}
-        form(f"prompt.wording.tasks.{kind}.ask", wording.ask, known, needed=["question", *fields])
+        all_fields = {"question": question, "steps": listed, **fields}
+        form(f"prompt.wording.tasks.{kind}.ask", wording.ask, all_fields, needed=["question", *fields])
         head = wording.head + "".join(wording.exemplars[:shots])
-        return self._build(problem, head, wording.ask, wording.cue, **known)
+        return self._build(problem, head, wording.ask, wording.cue, **all_fields)
 
     def position(self, prompt: Prompt, placement: str, problem: Problem, *, seed: int) -> int:
         """Return the index in ``prompt.ids`` before which soft tokens are inserted.
 
         ``last`` is after the prompt and its cue, ``first`` before the text and after any BOS or template
         header. ``middle`` is drawn once per problem, uniformly from the positions inside the text and
-        before the cue; the paper ("Impact of Special Token Placement") says no more than "middle".
+        before the cue; the paper ("Impact of Special Token Placement") does not define "middle" further.
         """
         choice("placement", placement, PLACEMENTS)
         if placement == "last":
@@ -233,9 +234,9 @@ class Prompts:
         return before + 1 + int(torch.randint(span, (), generator=draw))
 
     def _header_lengths(self, messages: Messages) -> tuple[int, int]:
-        """Number of a template's tokens before and after the text; the ``messages`` before it count."""
-        one, two = (self._encode(text, "", messages) for text in SPAN_TEXTS)
-        return len(os.path.commonprefix([one, two])), len(os.path.commonprefix([one[::-1], two[::-1]]))
+        """Number of tokens before and after the question's text; earlier ``messages`` count as before."""
+        a, b = (self._encode(text, "", messages) for text in SPAN_TEXTS)
+        return len(os.path.commonprefix([a, b])), len(os.path.commonprefix([a[::-1], b[::-1]]))
 
     def _build(self, problem: Problem, head: str, ask: str, cue: str, **fields: str) -> Prompt:
         ids = self._encode(head + ask.format(**fields), cue, problem.messages)
@@ -244,9 +245,9 @@ class Prompts:
 
     def _encode(self, text: str, cue: str, earlier: Messages) -> tuple[int, ...]:
         if self.layout == "completion":
-            before = "".join(f"{role.capitalize()}: {said}\n\n" for role, said in earlier)
+            before = "".join(f"{role.capitalize()}: {content}\n\n" for role, content in earlier)
             return tuple(self.tokenizer.encode(before + text + cue))
-        messages = [{"role": role, "content": said} for role, said in earlier]
+        messages = [{"role": role, "content": content} for role, content in earlier]
         messages.append({"role": "user", "content": text})
         if self.system is not None and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": self.system})
@@ -262,9 +263,9 @@ class Prompts:
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
 
 
-def _named(wordings: Mapping[str, T], kind: str, lacking: str) -> T:
+def _named(wordings: Mapping[str, T], kind: str, message: str) -> T:
     if kind not in wordings:
-        raise UserError(f"{lacking}; it has: {', '.join(sorted(wordings)) or 'none'}")
+        raise UserError(f"{message}; it has: {', '.join(sorted(wordings)) or 'none'}")
     return wordings[kind]
 
 
@@ -281,7 +282,7 @@ def _question(problem: Problem) -> str:
         raise UserError(f"problem {problem.id}: expected a question, got empty text")
     try:
         question.encode()
-    except UnicodeEncodeError as error:  # half of a pair of surrogates, as JSON can escape it
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can escape
         wrong = question[error.start : error.end]
         raise UserError(
             f"problem {problem.name}: expected a question in Unicode text, got {wrong!r} in it; fix it"

@@ -1,4 +1,4 @@
-"""The wording of prompts, which all is in ``conf/prompt/*.yaml``."""
+"""The wording of prompts; all texts are in ``conf/prompt/*.yaml``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ReviewWording:
     Attributes:
         ask: The question to the verifier, with {question} and {solutions}.
         head: The task.
-        cue: What the model's answer follows.
-        solution: One line per solution, with {i} and {text}.
-        first: The first solution's {i}.
-        lines: Whether solutions keep their lines, as poems and code need; else each is put on one line.
+        cue: The text that the model's answer follows.
+        solution: The template of one solution, with {i} and {text}.
+        first: The number {i} of the first solution.
+        lines: Whether solutions keep their line breaks, as poems and code need; else each is one line.
         worked: The answer of a worked review, with the fields of its entry.
         exemplars: Entries with a question, its solutions (each ending in its "Answer: ...") and the fields
             of ``worked``.
@@ -55,7 +55,7 @@ class ReviewWording:
         ``brief`` keeps only the answers of their solutions.
 
         Raises:
-            UserError: If there are fewer.
+            UserError: If the wording has fewer.
         """
         if shots is not None and shots > len(self.exemplars):
             raise UserError(f"verifier.shots: expected at most {len(self.exemplars)}, the worked reviews of "
@@ -75,8 +75,8 @@ class TaskWording:
     Attributes:
         ask: The question, with {question}, {steps} and the fields that the method names.
         head: The task.
-        exemplars: Worked examples after it, each as it is shown.
-        cue: What the model's answer follows.
+        exemplars: Worked examples after the head, verbatim.
+        cue: The text that the model's answer follows.
         step: The template of one {steps} entry, with {asked} and {answered}, for each sub-question so far.
     """
 
@@ -86,7 +86,7 @@ class TaskWording:
     cue: str = ""
     step: str = "Q: {asked}\nA: {answered}\n"
 
-    def __post_init__(self) -> None:  # the fields of ``ask`` are the method's: ``Prompts.task`` checks it
+    def __post_init__(self) -> None:  # ``Prompts.task`` checks ``ask``, whose fields the method names
         _check_texts(self, "head", "cue")
         form("step", self.step, {"asked": "", "answered": ""})
 
@@ -100,7 +100,7 @@ class Wording:
     Attributes:
         ask: The question, with {question}.
         head: The task.
-        cue: What the model's answer follows.
+        cue: The text that the model's answer follows.
         exemplar: The template of an exemplar, with {question}, {thought} and {answer}.
         stop: Texts that end generation.
         reviews: A :class:`ReviewWording` for each verifier.

@@ -4,10 +4,10 @@ The paper prints the sum of log-probabilities and states that the verifier decid
 ties. Only a bounded quantity can do so; therefore the mean probability is the default.
 
 The last two kinds read a completion's likeliest tokens. ``self_certainty`` is the divergence of the uniform
-distribution over a token's k likeliest choices from their probabilities, C = -log k - mean log p, its mean
-over tokens (Kang et al., arXiv 2502.18581, who take the whole vocabulary), mapped to [0, 1) by C / (1 + C),
-which keeps the order. ``group_confidence`` is the lowest mean of -mean log p over windows of successive tokens
-(DeepConf, Fu et al., arXiv 2508.15260).
+distribution over a token's k likeliest choices from their probabilities, C = -log k - mean log p, averaged
+over tokens (Kang et al., arXiv 2502.18581, with the whole vocabulary) and mapped to [0, 1) by C / (1 + C),
+which keeps the order. ``group_confidence`` is the lowest mean of -mean log p over windows of successive
+tokens (DeepConf, Fu et al., arXiv 2508.15260).
 """
 
 from __future__ import annotations
