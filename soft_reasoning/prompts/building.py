@@ -21,7 +21,7 @@ T = TypeVar("T")
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
-CACHED = 1024
+CACHED_PROMPTS = 1024
 """Number of problems whose prompts are cached."""
 OPEN, CLOSE = "<think>", "</think>"
 """The marks around a thinking model's thoughts."""
@@ -86,8 +86,8 @@ class Prompts:
         shown = (wording.exemplar.format_map(vars(exemplar)) for exemplar in exemplars)
         self._head = wording.head + "".join(shown)
         # A problem's prompt is built for a check before any model work and again in every round.
-        self._solution = lru_cache(CACHED)(self._solution_prompt)
-        self._headers = lru_cache(CACHED)(self._header_lengths)
+        self._solution = lru_cache(CACHED_PROMPTS)(self._solution_prompt)
+        self._headers = lru_cache(CACHED_PROMPTS)(self._header_lengths)
         self._cue, self.thinks = wording.cue, False
         if layout == "chat" and not wording.cue:
             self._cue, self.thinks = self._thinking()
