@@ -5,8 +5,7 @@
 
 A faithful stand-in for a large model checks better than it solves: without a right solution to read, its
 reviewer should do no better than greedy decoding, and it should find a right solution if there is one. Every
-verifier reads the same five candidates, sampled at temperature 0.8; validation problems unless configured
-otherwise.
+verifier reads the same five candidates, sampled at temperature 0.8, of validation problems by default.
 """
 
 from __future__ import annotations
@@ -138,9 +137,8 @@ def by_shown(study: Measurement, drawn: Mapping[str, Result]) -> str:
     rows = [["problems", *(str(len(g)) for g in groups.values())]]
     for name in READERS:
         reviews = study.reviews(name, drawn)
-        rows.append(
-            [name, *(share(study.right(p, reviews[p.id].answer) for p in g) for g in groups.values())]
-        )
+        right = {p.id: study.right(p, reviews[p.id].answer) for p in study.problems}
+        rows.append([name, *(share(right[p.id] for p in group) for group in groups.values())])
     return Table(("right among the five", *groups), rows).markdown()
 
 

@@ -111,8 +111,7 @@ class Engine:
     def nearest_tokens(self, x: Tensor, count: int = 3) -> list[list[tuple[int, float]]]:
         """For each row of ``x`` (n, D) the ``count`` tokens of highest cosine similarity, best first."""
         x = torch.nn.functional.normalize(x.float().to(self._weight.device), dim=-1)
-        products = [x @ chunk.float().T for chunk in self._weight.split(CHUNK)]
-        cosines = torch.cat(products, dim=-1) / self._norms
+        cosines = torch.cat([x @ rows.float().T for rows in self._weight.split(CHUNK)], dim=-1) / self._norms
         best = cosines.topk(min(count, self.vocabulary), dim=-1)
         return [
             list(zip(tokens, values, strict=True))
@@ -137,8 +136,7 @@ class Engine:
     def step(self, tickets: Collection[int] | None = None) -> list[tuple[int, Outcome]]:
         """Advance all requests by about one token, and return those of ``tickets`` that are complete.
 
-        None stands for all tickets. If some are complete already, no token is computed. Each outcome is
-        returned once.
+        None stands for all tickets. If some are complete, no token is computed. Outcomes are returned once.
 
         Raises:
             Exception: An error of the step, which also becomes the outcome of every request in work.

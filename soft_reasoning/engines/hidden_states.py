@@ -65,7 +65,7 @@ class OpenModel(Engine):
         """See :class:`~soft_reasoning.engines.abilities.SoftTokenGradients`."""
         prepared = self.check(request)
         if prepared.soft is None:
-            raise ValueError("expected a request with soft tokens, got one without")
+            raise ValueError("expected a request with soft tokens, got none")
         with self.lock, torch.enable_grad():
             soft = prepared.soft.detach().clone().requires_grad_()
             logits = self.model(inputs_embeds=self._embeddings(prepared, soft), use_cache=False).logits[0]

@@ -34,7 +34,7 @@ class StopChecker:
     def before_stop(self, ids: Sequence[int], stop: tuple[str, ...]) -> str | None:
         """Return the text of ``ids`` before the earliest stop string.
 
-        None if the last token cannot have completed one.
+        None if the last token cannot have completed a stop string.
         """
         if not stop or not ids:
             return None
@@ -76,7 +76,7 @@ def finish(
 
     The completion ends with the first end-of-sequence token or with the token that completes the earliest
     stop string. The text is cut before either. Both are ignored among the first ``min_new_tokens`` tokens,
-    but a stop string in them is still cut off if the completion ends by one.
+    but a stop string in them is still cut off if a stop string ends the completion.
     """
     checker = checker or StopChecker(tokenizer)
     for count in range(max(1, min_new_tokens), len(ids) + 1):

@@ -171,7 +171,7 @@ class Rounds:
         return Result(self.answer(), tuple(self.seen), tuple(self.trace))
 
 
-def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is the greedy one") -> None:
+def check_sampling(values: Any, prefix: str = "", *, fix: str = "method=cot is greedy decoding") -> None:
     """Check the ``temperature``, ``top_k`` and ``top_p`` of ``values``, whose names begin with ``prefix``.
 
     ``fix`` is the advice for a temperature of 0.

@@ -61,10 +61,8 @@ class SelfConsistency:
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         temperatures = self.temperatures or (self.temperature,)
-        sampling = [
-            Sampling(t, self.top_k, self.top_p, self.first_temperature, self.first_top_k)
-            for t in temperatures
-        ]
+        first = self.first_temperature, self.first_top_k
+        sampling = [Sampling(t, self.top_k, self.top_p, *first) for t in temperatures]
         completions = yield Generate(
             [
                 solution_request(

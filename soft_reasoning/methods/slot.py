@@ -81,7 +81,5 @@ def bias(engine: LMHead, delta: Tensor) -> Tensor:
     at_zero, once, twice = engine.lm_head(torch.stack([0 * delta, delta, 2 * delta]))
     tolerance = 1e-3 * float(once.abs().max() + 1e-6)
     if not torch.allclose(twice - once, once - at_zero, rtol=1e-2, atol=tolerance):
-        raise UserError(
-            "slot: expected a model whose logits are linear in its last state, got one that caps them"
-        )
+        raise UserError("slot: expected a model whose logits are linear in its last state, got capped logits")
     return once - at_zero

@@ -29,8 +29,8 @@ class VerifierOnly:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.verifier, ModelVerifier) and self.verifier.answers_itself):
-            raise UserError(f"verifier={self.verifier.name}: expected a verifier with an answer of its own, "
-                            "got one that only scores; use multi_generate or single_generate")  # fmt: skip
+            raise UserError(f"verifier={self.verifier.name}: expected a verifier that writes a solution, got "
+                            "one that only scores; use multi_generate or single_generate")  # fmt: skip
 
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         assert isinstance(self.verifier, ModelVerifier)  # checked when built

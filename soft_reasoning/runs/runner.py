@@ -198,10 +198,10 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
         UserError: If the folder holds no finished run.
     """
     folder = Path(folder)
-    manifest, wanted, before = read_manifest(folder), read_grades(folder), read_results(folder)
-    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in wanted]
+    manifest, ids, results = read_manifest(folder), read_grades(folder), read_results(folder)
+    rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in ids]
     rate, independent = manifest.get("flops"), manifest.get("independent", False)
-    metrics = measure(rows, costs=before, rate=rate, independent=independent)
+    metrics = measure(rows, costs=results, rate=rate, independent=independent)
     metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
     write_results(folder, metrics, rows)
     return metrics

@@ -157,10 +157,7 @@ def next_logits(
 
 @answers(Round, time="method")
 def watch(jobs: Sequence[Job[Round]], engine: Engine) -> list[str | None]:
-    """Report the rounds to ``watch``, and return which budget is too small for a next round, if any.
-
-    A round needs at least a token per candidate.
-    """
+    """Report the rounds to ``watch``; return any budget that lacks a token per candidate for a next round."""
     for job in jobs:
         if job.watch is not None:
             job.watch(job.effect)

@@ -102,8 +102,7 @@ class Job(Future[Result], Generic[E_co]):
         except (SystemExit, KeyboardInterrupt) as error:
             if threading.current_thread() is threading.main_thread():
                 raise
-            # Raised in another thread by a custom part.
-            self.end(self._name_problem(RuntimeError(f"{type(error).__name__}: {error}")))
+            self.end(self._name_problem(RuntimeError(f"{type(error).__name__}: {error}")))  # a custom part's
 
     def _next(self, answer: Any) -> Result | None:
         if self._steps is None:

@@ -50,7 +50,7 @@ class Prior:
         except OSError as error:
             raise UserError(f"{expected}, got {path} ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{expected}, got {path}, which is not one; calibrate again") from error
+            raise UserError(f"{expected}, got {path}, another file; calibrate again") from error
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the prior as JSON."""

@@ -206,5 +206,5 @@ class HuggingFaceEngine(OpenModel):
 def _too_long(sequence: Sequence) -> UserError:
     return UserError(
         f"expected memory for a prompt of {sequence.prompt_tokens} tokens and "
-        f"{sequence.prepared.max_new_tokens} new ones, and it ran out; shorten them or take a smaller model"
+        f"{sequence.prepared.max_new_tokens} new tokens, and it ran out; shorten them or take a smaller model"
     )

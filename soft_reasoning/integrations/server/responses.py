@@ -175,8 +175,7 @@ class TextReply(ChatReply):
         yield from ()
 
     def report_round(self, round: Round) -> Iterator[str]:
-        # A comment, since these chunks have no field for it.
-        yield f": {format_round(round.number, round.candidates)}\n"
+        yield f": {format_round(round.number, round.candidates)}\n"  # a comment: chunks have no such field
 
     def rest(self, choice: dict[str, Any]) -> dict[str, Any]:
         return choice
