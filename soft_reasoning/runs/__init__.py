@@ -1,1 +1,1 @@
-"""Runs of data sets: what solves the problems, the folder that they are written to, and their metrics."""
+"""Runs of data sets: solvers, the folder of a run, and its metrics."""

@@ -129,14 +129,12 @@ def test_a_record_gives_its_problem_and_numbers_back():
     problem = Problem("p", "How many?", "3", doc={"a": 1})
     result = Result("3", (Candidate("t", "3", 0, 0.5, 1.0, 1.5, (0.1, -0.2), 7, "eos"),), ({"round": 0},))
     record = to_record(problem, result, GRADER)
-    assert (record["resps"], record["filtered_resps"]) == ([["t"]], ["3"]) and stored_problem(
-        record
-    ) == problem
+    assert stored_problem(record) == problem
+    assert (record["exact_match"], record["resps"], record["filtered_resps"]) == (1.0, [["t"]], ["3"])
     assert record["candidates"] == [
         {"answer": "3", "round": 0, "coherence": 0.5, "verified": 1.0, "reward": 1.5, "u": (0.1, -0.2),
          "generated_tokens": 7, "finish_reason": "eos", "agreement": None}
     ]  # fmt: skip
-    assert record["exact_match"] == 1.0
 
 
 def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_decided():
