@@ -355,7 +355,7 @@ def main() -> None:
     parser.add_argument("command", choices=("record", "judge", "table"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--verifier", action="append", choices=VERIFIERS, metavar="NAME")
-    parser.add_argument("--by", default="", help="judge: what to call another model that judges")
+    parser.add_argument("--by", default="", help="judge: label of another model that judges")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="record: without likeliest tokens")
     parser.add_argument("--stops", action="append", default=[], help="table: verifier to stop by")
