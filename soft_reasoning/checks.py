@@ -1,4 +1,4 @@
-"""Checks of parameters; each raises OptionError in one line."""
+"""Checks of parameters; each raises an OptionError of one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counts(part: object, *names: str) -> None:
 
 
 def switch(name: str, value: object) -> bool:
-    """Return ``value`` if it is True or False, rather than a word such as "yes"."""
+    """Return ``value`` if it is True or False (not a word such as "yes")."""
     if not isinstance(value, bool):
         raise OptionError(name, f"expected true or false, got {value!r}")
     return value
@@ -92,7 +92,7 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
     try:
         str(value).format(**fields)
         used = {field for _, field, _, _ in Formatter().parse(str(value))}
-    except (AttributeError, LookupError, TypeError, ValueError):  # another field, or a lone brace
+    except (AttributeError, LookupError, TypeError, ValueError):  # an unknown field, or a single brace
         used = None
     if not isinstance(value, str) or used is None or not set(needed) <= used:
         wanted = [f"{{{field}}}" if field in needed else f"perhaps {{{field}}}" for field in fields]

@@ -33,7 +33,7 @@ class SoftReasoningObjective(BaseTestProblem):
     Args:
         reasoner: An open :class:`~soft_reasoning.SoftReasoner` whose method is ``soft_reasoning``.
         question: The question, in words.
-        gold: Its reference answer. Only :meth:`correct` and an ``oracle`` verifier read it.
+        gold: The reference answer. Only :meth:`correct` and an ``oracle`` verifier read it.
 
     Attributes:
         dim: d, dimensions of the search, for all soft tokens together.

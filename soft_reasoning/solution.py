@@ -122,12 +122,12 @@ class Solution(Result):
         return self.total.generated_tokens
 
     def summary(self) -> dict[str, Any]:
-        """Return the answer, the method, the numbers of candidates and rounds, and how they ended."""
+        """Return the answer, the method, the numbers of candidates and rounds, and why the rounds ended."""
         return {"method": self.method, "answer": self.answer, "candidates": len(self.candidates),
                 "rounds": len(self.rounds), "ended": self.ended}  # fmt: skip
 
     def explain(self) -> str:
-        """Return a text: how the rounds ended, the votes with their weights, and each round."""
+        """Return a text: why the rounds ended, the votes with their weights, and each round."""
         answer = f"Answer: {_answer(self.answer)} ({self._counts()})"
         lines = [f"Question: {_line(self.question)}", answer, "", *self._vote_lines(), *self._round_lines()]
         return "\n".join(lines)

@@ -67,8 +67,8 @@ class Problem:
         question: The question.
         gold: The reference answer as text; None if unknown.
         answer_type: One of ``answers.ANSWER_TYPES``.
-        doc: The row, which is kept in the store.
-        messages: (role, text) of the messages before the question, if it ends a chat.
+        doc: The row, which the store keeps.
+        messages: (role, text) of the messages before the question in a chat.
         given: Complete prompt; None uses the configured wording.
     """
 
@@ -86,7 +86,7 @@ class Problem:
         return shortened(self.id)
 
     def without_gold(self) -> Problem:
-        """Return the problem without its reference answer, as a verifier may see it."""
+        """Return the problem without its reference answer, for verifiers."""
         return replace(self, gold=None, doc={})
 
 
@@ -96,7 +96,7 @@ class Prompt:
 
     Attributes:
         ids: The token ids.
-        cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow them.
+        cue: Number of tokens at the end that cue the answer; soft tokens placed ``last`` follow the cue.
         stop: Texts that end a completion.
         max_new_tokens: Most tokens of a completion; None uses the method's limit.
     """
@@ -273,13 +273,13 @@ class Candidate:
 
     Attributes:
         text: The solution.
-        answer: Its parsed answer, or None.
-        round: Its round, from 0.
-        coherence: Its coherence.
+        answer: The parsed answer, or None.
+        round: The number of the round, from 0.
+        coherence: The coherence of the tokens.
         verified: The verifier's score in [0, 1]; None without a verifier.
-        reward: Its reward; None if the method has none.
-        u: Its point in the search space; None if the method has none.
-        generated_tokens: Its length.
+        reward: The reward; None if the method has no rewards.
+        u: The point in the search space; None if the method has no search.
+        generated_tokens: Number of generated tokens.
         finish_reason: As in :class:`Completion`.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
         token_ids: Its tokens; none if it is not one completion. They and ``logprobs`` are not stored.
