@@ -7,7 +7,7 @@ An answer is canonical text: a number as plain decimal (``18`` for ``18``, ``18.
 How a text is read (``extraction=flexible``):
 
 1. Reasoning in ``<think>`` is ignored; the text ends where the model continues with another question.
-2. The last statement that can be read is the answer (``statements``): what follows "Answer:", ``####`` or
+2. The last statement that can be read is the answer (``statements``): the text after "Answer:", ``####`` or
    "the answer is", the content of ``\boxed{}``, ``<answer>`` or a key of JSON, or a correction
    ("Wait, ...").
 3. Without a statement, the last sentence that holds an answer gives it.

@@ -61,7 +61,7 @@ class Worker:
                     return None
                 except (EOFError, OSError):
                     self.close()
-                except BaseException:  # Ctrl-C: its answer would be taken for that of the next call
+                except BaseException:  # Ctrl-C: the next call would receive this call's answer
                     self.close()
                     raise
             logger.warning("%s ended its worker twice", call)

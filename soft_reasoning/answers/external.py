@@ -30,7 +30,7 @@ class LmEvalGrader(AnswerGrader):
     """Reads and compares numbers as lm-evaluation-harness does for GSM8K.
 
     Args:
-        filter: ``strict-match`` takes what follows the first ``#### ``, ``flexible-extract`` the last number.
+        filter: ``strict-match`` takes the number after the first ``#### ``, ``flexible-extract`` the last.
 
     Raises:
         UserError: for another filter, and where another type of answer than a number is read.

@@ -44,7 +44,7 @@ def extract(text: str, answer_type: str, *, mode: str = "flexible") -> str | Non
     """Return the canonical answer that ``text`` states, or None.
 
     Args:
-        text: what a model wrote.
+        text: the text of a model.
         answer_type: one of ``ANSWER_TYPES``.
         mode: ``strict`` reads the rest of the line after the first ``Answer:`` and nothing else;
             ``flexible`` reads the last statement of any form, else the end of the text (the package's

@@ -1,4 +1,4 @@
-"""What the readers share: the reading, sentences, and the decisive candidates of a sentence."""
+"""The base of all readers: readings, sentences, and the decisive candidates of a sentence."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ r"""Finding where a text states its answer.
 1. Reasoning in ``<think>``, struck-out text and markdown are replaced by spaces, so that positions stay
    the same.
 2. The text ends where the model continues with another question or turn.
-3. A statement is what follows "Answer:", ``####`` or "the answer is", the content of ``\boxed{}``, of
+3. A statement is the text after "Answer:", ``####`` or "the answer is", the content of ``\boxed{}``, of
    ``<answer>`` or of a key of JSON, or a correction of an earlier statement ("Wait, ..."). It ends where the
    next statement begins.
 
@@ -46,7 +46,7 @@ _ASKING = re.compile(
     r"\n[ \t]{0,9}\n[ \t]{0,9}(?!Wait|Hmm|But|So\b|And|Is (?:that|this|it))(?:\d{1,2}[.)] )?"
     r"[A-Z][^\n?]{8,600}\?[*_ ]{0,9}\n"
 )
-"""A question without a heading, in a paragraph of its own."""
+"""A question without a heading, in a separate paragraph."""
 
 _ANSWER = r"(?<![A-Za-z])(?:[Aa]nswer|ANSWER|[Aa]ns\.?|Antwort|[Rr]éponse|[Rr]espuesta|[Оо]твет|答案)"
 _WHICH = r"(?: (?:\d{1,2}|finale?|correct[ae]?|\([^()\n]{1,20}\)|(?:to|for|of) [^:.\n]{1,40}?))?"
@@ -127,7 +127,7 @@ def _content(kind: str, match: re.Match[str]) -> Statement:
 
 
 def _answer_end(text: str, first: int | None, has_answer: Callable[[str], bool]) -> int:
-    """Where another question begins after the first statement, or after a text that gives an answer.
+    """The start of another question after the first statement, or after a text that gives an answer.
 
     A numbered question before the first statement means that the model splits its question into parts;
     later numbers then do not end the text.

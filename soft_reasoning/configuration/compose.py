@@ -136,7 +136,7 @@ def model_overrides(path: str) -> list[str]:
 
 
 def is_bundled(model: str) -> bool:
-    """Whether ``model`` is the bundled one, by its name or its folder."""
+    """Whether ``model`` is the name or the folder of the bundled model."""
     model = model.strip("'\"")
     return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()
 

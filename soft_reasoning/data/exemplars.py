@@ -24,7 +24,7 @@ class Exemplar:
 
 
 def from_config(source: Sequence[Mapping[str, Any]] | str | None) -> list[Exemplar]:
-    """Read exemplars from a list of mappings (question, thought, answer) or from a YAML file of one.
+    """Read exemplars from a list of mappings (question, thought, answer) or from a YAML file.
 
     The file holds the list at its top or under ``exemplars``.
 

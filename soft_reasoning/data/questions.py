@@ -39,7 +39,7 @@ Asked: TypeAlias = str | Question | Sequence[Message]
 
 
 def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tuple[list[Problem], bool]:
-    """Return the problems, and whether it is a single one.
+    """Return the problems, and whether ``questions`` is a single question.
 
     Raises:
         UserError: For what is no question.

@@ -34,7 +34,7 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True)
 class FreshSolution:
-    """The model writes its own solution; candidates that agree with its answer are right."""
+    """The model writes a new solution; candidates that agree with its answer are right."""
 
     writes_answer = True
 
