@@ -82,14 +82,6 @@ def test_how_a_run_is_watched_and_spread_out_leaves_its_folder(run, tmp_path, sw
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
-def test_seeds_that_draw_problems_of_their_own_are_compared(run, tmp_path):
-    draw = ["engine=fake", "max_new_tokens=4", "limit=4", "dataset.sample=random", "dataset.seed=${seed}"]
-    done = run(*draw, "-m", "seed=0,1", "method=cot,self_consistency")
-    assert done.returncode == 0 and done.stderr.count("UserError") == 0, done.stderr
-    [path] = tmp_path.glob("runs/sweep-*/comparison.json")
-    assert [row.get("n") for row in json.loads(path.read_text())] == [None, 8]
-
-
 @pytest.mark.parametrize(
     "options",
     [

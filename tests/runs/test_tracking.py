@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from soft_reasoning import SoftReasoner, UserError
 from soft_reasoning.engines.fake import FakeEngine
 
 FAKE = ["engine=fake", "method=cot", "progress=false", "max_new_tokens=20", "max_live=2", "hydra.run.dir=one"]
@@ -134,8 +133,3 @@ def test_values_that_cannot_be(run, given, message):
     done = run(*FAKE, *given, "limit=2")
     assert done.code == 2 and message in done.err
     assert len(done.err.strip().splitlines()) == 1
-
-
-def test_only_a_run_of_a_data_set_is_logged():
-    with pytest.raises(UserError, match="got logging=wandb, which only soft-reasoning run reads"):
-        SoftReasoner.from_pretrained("demo", overrides=["logging=wandb"])
