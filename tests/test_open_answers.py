@@ -32,11 +32,6 @@ def test_a_question_reaches_a_chat_template_as_it_is(family):
     assert not prompts.thinks and prompts.split("An old pond.\n") == ("", "An old pond.\n")
 
 
-def test_the_users_system_message_is_kept():
-    text = asked(prompts_of("qwen2.5"), messages=(("system", "Answer as a pirate."),))
-    assert text.startswith("<|im_start|>system\nAnswer as a pirate.<|im_end|>\n<|im_start|>user\n" + HAIKU)
-
-
 class TestThinking:
     def test_the_prompt_ends_where_the_thoughts_begin(self):
         prompts = prompts_of("qwen3")

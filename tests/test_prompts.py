@@ -33,23 +33,12 @@ def wording(**changes):
 PROBLEM = Problem("p", "Ada has 3 apples. How many apples does Ada have now?")
 
 
-def test_solving_prompt_is_the_text_with_its_bos(tokenizer):
-    prompt = Prompts(tokenizer, wording()).solve(PROBLEM)
-    assert prompt.ids[0] == tokenizer.bos_token_id
-    assert tokenizer.decode(prompt.ids[1:]) == solve_prompt(PROBLEM.question)
-
-
 def test_exemplars_stand_before_the_question(tokenizer):
     exemplar = SimpleNamespace(question="Ben has 1 apples.", thought="1 + 0 = 1.", answer="1")
     prompts = Prompts(tokenizer, wording(), exemplars=[exemplar])
     prompt = prompts.solve(PROBLEM)
     text = tokenizer.decode(prompt.ids[1:])
     assert text.index("Ben has 1 apples.") < text.index("Answer: 1") < text.index("Ada has 3")
-
-
-def test_review_lists_solutions_on_a_line_each(tokenizer):
-    prompt = Prompts(tokenizer, wording()).review("multi_generate", PROBLEM, ["1 + 2\n= 3.", "3."])
-    assert "1. 1 + 2 = 3.\n2. 3.\n" in tokenizer.decode(prompt.ids)
 
 
 def test_a_task_is_its_head_the_question_the_steps_and_its_fields(tokenizer):

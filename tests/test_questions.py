@@ -5,6 +5,7 @@ import json
 import pickle
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -221,13 +222,8 @@ def test_a_prompt_of_ones_own(tmp_path, kind):
         reviews = [tokenizer.decode(list(one.prompt_ids)) for one in asked if one.role == "verifier"]
         assert reviews and all(one.startswith("<s>CHECK Ada has 3") for one in reviews)
         with pytest.raises(UserError, match="verifier=multi_judge: this prompt has no wording for it"):
-            reasoner.solve(QUESTIONS[0], method=judged(reasoner))
-
-
-def judged(reasoner):
-    from dataclasses import replace
-
-    return replace(reasoner.method, verifier=replace(reasoner.method.verifier, name="multi_judge"))
+            judge = replace(reasoner.method.verifier, name="multi_judge")
+            reasoner.solve(QUESTIONS[0], method=replace(reasoner.method, verifier=judge))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The shipped exemplars: complete, and right."""
+"""Exemplars from a file of one's own."""
 
 import pytest
 
@@ -6,12 +6,6 @@ from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.data.exemplars import Exemplar, from_config
 from soft_reasoning.types import UserError
-
-BENCHMARKS = ("gsm8k", "gsm_hard", "svamp", "strategyqa", "aime_2024", "aime_2025")
-
-
-def shipped(name):
-    return build_dataset(compose_config([f"dataset={name}", "dataset.shots=8"])).exemplars()
 
 
 def test_a_file_of_ones_own(tmp_path):

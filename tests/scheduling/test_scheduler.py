@@ -95,20 +95,6 @@ def test_usage_is_counted_by_role_and_time_by_kind():
     assert {*clock.seconds} == {"engine", "method"} and all(s > 0 for s in clock.seconds.values())
 
 
-def test_a_failure_names_its_problem_and_keeps_what_finished_in_the_same_tick():
-    def steps(problem):
-        completions = yield ask(problem)
-        if problem.id == "2":
-            raise ZeroDivisionError("by hand")
-        return answer(completions)
-
-    finished = []
-    with pytest.raises(ProblemError, match="problem 2: ZeroDivisionError: by hand"):
-        for problem, _ in drive(problems(4), Script(steps), Context()):
-            finished.append(problem.id)
-    assert finished == ["0", "1", "3"]
-
-
 def test_an_unknown_effect_and_a_live_set_of_none():
     def steps(problem):
         yield "everything"
@@ -119,25 +105,16 @@ def test_an_unknown_effect_and_a_live_set_of_none():
         list(drive(problems(1), Script(steps), Context(), max_live=0))
 
 
-@pytest.fixture(scope="module")
-def soft_reasoning():
-    config = compose_config(["engine=fake", "max_new_tokens=30"])
-    return build_method(config), build_context(config, build_engine(config))
-
-
-def solved(soft_reasoning, order, max_live, engine=None):
-    """Answers, traces, candidates with their points and rewards: exactly. (How much of a prompt was cached
-    depends on the batch.)"""
-    method, context = soft_reasoning
-    driven = drive(order, method, replace(context, engine=engine or context.engine), max_live=max_live)
-    return {p.id: (r.answer, r.candidates, r.trace) for p, r in driven}
-
-
-def test_results_do_not_depend_on_how_the_engine_completes_requests(soft_reasoning):
+def test_results_do_not_depend_on_how_the_engine_completes_requests():
     """Nor on the batch and the order, as tests/methods/test_batches.py has it for every method."""
-    some = [Problem(f"p{i}", f"Ann has {i} pens and buys {i % 5}. How many?", "7") for i in range(4)]
-    together = solved(soft_reasoning, some, 64)
-    assert solved(soft_reasoning, some[::-1], 3, StreamingFake()) == together
+    config = compose_config(["engine=fake", "max_new_tokens=30"])
+    method, context = build_method(config), build_context(config, build_engine(config))
+    asked = [Problem(f"p{i}", f"Ann has {i} pens and buys {i % 5}. How many?", "7") for i in range(4)]
+    together, streamed = (
+        {p.id: (r.answer, r.candidates, r.trace) for p, r in drive(asked, method, each)}
+        for each in (context, replace(context, engine=StreamingFake()))
+    )
+    assert streamed == together
 
 
 def test_where_the_engine_completes_piece_by_piece_no_problem_waits_for_another():
