@@ -38,7 +38,7 @@ from soft_reasoning.types import Problem, Result, Round, UserError
 
 OnRound: TypeAlias = Callable[[Round], None]
 Update: TypeAlias = Future[Result] | Round
-"""What a call waits for: a job that ends, or a finished round."""
+"""An event that a call waits for: a finished job or round."""
 
 
 class SoftReasoner:
@@ -46,25 +46,24 @@ class SoftReasoner:
 
     ``SoftReasoner(model, tokenizer)`` takes a causal language model of transformers as it is;
     :meth:`from_pretrained` loads one. All calls share it, whatever their method, and may come from any thread
-    and any event loop: one thread of the reasoner's own drives the model. As a context manager it frees the
-    model at the end.
+    and any event loop: one worker thread drives the model. As a context manager it frees the model at the
+    end.
 
     Args:
-        model: A causal language model, in evaluation mode afterwards.
+        model: A causal language model; it is set to evaluation mode.
         tokenizer: Its tokenizer. Where it has a chat template, prompts use it.
         prompt: The name of a shipped prompt (by default ``math`` for numbers, else that of ``answer_type``),
             a YAML file, a mapping with the same keys, or a :class:`~soft_reasoning.prompts.Wording`.
         answer_type: The type of answers: number, boolean, choice, text, latex, json, code or open (any text).
-            By default that of the prompt; without a prompt a question is any question (``prompt="any"``,
-            open answers), but for the bundled model, which solves word problems alone.
-        overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``, but
-            for those that only a run of a data set reads.
+            By default the type of the prompt. Without a prompt, questions may be of any kind
+            (``prompt="any"``, open answers), except for the bundled model, which solves only word problems.
+        overrides: Overrides of the configuration as on the command line, such as ``"embedding.dim=20"``,
+            except those that only a run of a data set reads.
         options: method, preset, k, rounds, max_tokens, verifier and the others of
             :class:`~soft_reasoning.configuration.options.Options`.
 
     Raises:
-        UserError: In one line, for an option that does not exist, and for a prompt that asks for answers of
-            another type.
+        UserError: In one line, for an unknown option, and for a prompt that asks for answers of another type.
 
     Example:
         >>> with SoftReasoner.from_pretrained("demo") as reasoner:
@@ -97,8 +96,8 @@ class SoftReasoner:
             most = config.engine.get("max_batch_tokens")
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
-        own = checked(options, "SoftReasoner")
-        self._open(name, PartsMaker(name, prompt, answer_type, overrides, own, {}, loaded))
+        defaults = checked(options, "SoftReasoner")
+        self._open(name, PartsMaker(name, prompt, answer_type, overrides, defaults, {}, loaded))
 
     @classmethod
     def from_pretrained(
@@ -110,35 +109,35 @@ class SoftReasoner:
         overrides: Sequence[str] = (),
         **options: Unpack[LoadOptions],
     ) -> SoftReasoner:
-        """Load a model by its name on the hub or its folder; "demo" is the one that ships.
+        """Load a model by its name on the hub or its folder; "demo" is the bundled model.
 
-        The bundled model has a prompt of its own by default. A data set given by ``overrides`` gives its
-        exemplars where ``dataset.shots`` asks for any.
+        The bundled model has its own default prompt. Exemplars come from the data set that ``overrides``
+        name, if ``dataset.shots`` asks for any.
 
         Args:
             name_or_path: The name or the folder.
             prompt, answer_type, overrides: As for the class.
-            options: Those of the class, and how the model is loaded: device, dtype, device_map, quantization,
+            options: The options of the class, and those of loading: device, dtype, device_map, quantization,
                 revision, adapter, attn_implementation, trust_remote_code.
 
         Raises:
-            UserError: In one line, for a model or an option that does not exist.
+            UserError: In one line, for an unknown model or option.
         """
         if not isinstance(cast(Any, name_or_path), str | PathLike) or not fspath(name_or_path):
             raise UserError(f"from_pretrained: expected a model's name or folder, got {name_or_path!r}")
-        settings, own = loading_settings(options)
+        settings, defaults = loading_settings(options)
         self = cls.__new__(cls)
         name = fspath(name_or_path)
-        self._open(name, PartsMaker(name, prompt, answer_type, overrides, own, settings, build_engine))
+        self._open(name, PartsMaker(name, prompt, answer_type, overrides, defaults, settings, build_engine))
         return self
 
     def _open(self, model: str, parts: PartsMaker) -> None:
-        """Make the worker of the loaded model, and the parts of the reasoner's own options."""
+        """Start the worker of the loaded model, and build the parts of the default options."""
         self._name, self._parts = model, parts
-        self._worker = Worker(self._parts.engine, self._parts.own.config.max_live)
-        weakref.finalize(self, self._worker.close)  # where nobody closes it
+        self._worker = Worker(self._parts.engine, self._parts.default.config.max_live)
+        weakref.finalize(self, self._worker.close)  # if the user does not close it
         try:
-            self._own = self._parts.of({})
+            self._default = self._parts.make({})
         except BaseException:
             self.close()
             raise
@@ -156,13 +155,13 @@ class SoftReasoner:
 
     @property
     def method(self) -> Method:
-        """The reasoner's own method."""
-        return self._own.method
+        """The reasoner's default method."""
+        return self._default.method
 
     @property
     def context(self) -> Context:
-        """What the reasoner's own method reads."""
-        return self._own.context
+        """The context of the reasoner's default method."""
+        return self._default.context
 
     @overload
     def solve(  # pyright: ignore[reportOverlappingOverload]
@@ -183,8 +182,8 @@ class SoftReasoner:
         """Answer one question (a Solution) or several together (a list, in the order given).
 
         A question is a text, the messages of a chat (a list of mappings with role and content, the last one
-        the user's) or a mapping with the keys question and id. The id is what seeds are drawn from; by
-        default a question's own text is its id, so that it gets the same answer alone and in any list.
+        the user's) or a mapping with the keys question and id. Seeds are derived from the id; by
+        default the question's text is its id, so that it gets the same answer alone and in any list.
         Several threads may call at once: their questions share batches, and each gets the same answer as
         alone.
 
@@ -192,12 +191,12 @@ class SoftReasoner:
             questions: A question, or a list or other iterable of questions.
             progress: Whether to show progress, in a terminal, a notebook or a log.
             on_round: Called with every finished :class:`~soft_reasoning.types.Round`, in the caller's thread.
-                What it raises ends the call.
+                An exception that it raises ends the call.
             options: :class:`~soft_reasoning.configuration.options.Options` for this call.
 
         Raises:
-            UserError: In one line, for what is no question or longer than the model's context, for an id with
-                two questions, and for a closed reasoner.
+            UserError: In one line, for an invalid question or one longer than the model's context, for an id
+                with two questions, and for a closed reasoner.
         """
         problems, alone = read_questions(questions, self.answer_type)
         updates: SimpleQueue[Update] = SimpleQueue()
@@ -223,12 +222,12 @@ class SoftReasoner:
         self, questions: Asked | Iterable[Asked], *,
         on_round: OnRound | None = None, **options: Unpack[Options],
     ) -> Solution | list[Solution]:  # fmt: skip
-        """As :meth:`solve`, from any event loop, which goes on meanwhile; a cancelled task ends its work."""
+        """As :meth:`solve`, without blocking the event loop; a cancelled task ends its work."""
         problems, alone = read_questions(questions, self.answer_type)
         loop, updates = asyncio.get_running_loop(), asyncio.Queue[Update]()
 
         def send(update: Update) -> None:
-            with suppress(RuntimeError):  # the loop was closed with the task in it
+            with suppress(RuntimeError):  # the loop was closed before the task ended
                 loop.call_soon_threadsafe(updates.put_nowait, update)
 
         # In a thread, since composing the configuration of new options takes tenths of a second.
@@ -240,10 +239,10 @@ class SoftReasoner:
         return self._solutions(problems, alone, jobs, parts)
 
     def problem(self, question: str | Question, gold: str | None = None) -> Problem:
-        """The question as methods see it, with its reference answer where there is one.
+        """Return the question as methods see it, with its reference answer if it has one.
 
         Raises:
-            UserError: If it is no question.
+            UserError: For an invalid question.
         """
         return replace(read_question(question, self.answer_type), gold=gold)
 
@@ -261,9 +260,9 @@ class SoftReasoner:
     def _working(
         self, jobs: Mapping[str, Job[Any]], send: Callable[[Update], None] | None = None
     ) -> Generator[None]:
-        """Have ``jobs`` of one call worked on; an error inside, Ctrl-C or a cancelled task end them.
+        """Submit the ``jobs`` of a call; an error inside, Ctrl-C or a cancelled task ends them.
 
-        What cannot be solved is refused before any model work.
+        Problems that cannot be solved are refused before any model work.
         """
         if send is not None:
             for job in jobs.values():
@@ -277,16 +276,16 @@ class SoftReasoner:
 
     @property
     def max_live(self) -> int:
-        """Most questions solved at a time, of all calls together."""
+        """The most questions of all calls that are solved at a time."""
         return self._worker.max_live
 
     @property
     def closed(self) -> bool:
-        """Whether the model was given back."""
+        """Whether the model was freed."""
         return self._worker.closed
 
     def close(self) -> None:
-        """Give the model's memory back; calls in work in other threads get an error."""
+        """Free the model's memory; unfinished calls in other threads get an error."""
         self._worker.close()
 
     def __enter__(self) -> SoftReasoner:
@@ -301,12 +300,12 @@ class SoftReasoner:
         changes: Mapping[str, Any],
         watch: Callable[[Update], None] | None,
     ) -> tuple[dict[str, Job[Any]], Parts]:
-        """Return a job for each of the different ones among ``problems`` by id, and what they share.
+        """Return a job for each id among ``problems``, and the parts that the jobs share.
 
         Raises:
             UserError: For an id with two questions.
         """
-        parts, jobs = self._parts.of(changes), dict[str, Job[Any]]()
+        parts, jobs = self._parts.make(changes), dict[str, Job[Any]]()
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
             if job.problem != problem:
@@ -317,19 +316,19 @@ class SoftReasoner:
     def _solutions(
         problems: Sequence[Problem], alone: bool, jobs: Mapping[str, Job[Any]], parts: Parts
     ) -> Solution | list[Solution]:
-        """The results of ``problems`` with their stories; ``alone`` is one question."""
+        """The solutions of ``problems``, or the only one if ``alone``."""
         method, grader = parts.method, parts.context.grader
         final = getattr(method, "final", None)
-        made = {
+        by_id = {
             name: Solution.of(job.result(), job.problem, method.name, final, grader)
             for name, job in jobs.items()
         }
-        solutions = [made[problem.id] for problem in problems]
+        solutions = [by_id[problem.id] for problem in problems]
         return solutions[0] if alone else solutions
 
 
 def _ended(update: Update, on_round: OnRound | None) -> bool:
-    """Whether ``update`` is a job that ended, whose error is raised; a round is passed on."""
+    """Whether ``update`` is a finished job, whose error is raised; rounds go to ``on_round``."""
     if isinstance(update, Round):
         assert on_round is not None
         on_round(update)

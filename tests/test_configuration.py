@@ -17,9 +17,9 @@ from soft_reasoning.configuration.build import (
     build_method,
     built,
 )
-from soft_reasoning.configuration.compose import compose_config, methods_of, override
+from soft_reasoning.configuration.compose import compared_methods, compose_config, override
 from soft_reasoning.configuration.folder import conf_dir, run_name
-from soft_reasoning.configuration.options import spelled
+from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser, SearchState
@@ -72,7 +72,7 @@ def test_every_experiment_composes_and_builds(path):
     assert path.stem.startswith("_") or path.read_text().splitlines()[1].startswith(commands)
     if path.stem.startswith(("paper_", "sweep_", "_")):  # the slow tests run what these compare and sweep
         return
-    for method, changes in methods_of(config).values():
+    for method, changes in compared_methods(config).values():
         build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
     swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
     for key, values in swept.items():
@@ -205,7 +205,7 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
     ],
 )
 def test_short_options_become_those_of_the_method(words, full):
-    assert spelled(words) == full
+    assert expand_options(words) == full
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_short_options_become_those_of_the_method(words, full):
     [
         (["method=cot", "k=3"], "k: expected a method that has it, got method=cot"),
         (["methods=[cot,soft_reasoning]", "rounds=1"], '"soft_reasoning rounds=1", got it for a whole'),
-        (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods that call it the same"),
+        (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods with the same key for it"),
     ],
 )
 def test_short_options_that_cannot_be_are_one_line(words, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        spelled(words)
+        expand_options(words)

@@ -16,7 +16,7 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
     ("arguments", "expected"),
     [
         (["method=telepathy"], "random_embedding"),
-        (["search=none"], "search: expected one with points for method=soft_reasoning"),
+        (["search=none"], "search: expected a search with points for method=soft_reasoning"),
         (["embedding.dim=1000000"], "embedding.dim: expected a whole number of at most 16384, got 1000000"),
         (
             ["embedding=gaussian", "embedding.sigma=1" + 400 * "0"],

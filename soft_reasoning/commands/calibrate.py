@@ -28,8 +28,8 @@ from soft_reasoning.configuration.build import (
     build_method,
     built,
     check_problems,
-    made_for_of,
     plain,
+    space_settings,
 )
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
@@ -119,7 +119,7 @@ def calibrate(config: DictConfig, folder: Path) -> None:
             problems, solver, folder / TRIES, plain(config),
             fresh=config.fresh, progress=config.progress,
         )  # fmt: skip
-        made_for = made_for_of(config, context)
+        made_for = space_settings(config, context)
     records = {record["doc_id"]: record for record in read_records(folder / TRIES)}
     rows = [(problem, records[problem.id]["candidates"]) for problem in problems]
     labels = reference == "auto" and all(problem.gold is not None for problem in problems)

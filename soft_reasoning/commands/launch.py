@@ -17,10 +17,10 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import check, completed, override
+from soft_reasoning.configuration.compose import check, complete_overrides, override
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import conf_dir, known_keys, register_resolvers, run_name
-from soft_reasoning.configuration.options import spelled
+from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
@@ -57,10 +57,13 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             key, _, value = word.removeprefix("--").partition("=")
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
-        sys.argv[1:] = overrides = completed(spelled([word for word in words if word not in SWEEP]))
+        options = expand_options([word for word in words if word not in SWEEP])
+        sys.argv[1:] = overrides = complete_overrides(options)
         if {*SWEEP} & {*words}:
-            given = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
-            sweep = given[-1].strip("'\"") if given else f"runs/{run_name('sweep', sweep_name(overrides))}"
+            folders = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
+            sweep = (
+                folders[-1].strip("'\"") if folders else f"runs/{run_name('sweep', sweep_name(overrides))}"
+            )
             sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", sweep)]
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)

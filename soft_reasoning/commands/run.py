@@ -18,9 +18,9 @@ from soft_reasoning.configuration.build import (
     built,
     plain,
 )
-from soft_reasoning.configuration.compose import compose_config, methods_of
+from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.configuration.options import spelled
+from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.runs.files import PROBES, REPORT
@@ -57,8 +57,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
-        label: [*overrides, *spelled([f"method={name}", *changes])]
-        for label, (name, changes) in methods_of(config).items()
+        label: [*overrides, *expand_options([f"method={name}", *changes])]
+        for label, (name, changes) in compared_methods(config).items()
     }
 
     def composed(label: str, *change: str) -> DictConfig:

@@ -34,14 +34,14 @@ from soft_reasoning.types import Problem, UserError
 
 
 def built(config: DictConfig, key: str, **options: Any) -> Any:
-    """Build what ``config`` names at ``key``, after a check of the classes that it and its parts name.
+    """Build the part at ``key`` of ``config``, after a check of the classes that it and its parts name.
 
     Raises:
-        UserError: In one line with the option's full name, for what a class refuses with a ValueError.
+        UserError: In one line with the option's full name, for a value that a class refuses by ValueError.
     """
     try:
         _check_targets(OmegaConf.select(config, key), key)
-        part = OmegaConf.select(deepcopy(config), key)  # which is resolved in place
+        part = OmegaConf.select(deepcopy(config), key)  # instantiate resolves it in place
         return instantiate(part, _convert_="all", **options)
     except Exception as error:
         line = _refused_value(config, error) or one_line(error)
@@ -51,7 +51,7 @@ def built(config: DictConfig, key: str, **options: Any) -> Any:
 
 
 def _refused_value(config: DictConfig, error: Exception) -> str | None:
-    """The line for a ValueError("name: expected ...") of a class, with the option's full name."""
+    """The message of a ValueError("name: expected ...") of a class, with the option's full name."""
     text = re.match(r"([\w.]+): expected .*", str(error.__cause__), flags=re.DOTALL)
     key = re.search(r"full_key: (\S+)", str(error))
     if not isinstance(error.__cause__, ValueError) or text is None or key is None:
@@ -62,7 +62,7 @@ def _refused_value(config: DictConfig, error: Exception) -> str | None:
 
 
 def _option(part: DictConfig, name: str) -> str | None:
-    """The full name of a parameter of ``part``, or of a part of it, where interpolations lead."""
+    """The full name of a parameter of ``part`` or of its parts, after following interpolations."""
     first, dot, rest = name.partition(".")
     nodes = {str(key): part._get_node(key)._maybe_dereference_node() for key in part}  # pyright: ignore
     if (node := nodes.get(first)) is not None:
@@ -75,7 +75,7 @@ def _option(part: DictConfig, name: str) -> str | None:
 def _check_targets(part: Any, key: str) -> None:
     """Check that each ``_target_`` at or below ``part`` can be imported and takes the keys beside it.
 
-    Hydra tells neither in one line, and nothing of a ``_partial_`` before it is called.
+    Hydra's messages take many lines, and it checks a ``_partial_`` only when it is called.
     """
     if not isinstance(part, DictConfig):
         return
@@ -108,12 +108,12 @@ def _no_bars() -> Iterator[None]:
     """Hide the progress bars of transformers and the hub while weights are loaded."""
     from transformers.utils import logging
 
-    before = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if before:
+        if enabled:
             logging.enable_progress_bar()
 
 
@@ -128,11 +128,11 @@ def build_dataset(config: DictConfig) -> Dataset:
 
 
 def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exemplar] = ()) -> Context:
-    """Build what methods read during a run; ``exemplars`` come from the data set."""
+    """Build the context of a run's methods; ``exemplars`` come from the data set."""
     prompts = build_prompts(config, engine.tokenizer, exemplars)
     if config.prompt.get("max_new_tokens") == "model":
         prompts = prompts.ending(most=getattr(engine, "max_new_tokens", None) or engine.context_length)
-    own = Context(
+    context = Context(
         engine=engine,
         prompts=prompts,
         grader=built(config, "grader"),
@@ -140,23 +140,23 @@ def build_context(config: DictConfig, engine: Engine, exemplars: Sequence[Exempl
         limits=Limits(config.max_tokens, config.max_seconds),
     )
     if (judge := (config.get("verifier") or {}).get("model")) is None:
-        return own
-    return replace(own, judges={judge: _judge(judge, config, own, exemplars)})
+        return context
+    return replace(context, judges={judge: _judge(judge, config, context, exemplars)})
 
 
-def _judge(name: str, config: DictConfig, own: Context, exemplars: Sequence[Exemplar]) -> Context:
-    """Return the context of another model that judges.
+def _judge(name: str, config: DictConfig, run: Context, exemplars: Sequence[Exemplar]) -> Context:
+    """Return the context of a judge, another model than the run's.
 
-    It has the run's prompt, but for the bundled model, which alone understands its own.
+    It has the run's prompt, unless either is the bundled model, whose prompt suits no other model.
     """
-    other, engine = _second_model(name, config.engine.get("device"))
-    wording = other if is_bundled(name) or is_bundled(str(config.model.path)) else config
-    return replace(own, engine=engine, prompts=build_prompts(wording, engine.tokenizer, exemplars))
+    defaults, engine = _second_model(name, config.engine.get("device"))
+    wording = defaults if is_bundled(name) or is_bundled(str(config.model.path)) else config
+    return replace(run, engine=engine, prompts=build_prompts(wording, engine.tokenizer, exemplars))
 
 
 @cache
 def _second_model(name: str, device: str | None) -> tuple[DictConfig, Engine]:
-    """Load the model once per process."""
+    """Load another model, once per process."""
     config = compose_config([f"model={name}", override("engine.device", device)])
     return config, build_engine(config)
 
@@ -173,8 +173,8 @@ def build_method(config: DictConfig) -> Method:
     return built(config, "method")
 
 
-def prior_of(method: Method) -> Prior | None:
-    """Return what the method's search knows from other questions, if anything."""
+def find_prior(method: Method) -> Prior | None:
+    """Return the prior of the method's search, if it has one."""
     return getattr(getattr(method, "optimiser", None), "prior", None)
 
 
@@ -182,13 +182,13 @@ def check_fits(config: DictConfig, method: Method, context: Context) -> None:
     """Refuse a prompt without wording for the method's verifier, and a prior made for another model.
 
     Raises:
-        UserError: In one line, naming what differs.
+        UserError: In one line that names the difference.
     """
     verifier = getattr(method, "verifier", None)
     if isinstance(verifier, ModelVerifier) and not isinstance(verifier.presentation, Unseen):
         context.prompts.review_wording(verifier.name)
-    if prior := prior_of(method):
-        prior.check_made_for(made_for_of(config, context))
+    if prior := find_prior(method):
+        prior.check_made_for(space_settings(config, context))
 
 
 def check_problems(problems: Sequence[Problem], method: Method, context: Context) -> None:
@@ -202,7 +202,7 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
     for problem in problems:
         if not context.grader.supports(problem.answer_type):
             raise UserError(
-                f"grader: expected one that reads answers of type {problem.answer_type}, got "
+                f"grader: expected a grader for answers of type {problem.answer_type}, got "
                 f"{context.grader.name}; use grader=default"
             )
         length = len(context.prompts.solve(problem).ids)
@@ -212,15 +212,15 @@ def check_problems(problems: Sequence[Problem], method: Method, context: Context
                 f"problem {problem.name}: the prompt has {length} tokens and the model takes {room} with "
                 f"its answer; use {fewer} or a model with a longer context"
             )
-    if prior := prior_of(method):
+    if prior := find_prior(method):
         prior.check_unseen([problem.question for problem in problems])
 
 
-def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
-    """Return what points of the search space belong to: plain values by name.
+def space_settings(config: DictConfig, context: Context) -> dict[str, Any]:
+    """Return the settings that give points of the search space their meaning: plain values by name.
 
     These are the model's weights, the prompt and the embedding with the seed of its projection. The prompt is
-    known by the token ids of a fixed question.
+    identified by a hash of its token ids for a fixed question.
     """
     model, embedding = config.model, plain(config.embedding)
     if "seed" in embedding and embedding["seed"] is None:
@@ -230,10 +230,10 @@ def made_for_of(config: DictConfig, context: Context) -> dict[str, Any]:
         name = weights_fingerprint(resolve(model.path), model.revision)
         if model.adapter:
             name += f"+{weights_fingerprint(model.adapter, None)}"
-    asked = context.prompts.solve(Problem("prompt", "1 2 3", None))
+    prompt = context.prompts.solve(Problem("prompt", "1 2 3", None))
     return {
         "model": name,
-        "prompt": hashlib.sha256(json.dumps(asked.ids).encode()).hexdigest()[:12],
+        "prompt": hashlib.sha256(json.dumps(prompt.ids).encode()).hexdigest()[:12],
         **{f"embedding.{key.strip('_')}": value for key, value in sorted(embedding.items())},
         "method.placement": config.method.placement,
         "method.scope": config.method.scope,

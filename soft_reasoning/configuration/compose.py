@@ -1,4 +1,4 @@
-"""Composing the configuration: what follows from overrides, and checks of top-level values."""
+"""Composing the configuration: implied overrides, and checks of top-level values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPOSING = threading.Lock()
 """Hydra's state is global."""
 
 BUDGETS = ("own", "equal")
-"""Budget of each method of a comparison: its own, or the reference's tokens."""
+"""Budget of each method of a comparison: its configured budget, or the reference's tokens."""
 
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""
@@ -36,7 +36,7 @@ PRESET_METHODS = ("soft_reasoning", "random_embedding")
 SETTINGS: dict[str, Any] = {
     "answer_type": None, "layout": "auto", "system": None, "date": DATE, "chat_options": {},
 }  # fmt: skip
-"""What a prompt holds beside its wording, with the defaults."""
+"""Settings of a prompt besides its wording, with their defaults."""
 
 PromptLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Wording
 """The name of a shipped prompt, a file, a mapping or an object."""
@@ -48,7 +48,7 @@ def compose_config(overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: For a choice or key that does not exist, and as :func:`check`.
     """
-    overrides = completed(overrides)
+    overrides = complete_overrides(overrides)
     try:
         with _COMPOSING:
             register_resolvers()
@@ -69,14 +69,13 @@ NEUTRAL = ("any", "json", "code")
 """Prompts without wording, in which a solution may be as long as the model makes it."""
 
 
-def completed(overrides: Sequence[str]) -> list[str]:
-    """Return ``overrides`` with what follows from them.
+def complete_overrides(overrides: Sequence[str]) -> list[str]:
+    """Return ``overrides`` and those that follow from them.
 
     ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, and ``preset=FILE`` the
-    overrides that it holds. Another model than the bundled one gets neither its sigma nor the prompt of the
-    bundled data, which it alone understands.
+    overrides in the file. Models other than the bundled one get neither its sigma nor its prompt.
     ``preset=default`` is added if the chosen method has no presets and none is named: an experiment may name
-    a preset for Soft Reasoning; other methods run in it without one.
+    a preset for Soft Reasoning, which other methods do not have.
     """
     result: list[str] = []
     for word in _with_presets(overrides):
@@ -87,11 +86,11 @@ def completed(overrides: Sequence[str]) -> list[str]:
             result += model_overrides(value)
         else:
             result.append(word)
-    parts = (word.lstrip("+").partition("=") for word in result)
-    chosen = {key: value for key, _, value in parts}
+    pairs = (word.lstrip("+").partition("=") for word in result)
+    chosen = {key: value for key, _, value in pairs}
     path = chosen.get("model.path", "demo").strip("'\"")
     bundled = chosen.get("model", "demo") == "demo" and is_bundled(path)
-    if not bundled and not {"model", "experiment"} & {*chosen}:  # sigma of the bundled model suits no other
+    if not bundled and not {"model", "experiment"} & {*chosen}:  # the bundled model's sigma suits no other
         result.insert(0, f"model={path if path in choices('model') else '_base'}")
     prompted = {"prompt", "experiment"} & {*chosen} or chosen.get("dataset", "demo") != "demo"
     if not bundled and not prompted and chosen.get("engine", "hf") != "fake":
@@ -105,10 +104,10 @@ def completed(overrides: Sequence[str]) -> list[str]:
 
 
 def _with_presets(overrides: Sequence[str]) -> Iterator[str]:
-    """Yield ``overrides``, and in the place of ``preset=FILE`` those that the file holds.
+    """Yield ``overrides`` with ``preset=FILE`` replaced by the overrides in the file.
 
     Raises:
-        UserError: If it holds none.
+        UserError: If the file holds no overrides.
     """
     for word in overrides:
         key, _, value = word.partition("=")
@@ -129,7 +128,7 @@ def is_path(model: str) -> bool:
 
 
 def model_overrides(path: str) -> list[str]:
-    """Return the overrides for the model in a folder or on the hub; of several, with commas, for a sweep."""
+    """Return the overrides for a model's folder or hub name, or for several with commas, a sweep."""
     if "," in path and all(is_path(part) for part in path.split(",")):
         return ["model=_base", f"model.path={path}"]
     return ["model=_base", override("model.path", path)]
@@ -142,13 +141,13 @@ def is_bundled(model: str) -> bool:
 
 
 def check(config: DictConfig) -> None:
-    """Check the top level of a configuration, and read the file of a user's prompt into it.
+    """Check the top level of a configuration, and read a user's prompt file into it.
 
     Each part checks its own values when it is built.
 
     Raises:
-        UserError: For an unknown top-level key, a wrong top-level value, or a prompt whose type of answer
-            is not the data set's.
+        UserError: For an unknown top-level key, a wrong top-level value, or a prompt for answers of another
+            type than the data set's.
     """
     known = known_keys()
     for key in config:
@@ -169,10 +168,10 @@ def check(config: DictConfig) -> None:
     parts = OmegaConf.to_container(config.method, resolve=False)
     if isinstance(parts, dict) and "optimiser" in parts and "optimiser" not in config.search:
         raise UserError(
-            f"search: expected one with points for method={config.method.name}, got none; "
+            f"search: expected a search with points for method={config.method.name}, got none; "
             "use search=bayesian or random, or method=verified_sampling"
         )
-    compared = methods_of(config)
+    compared = compared_methods(config)
     if config.budget == "equal" and not compared:
         raise UserError("budget=equal: expected methods=[...] to compare, got none")
 
@@ -185,44 +184,44 @@ def prompt_for(answer_type: str) -> str:
 def check_prompt(config: DictConfig, name: str, answer_type: str) -> None:
     """Check that the prompt asks for answers of ``answer_type``, the value of the option ``name``.
 
-    A user's own prompt that names no type is accepted for any.
+    A custom prompt that names no type is accepted for every type.
 
     Raises:
-        UserError: If it asks for answers of another type.
+        UserError: If the prompt asks for answers of another type.
     """
     choice(name, answer_type, ANSWER_TYPES)
     prompted = OmegaConf.select(config, "prompt.answer_type")
     if prompted not in (None, answer_type):
         raise UserError(
-            f"{name}={answer_type}: expected a prompt that asks for such answers, got one that asks for "
+            f"{name}={answer_type}: expected a prompt that asks for such answers, got a prompt for "
             f"{prompted}; use prompt={prompt_for(answer_type)} or {name}={prompted}"
         )
 
 
-def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
-    """Return what ``config.methods`` compares: label -> (method, overrides), in order; empty if it is null.
+def compared_methods(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
+    """Return the entries of ``config.methods``: label -> (method, overrides), in order; empty if it is null.
 
-    An entry that is null is left out (``${when:${dataset.shots},rap}``: not without exemplars).
+    Null entries are left out (``${when:${dataset.shots},rap}``: not without exemplars).
     Under ``budget=equal`` labels leave out the number of samples, and of methods that differ only in it the
-    first is kept.
+    first is used.
 
     Raises:
         UserError: Unless it is a list of names, or of lists of a name and overrides, without repetition.
     """
     if config.methods is None:
         return {}
-    wanted = "methods: expected a list such as [cot,[self_consistency,'method.samples=20']]"
+    expected = "methods: expected a list such as [cot,[self_consistency,'method.samples=20']]"
     if not isinstance(config.methods, ListConfig) or not config.methods:
-        raise UserError(f"{wanted}, got {config.methods}")
+        raise UserError(f"{expected}, got {config.methods}")
     compared: dict[str, tuple[str, list[str]]] = {}
-    for entry in (one for one in config.methods if one is not None):
+    for entry in (entry for entry in config.methods if entry is not None):
         words: list[Any] = list(entry) if isinstance(entry, ListConfig) and entry else [entry]
         name, *changes = words
         if not isinstance(name, str) or not all(isinstance(word, str) and "=" in word for word in changes):
-            raise UserError(f"{wanted}, got {entry} in it")
+            raise UserError(f"{expected}, got {entry} in it")
         if (name, changes) in compared.values():
-            twice = " ".join([name, *changes])
-            raise UserError(f"methods: expected each of them once, got {twice} twice; leave one out")
+            method = " ".join([name, *changes])
+            raise UserError(f"methods: expected each method once, got {method} twice; remove one")
         hidden = "method.samples=" if config.budget == "equal" else "\n"
         label = " ".join([name, *(word for word in changes if not word.startswith(hidden))])
         compared.setdefault(label, (name, changes))
@@ -230,19 +229,19 @@ def methods_of(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
 
 
 def override(key: str, value: Any) -> str:
-    """Return ``key=value`` in Hydra's grammar, whatever characters a plain value holds."""
+    """Return ``key=value`` in Hydra's grammar, with quotes around text."""
     if isinstance(value, str):
         value = QuotedString(value, Quote.single).with_quotes()
     return f"{key}={'null' if value is None else value}"
 
 
 def is_file_name(name: str) -> bool:
-    """Whether ``name`` is that of a file rather than of a shipped prompt."""
+    """Whether ``name`` names a file rather than a shipped prompt."""
     return name.endswith((".yaml", ".yml"))
 
 
 def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
-    """Return the content of the configuration's group ``prompt``; its keys are checked when it is built.
+    """Return the configuration of the group ``prompt``; its keys are checked when it is built.
 
     Raises:
         UserError: For a file that cannot be read, and for content that is no mapping.
@@ -255,18 +254,18 @@ def prompt_settings(prompt: PromptLike) -> dict[str, Any]:
             raise UserError(
                 f"prompt={prompt}: expected a YAML file or the name of a shipped prompt, got {error!s:.200}"
             ) from error
-    wording = _of_class("Wording", "prompt", content)
+    wording = _with_target("Wording", "prompt", content)
     settings = {key: wording.pop(key, default) for key, default in SETTINGS.items()}
     for key, kind in (("reviews", "ReviewWording"), ("tasks", "TaskWording")):
-        if not isinstance(named := wording.get(key) or {}, Mapping):
-            raise UserError(f"prompt.{key}: expected names with a wording each, got {named!r:.80}")
+        if not isinstance(entries := wording.get(key) or {}, Mapping):
+            raise UserError(f"prompt.{key}: expected names with a wording each, got {entries!r:.80}")
         wording[key] = {
-            str(name): _of_class(kind, f"prompt.{key}.{name}", value) for name, value in named.items()
+            str(name): _with_target(kind, f"prompt.{key}.{name}", entry) for name, entry in entries.items()
         }
     return {**settings, "wording": wording}
 
 
-def _of_class(kind: str, where: str, content: Any) -> dict[str, Any]:
+def _with_target(kind: str, where: str, content: Any) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         raise UserError(f"{where}: expected keys such as ask, got {content!r:.80}")
     return {"_target_": f"soft_reasoning.prompts.{kind}", **content}

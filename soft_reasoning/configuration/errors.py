@@ -1,4 +1,4 @@
-"""A user's faults in one line: what was expected, what came, and how to fix it."""
+"""A user's errors in one line: the expected value, the actual value, and the fix."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from soft_reasoning.types import UserError
 
 
 def one_line(error: BaseException) -> str | None:
-    """Return the line for a fault of the user's, whatever raised it; None for a fault of ours.
+    """Return the line for an error of the user, whatever raised it; None for an error of this package.
 
-    Hydra wraps the exceptions of constructors, so the line may be that of a cause. Its own messages about
-    overrides are replaced, since they recommend adding keys that nothing would read.
+    Hydra wraps the exceptions of constructors, so a cause may hold the line. Hydra's messages about overrides
+    are replaced, since they recommend adding keys that nothing would read.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -31,7 +31,7 @@ def one_line(error: BaseException) -> str | None:
     match error:
         case OverrideParseException():
             return (
-                f"{error.override}: expected key=value, got something else; put what holds =, commas or "
+                f"{error.override}: expected key=value, got something else; put values with =, commas or "
                 "brackets into quotes"
             )
         case MissingConfigException(missing_cfg_file=str(file)) if file:
@@ -55,7 +55,7 @@ def _is_raised_by(package: str, error: BaseException) -> bool:
 
 
 def _refused_override(key: str, cause: BaseException | None) -> str:
-    """The line for an override whose key or group does not exist."""
+    """The message for an override whose key or group does not exist."""
     if key == "experiment":
         return "experiment: expected +experiment=NAME, got it without the +"
     if isinstance(cause, OmegaConfBaseException) and cause.parent_node is not None:
@@ -71,7 +71,7 @@ def _refused_override(key: str, cause: BaseException | None) -> str:
 
 
 def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
-    """Say that ``key`` is not among the ``known`` keys of ``where`` ("" is the top); suggest the nearest."""
+    """Return the message for a ``key`` that is not among the ``known`` keys of ``where`` ("" is the top)."""
     names = sorted(str(name) for name in known if not str(name).startswith("_"))
     near = difflib.get_close_matches(key, names, n=1)
     if where:

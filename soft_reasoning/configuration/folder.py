@@ -1,4 +1,4 @@
-"""The folder conf/: where it is, its keys, and the resolvers that its files use."""
+"""The folder conf/: its place, its keys, and the resolvers that its files use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hydra.core.object_type import ObjectType
 from omegaconf import OmegaConf
 
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
-"""Between two overrides."""
+"""The comma between two overrides."""
 _FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
-"""A path's components but for the last."""
+"""All components of a path but the last."""
 
 
 def conf_dir() -> str:
@@ -31,7 +31,7 @@ def conf_dir() -> str:
 
 
 def choices(group: str) -> list[str]:
-    """Return the choices of a group, those of a ``--config-dir`` included."""
+    """Return the choices of a group, including those of a ``--config-dir``."""
     if GlobalHydra.instance().is_initialized():
         names = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
     else:
@@ -40,7 +40,7 @@ def choices(group: str) -> list[str]:
 
 
 def known_keys() -> set[str]:
-    """Return the keys allowed at the top of a configuration: ours, and the groups of every --config-dir."""
+    """Return the keys allowed at the top of a configuration, with the groups of every --config-dir."""
     conf = Path(conf_dir())
     groups = [folder.name for folder in conf.iterdir() if folder.is_dir()]
     if GlobalHydra.instance().is_initialized():
@@ -49,18 +49,18 @@ def known_keys() -> set[str]:
 
 
 def run_name(*parts: str) -> str:
-    """Return a folder name for ``parts``, the last of which may be overrides; it is always the same.
+    """Return the folder name for ``parts``, the last of which may be overrides; equal parts get equal names.
 
-    Choices that follow from the other parts are left out. Of a path the last component is kept. Long and
-    unusual names, and those without their paths, end in a hash.
+    Choices that follow from the other parts are left out. Paths keep their last component. Long and unusual
+    names, and names with shortened paths, end in a hash.
     """
-    given = [str(part) for part in parts if part]
-    said = {f"{group}={part}" for part in given for group in ("dataset", "method")} | {"model=_base"}
-    if not any("soft_reasoning" in part or "random_embedding" in part for part in given):
-        said.add("preset=default")  # of the methods without presets
-    words = [[word for word in _WORDS.split(part) if word not in said] for part in given]
-    name = "-".join(",".join(some) for some in words if some)
-    short = "-".join(",".join(_FOLDERS.sub("", word) for word in some) for some in words if some)
+    texts = [str(part) for part in parts if part]
+    implied = {f"{group}={text}" for text in texts for group in ("dataset", "method")} | {"model=_base"}
+    if not any("soft_reasoning" in text or "random_embedding" in text for text in texts):
+        implied.add("preset=default")  # methods without presets have no other
+    words = [[word for word in _WORDS.split(text) if word not in implied] for text in texts]
+    name = "-".join(",".join(group) for group in words if group)
+    short = "-".join(",".join(_FOLDERS.sub("", word) for word in group) for group in words if group)
     plain = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", short.replace("'", ""))
     if plain == name and len(plain) <= 120:
         return plain

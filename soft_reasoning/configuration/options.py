@@ -1,4 +1,4 @@
-"""Options of Python and of the command line, and what a call is solved with under them."""
+"""Options of Python and of the command line, and the parts that they configure for a call."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ from soft_reasoning.scheduling.job import Job
 from soft_reasoning.scheduling.method import Method, check_method
 from soft_reasoning.types import UserError
 
-OF_RUNS = (
+RUN_KEYS = (
     "budget", "dataset.limit", "dataset.offset", "dataset.sample", "fresh", "hydra", "label", "launcher",
     "limit", "logging", "ray",
 )  # fmt: skip
-"""What only a run of a data set reads."""
+"""Keys that only a run of a data set reads."""
 
 KEYS = {
     "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
     "rounds": ("search.rounds",),
     "temperature": ("method.temperature",),
 }
-"""Options whose keys depend on the method: the first that is there."""
+"""Options whose key depends on the method: the first that the configuration has."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
-"""Parts of a method that may be a user's own: a name, a function or an object."""
+"""Parts of a method that an option replaces: by a name, a function or an object."""
 
-MOST_KEPT = 64
-"""Combinations of options whose parts are kept."""
+MOST_CACHED = 64
+"""Number of combinations of options whose parts are cached."""
 
-OF_METHODS = (
+METHOD_GROUPS = (
     "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
     "features", "verifier", "reward", "final", "decoding",
 )  # fmt: skip
@@ -69,11 +69,11 @@ OF_METHODS = (
 class Options(TypedDict, total=False):
     """Keyword arguments of :class:`~soft_reasoning.SoftReasoner` and of a call; None is the default.
 
-    A call's replace the reasoner's.
+    Options of a call replace the reasoner's.
 
     Attributes:
-        method: A method's name, or an object of your own.
-        preset: Which parts Soft Reasoning has: default, paper, paper_literal or released.
+        method: A method's name, or a method object.
+        preset: The parts of Soft Reasoning: default, paper, paper_literal or released.
         k: Candidates of a round, or samples.
         rounds: Rounds after the first.
         max_tokens: Most generated tokens per question; it holds within a round.
@@ -81,7 +81,7 @@ class Options(TypedDict, total=False):
         temperature: Sampling temperature of the candidates; 0 is greedy.
         seed: Seed of every draw.
         max_new_tokens: Most tokens of each completion, a candidate's or the verifier's.
-        stop: Texts that end a candidate, besides the prompt's own.
+        stop: Texts that end a candidate, besides those of the prompt.
         verifier: Scores a round's candidates: the name of a shipped verifier, a function of the question and
             its candidates that returns a score in [0, 1] for each, or an object with ``verify``.
         reward: The name of a shipped reward, a function of a candidate's score and coherence, or a
@@ -110,11 +110,11 @@ class Options(TypedDict, total=False):
 
 
 class LoadOptions(Options, total=False):
-    """Keyword arguments of ``SoftReasoner.from_pretrained``: those of :class:`Options`, and of loading.
+    """Keyword arguments of ``SoftReasoner.from_pretrained``: :class:`Options`, and those of loading.
 
     Attributes:
         device: Such as "cpu" or "cuda:1"; by default a GPU where there is one.
-        dtype: Such as "bfloat16" or torch.bfloat16; by default the model's own.
+        dtype: Such as "bfloat16" or torch.bfloat16; by default the dtype of the weights.
         device_map: How weights are spread over devices, as in transformers.
         quantization: "4bit", "8bit", or the arguments of BitsAndBytesConfig.
         revision: The model's revision on the hub.
@@ -138,7 +138,7 @@ LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOW
 
 
 def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
-    """Return the keys of the configuration that the arguments of loading set, and the other options.
+    """Return the configuration keys that the arguments of loading set, and the other options.
 
     Raises:
         UserError: As :func:`checked`.
@@ -148,7 +148,7 @@ def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Option
     if "model.device" in settings:
         settings["engine.device"] = settings.pop("model.device")
     if not isinstance(dtype := settings.get("model.dtype"), str | None):
-        settings["model.dtype"] = str(dtype).removeprefix("torch.")  # of an object such as torch.float32
+        settings["model.dtype"] = str(dtype).removeprefix("torch.")  # for an object such as torch.float32
     return settings, checked({name: options[name] for name in KNOWN if name in options}, "from_pretrained")
 
 
@@ -156,7 +156,7 @@ def checked(options: Mapping[str, Any], where: str) -> Options:
     """Return the options that are not None.
 
     Raises:
-        UserError: For an unknown name, what is no method, and a bound, seed or stop text out of its range.
+        UserError: For an unknown name, a method object without ``solve``, or an invalid limit, seed or stop.
     """
     _check_known(options, where, KNOWN)
     values = {name: value for name, value in options.items() if value is not None}
@@ -189,16 +189,16 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
             continue
         if name in (*PARTS, *KEYS) and not isinstance(options.get("method"), str | None):
             raise UserError(f"{name}: expected the name of a method, got an object; set it there")
-        if isinstance(value, str) or name not in ("method", *PARTS):  # an object is put in its place later
+        if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
             words.append(f"{'search.stopping.rule' if name == 'stopping' else name}={value}")
-    return compose_config(spelled(words))
+    return compose_config(expand_options(words))
 
 
-def spelled(overrides: Sequence[str]) -> list[str]:
-    """Return ``overrides`` with ``k``, ``rounds`` and ``temperature`` as the keys of the method.
+def expand_options(overrides: Sequence[str]) -> list[str]:
+    """Return ``overrides`` with ``k``, ``rounds`` and ``temperature`` as keys of the method.
 
     Raises:
-        UserError: For a method that lacks one of them, and in a comparison.
+        UserError: For a method without such a key, and in a comparison.
     """
     values = {key: value for key, _, value in (word.partition("=") for word in overrides)}
     short = {key: value for key, value in values.items() if key in KEYS}
@@ -210,14 +210,14 @@ def spelled(overrides: Sequence[str]) -> list[str]:
                         f'{value}", got it for a whole comparison')  # fmt: skip
     methods = values.get("method", "soft_reasoning").split(",")
     configs = [compose_config([f"method={method}"]) for method in methods]
-    made = [[word for key in short for word in _of_method(key, short[key], config)] for config in configs]
-    if any(words != made[0] for words in made):
-        raise UserError(f"{name}: expected methods that call it the same, got {', '.join(methods)}; sweep "
+    long = [[word for key in short for word in _method_keys(key, short[key], config)] for config in configs]
+    if any(words != long[0] for words in long):
+        raise UserError(f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
                         "over one of them at a time")  # fmt: skip
-    return [*(word for word in overrides if word.partition("=")[0] not in KEYS), *made[0]]
+    return [*(word for word in overrides if word.partition("=")[0] not in KEYS), *long[0]]
 
 
-def _of_method(name: str, value: str, config: DictConfig) -> list[str]:
+def _method_keys(name: str, value: str, config: DictConfig) -> list[str]:
     """The overrides that set ``name``, one of ``KEYS``, for the method of ``config``."""
     if name == "temperature":
         greedy = value in ("0", "0.0")
@@ -245,8 +245,8 @@ def check_overrides(overrides: Any) -> None:
         raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
-        if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in OF_RUNS):
-            raise UserError(f"overrides: expected what solving a question takes, got {word}, which only "
+        if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
+            raise UserError(f"overrides: expected keys that solving a question reads, got {word}, which only "
                             "soft-reasoning run reads; leave it out")  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def _are_texts(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a call is solved with; the options keep a user's own objects alive, whose ids are in the key."""
+    """The parts of a call; ``options`` keeps a user's objects alive, whose ids are in the cache's key."""
 
     options: Options
     config: DictConfig
@@ -272,19 +272,19 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
     """
     for job in jobs[:1]:
         check_abilities(job.method, job.context.engine)
-        check_problems([each.problem for each in jobs], job.method, job.context)
+        check_problems([job.problem for job in jobs], job.method, job.context)
 
 
 class PartsMaker:
-    """Makes the parts of calls, and keeps them.
+    """Builds the parts of calls, and caches them.
 
     Args:
         model: The model's name or folder.
-        prompt: A shipped prompt's name or one of the user's own; None follows from the model and the type.
-        answer_type: The type of answers; None is the prompt's.
-        overrides: The user's.
-        options: The options that a call's replace.
-        settings: Values of the configuration that no override can hold.
+        prompt: A shipped prompt's name or a custom prompt; None chooses by the model and ``answer_type``.
+        answer_type: The type of answers; None uses the prompt's.
+        overrides: The user's overrides.
+        options: The default options, which those of a call replace.
+        settings: Configuration values that no override can hold.
         load: Loads the engine of a configuration.
     """
 
@@ -315,32 +315,32 @@ class PartsMaker:
         config = self._config(options)
         for key, value in settings.items():
             OmegaConf.update(config, key, value)
-        method = _method_of(options, config)
+        method = _build_method(options, config)
         self._exemplars = build_dataset(config).exemplars()
         self.engine = load(config)
-        self._kept: dict[Hashable, Parts] = {}
-        self.own = self._parts(options, config, method)
+        self._cache: dict[Hashable, Parts] = {}
+        self.default = self._parts(options, config, method)
 
-    def of(self, changes: Mapping[str, Any]) -> Parts:
+    def make(self, changes: Mapping[str, Any]) -> Parts:
         """Return the parts of a call with the options ``changes``.
 
-        With another method, what belongs to the reasoner's is not kept.
+        With another method, options and overrides of the default method are dropped.
         """
-        changes, kept = dict(checked(changes, "solve")), dict(self.options)
-        if changes.get("method") == self.own.method.name:
-            del changes["method"]  # its options and overrides hold
-        if changes.get("method", kept.get("method")) != kept.get("method"):
-            kept = {name: value for name, value in kept.items() if name in ("max_tokens", "max_seconds")}
-        options = cast(Options, {**kept, **changes})
+        changes, defaults = dict(checked(changes, "solve")), dict(self.options)
+        if changes.get("method") == self.default.method.name:
+            del changes["method"]  # its options and overrides stay
+        if changes.get("method", defaults.get("method")) != defaults.get("method"):
+            defaults = {key: value for key, value in defaults.items() if key in ("max_tokens", "max_seconds")}
+        options = cast(Options, {**defaults, **changes})
         key = _key(options)
         if key == _key(self.options):
-            parts = self.own
-        elif (parts := self._kept.get(key)) is None:
+            parts = self.default
+        elif (parts := self._cache.get(key)) is None:
             config = self._config(options)
-            parts = self._parts(options, config, _method_of(options, config))
-            if len(self._kept) == MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = parts
+            parts = self._parts(options, config, _build_method(options, config))
+            if len(self._cache) == MOST_CACHED:
+                self._cache.clear()
+            self._cache[key] = parts
         limits = Limits(
             options.get("max_tokens") or parts.config.max_tokens,
             options.get("max_seconds") or parts.config.max_seconds,
@@ -358,7 +358,7 @@ class PartsMaker:
         overrides = self._overrides
         if options.get("method") not in (None, self.options.get("method")):
             groups = [re.split(r"[=./]", word.lstrip("+~"))[0] for word in overrides]
-            overrides = [w for w, group in zip(overrides, groups, strict=True) if group not in OF_METHODS]
+            overrides = [w for w, group in zip(overrides, groups, strict=True) if group not in METHOD_GROUPS]
         config = configured(options, overrides)
         if self._prompt is not None:
             config.prompt = self._prompt
@@ -374,18 +374,18 @@ class PartsMaker:
 
 
 def _key(options: Options) -> Hashable:
-    """What a method and its prompts depend on; objects of the user's need not be hashable."""
-    apart = ("max_tokens", "max_seconds", "stop", "seed")
-    values = {name: value for name, value in options.items() if name not in apart}
+    """The options that a method and its prompts depend on; a user's objects need not be hashable."""
+    per_call = ("max_tokens", "max_seconds", "stop", "seed")
+    values = {name: value for name, value in options.items() if name not in per_call}
     plain = (str, int, float)
     return tuple(sorted((name, v if isinstance(v, plain) else id(v)) for name, v in values.items()))
 
 
-def _method_of(options: Options, config: DictConfig) -> Method:
-    """Return the method that ``config`` names with the user's parts in it, or the user's object.
+def _build_method(options: Options, config: DictConfig) -> Method:
+    """Return the method that ``config`` names with the user's parts, or the user's method object.
 
     Raises:
-        UserError: For a part that the method does not have, or one that is neither function nor object.
+        UserError: For a part that the method does not have or that is neither function nor object.
     """
     method = options.get("method")
     if not isinstance(method, str | None):
@@ -406,5 +406,5 @@ def _method_of(options: Options, config: DictConfig) -> Method:
             parts[field] = built(config, "search.optimiser", acquisition=part)
         else:
             raise UserError("acquisition: expected a class of acquisition functions, such as BoTorch's, or "
-                            f"a function that makes one of a model, got {part!r:.80}")  # fmt: skip
+                            f"a function of a model that returns one, got {part!r:.80}")  # fmt: skip
     return replace(cast(Any, method), **parts) if parts else method

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.compose import compose_config, methods_of
+from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.folder import conf_dir
 from soft_reasoning.reports import report
 
@@ -55,9 +55,8 @@ def test_it_runs_and_makes_its_table(run, tmp_path, monkeypatch, path):
 
 @pytest.mark.parametrize("name", ["paper_main_result", "paper_exp_main_full", "paper_70b"])
 def test_tree_search_is_not_run_without_exemplars(name):
-    few, zero = (
-        methods_of(compose_config([f"+experiment={name}", f"dataset.shots={shots}"])) for shots in (8, 0)
-    )
+    configs = (compose_config([f"+experiment={name}", f"dataset.shots={shots}"]) for shots in (8, 0))
+    few, zero = map(compared_methods, configs)
     assert set(few) - set(zero) == {"rap"} and not set(zero) - set(few)
 
 
