@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from soft_reasoning.commands.serve import overrides_of
+from soft_reasoning.commands.serve import server_overrides
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.reports import plots
 
@@ -75,7 +75,7 @@ def commands(page):
         if found:
             words = shlex.split(found[2], comments=True)
             if found[1] == "serve":
-                words = overrides_of(words)
+                words = server_overrides(words)
             yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
 
 

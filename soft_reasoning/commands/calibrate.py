@@ -1,7 +1,7 @@
 """The command line: soft-reasoning calibrate [group=choice] [key=value].
 
-It tries shared points on all questions, and other embeddings and other values of sigma and of the sampling
-temperature. It writes ``portfolio.json`` (for ``search.prior=FILE``) and ``calibration.md``. The tries are
+It tries the same points on all questions, and other embeddings, values of sigma and sampling temperatures.
+It writes ``portfolio.json`` (for ``search.prior=FILE``) and ``calibration.md``. The tries are
 stored in ``tries/``, so that the same command continues.
 """
 
@@ -48,7 +48,7 @@ SIGMA, EMBEDDING = "embedding.sigma", "embedding"
 REFERENCES = ("auto", "answers")
 PORTFOLIO, TRIES = "portfolio.json", "tries"
 LIVE = 32
-"""Questions tried together."""
+"""Number of questions tried together."""
 Try: TypeAlias = Callable[[Problem, Context], Steps[list[Candidate]]]
 
 
@@ -65,9 +65,9 @@ class Trial:
     def solve(self, problem: Problem, context: Context) -> Steps[Result]:
         candidates: list[Candidate] = []
         for number, setting in enumerate(self.settings):
-            found = yield from setting(problem, context)
-            candidates += [replace(candidate, round=number) for candidate in found]
-        answer = context.grader.vote([each.answer for each in candidates], problem.answer_type)
+            tried = yield from setting(problem, context)
+            candidates += [replace(candidate, round=number) for candidate in tried]
+        answer = context.grader.vote([candidate.answer for candidate in candidates], problem.answer_type)
         return Result(answer, tuple(candidates))
 
 
@@ -97,14 +97,14 @@ def by_sampling(method: SoftReasoning, temperature: float, count: int) -> Try:
 
 
 def calibrate(config: DictConfig, folder: Path) -> None:
-    """Calibrate into ``folder``."""
+    """Calibrate, and write the results into ``folder``."""
     method, settings = build_method(config), config.calibration
     if not isinstance(method, SoftReasoning):
         raise UserError(
             f"calibrate: expected a method that searches, got method={config.method.name}; leave method= out"
         )
     count = whole("calibration.points", settings.points, least=ROUND)
-    kept = whole("calibration.portfolio", settings.portfolio, least=1, most=count)
+    size = whole("calibration.portfolio", settings.portfolio, least=1, most=count)
     tries = whole("calibration.tries", settings.tries, least=ROUND)
     reference = choice("calibration.reference", settings.reference, REFERENCES)
     points = _points(count, method, config)
@@ -123,36 +123,38 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     records = {record["doc_id"]: record for record in read_records(folder / TRIES)}
     rows = [(problem, records[problem.id]["candidates"]) for problem in problems]
     labels = reference == "auto" and all(problem.gold is not None for problem in problems)
-    own, *outcomes = (Tries.of(rows, number, context.grader, labels) for number in range(1 + len(others)))
+    configured, *outcomes = (
+        Tries.of(rows, number, context.grader, labels) for number in range(1 + len(others))
+    )
 
-    portfolio = tuple(tuple(points[i].tolist()) for i in choose(own.useful, kept))
+    portfolio = tuple(tuple(points[i].tolist()) for i in choose(configured.useful, size))
     marks = {problem.id: question_fingerprint(problem.question) for problem in problems}
     Prior(portfolio, made_for, marks).save(folder / PORTFOLIO)
     groups: dict[str, dict[str, Tries]] = {}
     for (option, value), outcome in zip(others, outcomes, strict=True):
-        default = {} if option == TEMPERATURE else {_default(option, config): own.first(tries)}
+        default = {} if option == TEMPERATURE else {_default(option, config): configured.first(tries)}
         groups.setdefault(option, default)[value] = outcome
-    report(own, kept, groups, folder, f"search.prior={folder / PORTFOLIO}")
+    report(configured, size, groups, folder, f"search.prior={folder / PORTFOLIO}")
 
 
 def other_settings(config: DictConfig, method: SoftReasoning, points: Tensor) -> dict[tuple[str, str], Try]:
-    """Return how each setting but the configured one is tried, by its option and its value.
+    """Return the tries of all settings but the configured one, by option and value.
 
     Args:
         config: The configuration.
         method: The configured method.
-        points: (n, d), tried with other sigmas.
+        points: (n, d), which are tried with other sigmas.
     """
     settings: dict[tuple[str, str], Try] = {}
     for value in _numbers("sigmas", config, least=0.0) if "sigma" in config.embedding else ():
         if value != config.embedding.sigma:
-            other = replace(method, embedding=built(config, EMBEDDING, sigma=value))
-            settings[SIGMA, f"{value:g}"] = at_points(other, points)
+            changed = replace(method, embedding=built(config, EMBEDDING, sigma=value))
+            settings[SIGMA, f"{value:g}"] = at_points(changed, points)
     for name in _listed("embeddings", config):
         choice("calibration.embeddings", name, choices(EMBEDDING))
         if name != _default(EMBEDDING, config):
-            other = replace(method, embedding=built(compose_config([f"{EMBEDDING}={name}"]), EMBEDDING))
-            settings[EMBEDDING, name] = at_points(other, _points(len(points), other, config, name))
+            changed = replace(method, embedding=built(compose_config([f"{EMBEDDING}={name}"]), EMBEDDING))
+            settings[EMBEDDING, name] = at_points(changed, _points(len(points), changed, config, name))
     for value in _numbers("temperatures", config, above=0.0):
         settings[TEMPERATURE, f"{value:g}"] = by_sampling(method, value, len(points))
     return settings

@@ -1,4 +1,4 @@
-"""The command ``compare``: the named methods, or (``--all``) every one that the engine can serve."""
+"""The command ``compare``: the named methods, or (``--all``) every method that the engine can serve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ questions than you report on: dataset.split=validation."""
 
 PRESET = "preset.yaml"
 QUESTIONS, TOKENS = 200, 1000
-"""Of the last stage, and most tokens per question, unless limit= and max_tokens= say otherwise."""
+"""Defaults of limit (the last stage) and max_tokens (per question)."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -48,8 +48,8 @@ def main(words: Sequence[str]) -> None:
         choose(names, [word for word in words if word not in (*names, "--all")])
         return
     if len(names) < 2:
-        named = " ".join(names) or "none"
-        refuse(f"compare: expected two methods or more, got {named}; name them: compare cot soft_reasoning")
+        methods = " ".join(names) or "none"
+        refuse(f"compare: expected two methods or more, got {methods}; name them: compare cot soft_reasoning")
     entries = []
     for name, *changes in map(str.split, names):
         quoted = [f"'{change}'" for change in changes]
@@ -60,8 +60,8 @@ def main(words: Sequence[str]) -> None:
 def choose(names: Sequence[str], words: Sequence[str]) -> None:
     """Run successive halving (Karnin et al. 2013) over the methods ``names``, by default over all.
 
-    The stages ask a quarter, half and all of the questions; runs go on where the stage before left them. The
-    more accurate half stays, of equals those with fewer tokens. The best is written as a preset.
+    The stages use a quarter, half and all of the questions and continue the runs of the previous stage. The
+    more accurate half stays; ties go to fewer tokens. The best method is written as a preset.
     """
 
     def halve(config: DictConfig, folder: Path) -> None:
@@ -72,15 +72,15 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
             w for w in HydraConfig.get().overrides.task if not w.startswith(("limit=", "max_tokens="))
         ]
         budget = f"max_tokens={config.max_tokens or TOKENS}"
-        kept, done = list(names) or choices("method"), dict[str, Summary]()
+        methods, done = list(names) or choices("method"), dict[str, Summary]()
         with closing(built(config, "launcher")) as launcher:
             for stage, size in enumerate((total // 4, total // 2, total)):
                 done = {}
-                for name in kept:
+                for name in methods:
                     try:
                         method = compose_config([*overrides, f"method={name}", budget, f"limit={size}"])
                         done[name] = run.run_one(method, folder / name, launcher, tracked=False)
-                    except UserError as error:  # such as an ability that the engine lacks
+                    except UserError as error:  # such as a missing ability of the engine
                         if stage:
                             raise
                         print(f"{name} is left out: {error}", file=sys.stderr)
@@ -88,15 +88,15 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
                     raise UserError("compare: expected a method that can be run, got none")
                 print(f"\nStage {stage + 1}: {size} questions\n")
                 compare([done[name].folder for name in done], folder / f"stage-{stage + 1}")
-                kept = ranked(done)[: (len(done) + 1) // 2]
-        write_preset(folder / PRESET, [*overrides, f"method={kept[0]}", budget])
-        print(f"\nThe best of these questions is {kept[0]}: soft-reasoning run preset={folder / PRESET}")
+                methods = ranked(done)[: (len(done) + 1) // 2]
+        write_preset(folder / PRESET, [*overrides, f"method={methods[0]}", budget])
+        print(f"\nThe best of these questions is {methods[0]}: soft-reasoning run preset={folder / PRESET}")
 
     launch(halve, words)
 
 
 def ranked(done: dict[str, Summary]) -> list[str]:
-    """Return the names, the most accurate first, of equals the one with the fewest tokens."""
+    """Return the names by accuracy, the highest first; ties go to fewer tokens."""
 
     def key(name: str) -> tuple[float, float]:
         metrics = done[name].metrics
@@ -110,8 +110,8 @@ def ranked(done: dict[str, Summary]) -> list[str]:
 
 
 def write_preset(path: Path, overrides: Sequence[str]) -> None:
-    """Write ``overrides`` as a preset, but for those that name the model and the questions."""
+    """Write ``overrides`` as a preset, without those of the model, the questions and the run."""
     left_out = ("model", "dataset", "hydra", "seed", "fresh", "progress", "launcher", "max_live", "engine")
-    kept = [word for word in overrides if word.partition("=")[0].partition(".")[0] not in left_out]
-    text = OmegaConf.to_yaml(OmegaConf.create({"overrides": kept}))
+    words = [word for word in overrides if word.partition("=")[0].partition(".")[0] not in left_out]
+    text = OmegaConf.to_yaml(OmegaConf.create({"overrides": words}))
     write_text(path, f"# soft-reasoning compare --all, then run {shlex.join(overrides)}\n{text}")

@@ -37,15 +37,15 @@ COMMANDS = {
     "report": f"{HERE}.finished:show_main",
     "eval": "soft_reasoning.integrations.harness.command:main",
 }
-"""The function of each command, which takes the words after it."""
+"""The function of each command; it takes the words after the command."""
 
 
 def main() -> None:
     """Run a command.
 
-    Ctrl-C during its imports, which take seconds, ends the process at once instead of in a traceback.
+    Ctrl-C during its imports, which take seconds, ends the process at once, without a traceback.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     command, words = sys.argv[1] if len(sys.argv) > 1 else "--help", sys.argv[2:]
     if command in ("-h", "--help"):

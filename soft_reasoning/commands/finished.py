@@ -44,13 +44,13 @@ of the texts that gave a final answer stay as they were. The same command that m
 grades."""
 
 
-def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
+def build_grader(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader:
     """Return the grader of a run's ``config`` under ``changes`` (``grader=NAME``, ``grader.key=value``).
 
-    A run's folder is data: of what it stores, only plain values of a shipped grader are used.
+    A run's folder is data: only plain values of a shipped grader are read from it.
 
     Raises:
-        UserError: For a grader that is not this package's, an unknown key, or a wrong value.
+        UserError: For a grader from outside the package, an unknown key, or a wrong value.
     """
     names = [change.removeprefix(CHOICE) for change in changes if change.startswith(CHOICE)]
     values = [change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX)]
@@ -69,11 +69,11 @@ def grader_of(config: Mapping[str, Any], changes: Sequence[str]) -> AnswerGrader
 
 
 def _stored(settings: Any, shipped: Iterable[Any]) -> Any:
-    """The shipped grader of the class that ``settings`` name, with their values."""
+    """Return the shipped grader of the class in ``settings``, with their values."""
     values: Mapping[str, Any] = settings if isinstance(settings, Mapping) else {}
-    grader = next((known for known in shipped if known[TARGET] == values.get(TARGET)), {})
+    grader = next((candidate for candidate in shipped if candidate[TARGET] == values.get(TARGET)), {})
     plain = all(isinstance(v, str | float | int | None) and "${" not in str(v) for v in values.values())
-    if not grader or not plain or not set(values) <= set(grader) or values.get("same"):  # which names code
+    if not grader or not plain or not set(values) <= set(grader) or values.get("same"):  # ``same`` names code
         raise UserError(
             f"{MANIFEST}: grader: expected the plain settings of a grader of this package, got "
             f"{settings!r:.200}; use grader=NAME grader.key=value"
@@ -101,18 +101,18 @@ def regrade_main(words: Sequence[str]) -> None:
                 )
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
-        grader = grader_of(read_manifest(folder)["config"], arguments.changes)
+        grader = build_grader(read_manifest(folder)["config"], arguments.changes)
         regrade(folder, grader)
         for note in write_report(folder, grader):
             print(note, file=sys.stderr)
         print(f"{summary(folder)}\n\n{folder / REPORT}")
 
 
-def story_of(folder: Path, name: str) -> Solution:
+def read_solution(folder: Path, name: str) -> Solution:
     """Return the solution of a stored problem.
 
     Raises:
-        UserError: If the run in ``folder`` has not solved it.
+        UserError: If the run in ``folder`` has not solved the problem.
     """
     config = read_manifest(folder)["config"]
     record = next((record for record in read_records(folder) if record["doc_id"] == name), None)
@@ -120,7 +120,7 @@ def story_of(folder: Path, name: str) -> Solution:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")
     usage = {role: Usage(**counts) for role, counts in record["usage"].items()}
     result = Result(record["answer"], tuple(stored_candidates(record)), tuple(record["trace"]), usage)
-    grader = grader_of(config, ())
+    grader = build_grader(config, ())
     return Solution.of(result, stored_problem(record), config["method"]["name"], final_rule(config), grader)
 
 
@@ -141,7 +141,7 @@ def show_main(words: Sequence[str]) -> None:
         if not arguments.folder.is_dir():
             raise UserError(f"expected the folder of a run, found none at {arguments.folder}; check the path")
         if arguments.problem is not None:
-            print(story_of(arguments.folder, arguments.problem).explain())
+            print(read_solution(arguments.folder, arguments.problem).explain())
             return
         if arguments.tables:
             print(write_tables(arguments.folder))

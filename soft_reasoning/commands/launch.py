@@ -1,4 +1,4 @@
-"""The one Hydra main: composes what a command line describes and gives it to a command."""
+"""The only Hydra main: composes the configuration of a command line and passes it to a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from soft_reasoning.types import UserError
 SWEEP = ("-m", "--multirun")
 SIGNALS = tuple(name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 OUT_OF_MEMORY = (
-    "expected more memory, and it ran out; the same command continues with what is stored: take fewer "
+    "expected more memory, and it ran out; the same command continues with what is stored: use fewer "
     "problems at a time (max_live), candidates (search.candidates) or tokens (max_new_tokens)"
 )
 
@@ -40,7 +40,7 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
     sweep = None
 
     def task(config: DictConfig) -> None:
-        with one_line_errors():  # here too: Hydra prints a line of its own about exceptions that reach it
+        with one_line_errors():  # here too: Hydra prints a line about exceptions that reach it
             folder = Path(HydraConfig.get().runtime.output_dir)
             try:
                 check(config)
@@ -48,10 +48,10 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             finally:
                 with suppress(OSError):  # Hydra creates it before a run is accepted
                     if folder.resolve() != Path.cwd():
-                        folder.rmdir()  # unless it holds something
+                        folder.rmdir()  # fails unless it is empty
 
     register_resolvers()
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of to Hydra's own printing
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes errors on instead of printing them
     with one_line_errors():
         for word in words:
             key, _, value = word.removeprefix("--").partition("=")
@@ -60,10 +60,8 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
         options = expand_options([word for word in words if word not in SWEEP])
         sys.argv[1:] = overrides = complete_overrides(options)
         if {*SWEEP} & {*words}:
-            folders = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
-            sweep = (
-                folders[-1].strip("'\"") if folders else f"runs/{run_name('sweep', sweep_name(overrides))}"
-            )
+            dirs = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
+            sweep = dirs[-1].strip("'\"") if dirs else f"runs/{run_name('sweep', sweep_name(overrides))}"
             sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", sweep)]
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
@@ -80,7 +78,7 @@ def sweep_name(overrides: Sequence[str]) -> str:
 
 
 class Ended(KeyboardInterrupt):
-    """One of ``SIGNALS`` arrived; ``code`` is the exit status that convention gives it."""
+    """One of ``SIGNALS`` arrived; ``code`` is its conventional exit status."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -101,7 +99,7 @@ def one_line_errors() -> Iterator[None]:
     Ctrl-C, SIGTERM and SIGHUP become one line and 128 plus the number of the signal, unless they are ignored,
     as under nohup.
     """
-    if threading.current_thread() is threading.main_thread():  # no other thread may
+    if threading.current_thread() is threading.main_thread():  # signal allows no other thread
         for number in (getattr(signal, name) for name in SIGNALS):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _end)

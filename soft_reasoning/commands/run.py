@@ -12,12 +12,7 @@ from omegaconf import DictConfig
 
 from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.commands.sweep import combine
-from soft_reasoning.configuration.build import (
-    build_dataset,
-    build_method,
-    built,
-    plain,
-)
+from soft_reasoning.configuration.build import build_dataset, build_method, built, plain
 from soft_reasoning.configuration.compose import compared_methods, compose_config
 from soft_reasoning.configuration.folder import run_name
 from soft_reasoning.configuration.options import expand_options
@@ -31,8 +26,8 @@ from soft_reasoning.types import UserError
 
 
 def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
-    """Run one method on one data set into ``folder``, followed by the tracker unless not ``tracked``."""
-    build_method(config)  # a bad value is refused before anything is loaded
+    """Run one method on one data set into ``folder``; a tracker follows it if ``tracked``."""
+    build_method(config)  # refuses bad values before anything is loaded
     tracker = built(config, "logging") if tracked and config.logging._target_ else None
     dataset = build_dataset(config)
     problems = dataset.problems()
@@ -52,8 +47,8 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     """Run several methods on the same problems, each into its own folder.
 
     The reference comes first, and methods that can share an engine run one after the other. Under
-    ``budget=equal`` a method with ``samples`` first runs with its own number into ``PROBES``, and then with
-    the number that ``equal_samples`` computes from that.
+    ``budget=equal`` a method with ``samples`` first runs with its configured number into ``PROBES``, and then
+    with the number that ``equal_samples`` computes from that run.
     """
     overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
@@ -69,11 +64,11 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     configs = {label: composed(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
-    for method in configs.values():  # a bad value of the last method before any work
+    for method in configs.values():  # refuses bad values of every method before any work
         build_method(method)
     engines = {label: plain(method.engine) for label, method in configs.items()}
-    ours = [label for label in configs if configs[label].method.name == PREFERRED]
-    first = PREFERRED if PREFERRED in ours else [*ours, *configs][0]
+    preferred = [label for label in configs if configs[label].method.name == PREFERRED]
+    first = PREFERRED if PREFERRED in preferred else [*preferred, *configs][0]
     settings = [engines[first], *engines.values()]
     done: dict[str, Summary] = {}
 
@@ -90,7 +85,7 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
 
 
 def run_command(config: DictConfig, folder: Path) -> None:
-    """Run what the composed configuration describes."""
+    """Run the configured method or comparison."""
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
             config.command = _command(HydraConfig.get().overrides.task)

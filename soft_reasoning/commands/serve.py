@@ -18,13 +18,13 @@ from soft_reasoning.configuration.options import check_overrides
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
-"""Keys of the group ``server`` that may be given without it."""
+"""Keys of the group ``server`` that the command line may name without the group."""
 
 
-def overrides_of(words: Sequence[str]) -> list[str]:
-    """Return the overrides that the words of a command line stand for.
+def server_overrides(words: Sequence[str]) -> list[str]:
+    """Return the overrides for the words of a command line.
 
-    Another model than the bundled one gets the chat as it is, unless a prompt or a data set is named.
+    Models other than the bundled one get the chat unchanged, unless a prompt or a data set is named.
     """
     named = {word.partition("=")[0]: word.partition("=")[2] for word in words}
     model = named.get("model.path", named.get("model", "demo"))
@@ -34,8 +34,8 @@ def overrides_of(words: Sequence[str]) -> list[str]:
     return ["+server=default", *long]
 
 
-def reasoner_of(config: DictConfig) -> SoftReasoner:
-    """Return the reasoner that the command line of this job describes, composed to ``config``.
+def build_reasoner(config: DictConfig) -> SoftReasoner:
+    """Build the reasoner of this job, whose command line was composed to ``config``.
 
     Raises:
         UserError: For an override that only a run of a data set reads, and for a comparison.
@@ -47,8 +47,8 @@ def reasoner_of(config: DictConfig) -> SoftReasoner:
         raise UserError(
             "serve: expected one method, got methods=[...]; clients ask for METHOD-NAME for other methods"
         )
-    asked = any(word.startswith("dataset=") for word in overrides)
-    answer_type = config.prompt.answer_type or (config.dataset.answer_type if asked else None)
+    has_dataset = any(word.startswith("dataset=") for word in overrides)
+    answer_type = config.prompt.answer_type or (config.dataset.answer_type if has_dataset else None)
     return SoftReasoner.from_pretrained(
         config.model.path, prompt=config.prompt.get("path") or job.runtime.choices["prompt"],
         answer_type=answer_type, seed=config.seed, overrides=overrides,
@@ -56,7 +56,7 @@ def reasoner_of(config: DictConfig) -> SoftReasoner:
 
 
 def serve(config: DictConfig, folder: Path) -> None:
-    """Serve what the composed configuration describes, until a signal ends it."""
+    """Serve the configured method until a signal ends the server."""
     try:
         from soft_reasoning.integrations.server.app import base_url, bind, build_server
         from soft_reasoning.integrations.server.service import Service
@@ -65,7 +65,7 @@ def serve(config: DictConfig, folder: Path) -> None:
         raise UserError(f"serve: expected FastAPI and uvicorn, got none ({error}); "
                         "pip install 'soft-reasoning[serve]'") from error  # fmt: skip
     settings = Settings.of(cast(Any, OmegaConf.to_container(config.server, resolve=True)))
-    with bind(settings) as listening, closing(reasoner_of(config)) as reasoner:
+    with bind(settings) as listening, closing(build_reasoner(config)) as reasoner:
         name = settings.model_name or Path(config.model.path).name
         if not settings.local and settings.api_key is None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
@@ -78,5 +78,5 @@ def serve(config: DictConfig, folder: Path) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the command line. Nothing is written, so the folder of the run is the present one."""
-    launch(serve, ["hydra.run.dir=.", *overrides_of(words)])
+    """Run the command line. Nothing is written, so the run's folder is the current directory."""
+    launch(serve, ["hydra.run.dir=.", *server_overrides(words)])

@@ -16,20 +16,13 @@ from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.runs.files import (
-    PROBES,
-    RESULTS,
-    read_grades,
-    write_json,
-    write_text,
-    writing,
-)
+from soft_reasoning.runs.files import PROBES, RESULTS, read_grades, write_json, write_text, writing
 from soft_reasoning.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
 TABLE, PLOT = "sweep", "sweep.png"
 COMPARISONS = "comparisons"
-"""Inside a sweep's folder: paired differences by model, data set and number of shots."""
+"""Folder inside a sweep's: paired differences by model, data set and number of shots."""
 
 
 def combine(folder: Path) -> None:
@@ -38,10 +31,10 @@ def combine(folder: Path) -> None:
     Runs of a sweep over comparisons (``methods=[...]``) are one folder deeper and included.
 
     Raises:
-        UserError: If there is no finished run, or ``reference`` is no setting.
+        UserError: If there is no finished run, or ``reference`` names no setting.
     """
-    found = (path.parent for path in folder.rglob(RESULTS))
-    runs = sorted(path for path in found if path.parent.name != PROBES)
+    finished = (path.parent for path in folder.rglob(RESULTS))
+    runs = sorted(path for path in finished if path.parent.name != PROBES)
     if not runs:
         raise UserError(
             f"{folder}: expected finished runs of a sweep, found none; see the output of its jobs"
@@ -71,7 +64,7 @@ def combine(folder: Path) -> None:
 
 
 def _distribution(cells: Sequence[Cell]) -> list[str]:
-    """Mean, deviation and range of the accuracies of a sweep over draws alone."""
+    """Mean, deviation and range of the accuracies of a sweep over seeds or projections only."""
     if len(cells) > 1 or len(values := accuracies(cells[0])) < 2:
         return []
     seeds = [(config.get("embedding") or {}).get("seed") for config in cells[0].configs]
@@ -90,7 +83,7 @@ def _unrounded(cell: Cell) -> list[dict[str, Any]]:
 
 
 def _compare_all(groups: Mapping[tuple[str, str, str], Sequence[Cell]], folder: Path) -> None:
-    """Paired differences on the same problems, to ``reference`` or the setting nearest to the defaults."""
+    """Write paired differences on the same problems, to ``reference`` or the setting nearest the defaults."""
     if max(map(len, groups.values())) < 2:
         return
     defaults = result_keys(plain(compose_config()))
@@ -100,22 +93,22 @@ def _compare_all(groups: Mapping[tuple[str, str, str], Sequence[Cell]], folder: 
             continue
         changes = [min(_changes(result_keys(c), defaults) for c in cell.configs) for cell in group]
         nearest = group[changes.index(min(changes))]
-        asked = _problems(nearest)
-        others = [cell for cell in group if cell is not nearest and asked & _problems(cell)]
-        if not others:
+        solved = _problems(nearest)
+        compared = [cell for cell in group if cell is not nearest and solved & _problems(cell)]
+        if not compared:
             print(f"no differences: the settings share no problem ({', '.join(place)})")
             continue
-        runs = [run for cell in (nearest, *others) for run in cell.folders]
+        runs = [run for cell in (nearest, *compared) for run in cell.folders]
         where = folder if alone else folder / COMPARISONS / run_name(*place)
         compare(runs, where, reference=nearest.configs[0].get("reference"), show=alone)
 
 
 def _problems(cell: Cell) -> set[str]:
-    """The ids of the problems that its runs solved."""
+    """The ids of the problems that the runs of ``cell`` solved."""
     return {name for folder in cell.folders for name in read_grades(folder)}
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
-    """How many keys differ from the defaults, seed apart."""
+    """The number of keys that differ from the defaults, without the seed."""
     keys = (set(config) | set(defaults)) - {"seed"}
     return sum(key not in config or key not in defaults or config[key] != defaults[key] for key in keys)

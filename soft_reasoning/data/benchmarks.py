@@ -72,7 +72,7 @@ def strategyqa_exemplar(row: Row) -> Exemplar:
 
 
 def strategyqa_question(row: Row) -> str:
-    """Return "term: description. question", as far as the row has them."""
+    """Return "term: description. question", without the parts that the row lacks."""
     term, description = (str(row.get(key) or "").strip() for key in ("term", "description"))
     about = ": ".join(part for part in (term, description) if part)
     question = fields.text(row, "question")

@@ -1,4 +1,4 @@
-"""Any data set, by the names of its columns."""
+"""Adapters for any data set, by the names of its columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LETTERS = string.ascii_uppercase
 
 @dataclass(frozen=True)
 class Columns:
-    """An adapter: the columns that hold the question, the gold answer and, if any, an id and the choices.
+    """An adapter: the columns of the question, the gold answer and, optionally, an id and the choices.
 
     ``choices`` is a list of texts, or a mapping with the lists ``text`` and ``label``; they are listed under
     the question as (A), (B), ..., and a gold answer may be a letter, a label, an index from 0 or a text.
@@ -62,20 +62,20 @@ class Columns:
         if self.answer_type != "choice":
             return gold
         letters = _LETTERS[: len(texts) or 26]
-        for known in (labels, list(letters), texts):
-            if gold in known:
-                return letters[known.index(gold)]
+        for names in (labels, list(letters), texts):
+            if gold in names:
+                return letters[names.index(gold)]
         raise UserError(f"expected one of the choices in field '{column}', got {gold[:60]!r}")
 
 
 @dataclass(frozen=True)
 class ExemplarColumns(Columns):
-    """An adapter for training rows: the columns of a problem, and the one that holds the reasoning."""
+    """An adapter for training rows: the columns of a problem and of its reasoning."""
 
     thought: str = "thought"
 
     def __call__(self, row: Mapping[str, Any], index: int = 0) -> Exemplar:
-        shown = super().__call__(row, index)
-        if shown.gold is None:
+        problem = super().__call__(row, index)
+        if problem.gold is None:
             raise UserError("dataset.train.row.answer: expected the name of a column, got null")
-        return Exemplar(shown.question, fields.text(row, self.thought), shown.gold)
+        return Exemplar(problem.question, fields.text(row, self.thought), problem.gold)

@@ -1,4 +1,4 @@
-"""A benchmark as a run uses it: rows from a file or the hub, converted, selected and checked."""
+"""The data set of a run: rows from a file or the hub, converted, selected and checked."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Dataset:
     """The problems and exemplars of one benchmark.
 
     Args:
-        name: Of the benchmark, in reports and folder names.
+        name: Name of the benchmark in reports and folders.
         row: Adapter ``(doc, index) -> Problem``, a callable or its dotted name.
         answer_type: One of ``answers.ANSWER_TYPES``; the adapter's problems carry it as well.
         path: A local file (``data.sources.read_file``); without it the rows come from ``hub``.
         hub: ``id``, ``split`` and, where needed, ``config`` and ``revision``.
-        limit: How many problems: a count, or a fraction below 1 of those left after ``offset``; None is all.
-        offset: Problems skipped, in the order that ``sample`` gives.
+        limit: Number of problems, or a fraction below 1 of those after ``offset``; None takes all.
+        offset: Number of problems to skip, in the order of ``sample``.
         sample: ``first`` keeps the file's order; ``random`` is a permutation drawn by ``seed``, so that a
             smaller ``limit`` takes a prefix of a larger one's problems.
-        seed: Of drawn problems. It is not the run's, so runs of any seed solve the same.
-        shots: Exemplars in the prompt, the first ones of ``exemplars``.
+        seed: Seed of ``sample=random``. It is not the run's, so all runs solve the same problems.
+        shots: Number of exemplars in the prompt, from the first of ``exemplars``.
         exemplars: List of mappings or a YAML file (``data.exemplars.from_config``).
-        train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, a ``hub`` of its own or a ``split`` of
-            the problems'.
+        train: ``row`` (adapter ``doc -> Exemplar``) with ``path``, another ``hub``, or a ``split`` of the
+            problems' hub.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Dataset:
         """Return the ``shots`` exemplars of the prompt.
 
         Raises:
-            UserError: If there are fewer.
+            UserError: If the data set has fewer.
         """
         exemplars = from_config(self._exemplars) if self.shots else []
         if len(exemplars) < self.shots:
@@ -111,7 +111,7 @@ class Dataset:
         train = self._train
         if not train.get("row"):
             raise UserError(
-                f"dataset {self.name} has no training rows; take another, or dataset=custom with "
+                f"dataset {self.name} has no training rows; use another, or dataset=custom with "
                 "dataset.train.path=<file>"
             )
         adapter, hub = _adapter("train.row", train["row"]), None
@@ -120,7 +120,7 @@ class Dataset:
         elif self._hub and train.get("split"):
             hub = Hub(self._hub.id, train["split"], self._hub.config, self._hub.revision)
         rows = self._rows(train.get("path"), hub, "dataset.train.path")
-        asked = {problem.question for problem in self._all()}
+        questions = {problem.question for problem in self._all()}
         order = torch.randperm(len(rows), generator=generator_for(self.seed, self.name, "exemplars")).tolist()
         exemplars: list[Exemplar] = []
         for row in (rows[i] for i in order):
@@ -128,7 +128,7 @@ class Dataset:
                 break
             with _named(row):
                 exemplar: Exemplar = adapter(row.doc)
-            if exemplar.question not in asked:
+            if exemplar.question not in questions:
                 exemplars.append(exemplar)
         return exemplars
 
@@ -157,7 +157,7 @@ class Dataset:
 
 @contextmanager
 def _named(row: Row) -> Iterator[None]:
-    """Head errors inside with the row's place."""
+    """Put the row's place before errors inside."""
     try:
         yield
     except UserError as error:

@@ -19,12 +19,12 @@ FOLDER = Path(__file__).parents[1] / "demo"
 def demo_dataset(split: str = "test", path: str | None = None, **options: Any) -> Dataset:
     """Return the 500 problems of ``split`` ("test" or "validation"), with the difficulties in turn.
 
-    Its 500 training rows have a correct solution each, and none is in either split.
+    Its 500 training rows, each with a correct solution, are in neither split.
 
     Args:
-        split: Which of the two.
+        split: "test" or "validation".
         path: Another file of the same layout.
-        options: Those of :class:`Dataset`.
+        options: Options of :class:`Dataset`.
     """
     choice("split", split, SPLITS)
     train = {"row": ExemplarColumns("question", "answer"), "path": str(FOLDER / "train.jsonl")}

@@ -1,6 +1,6 @@
 """Reading one field of a row.
 
-Each function raises UserError saying what was expected and what came; the data set adds file and line.
+Each function raises UserError with the expected and the actual value; the data set adds file and line.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from soft_reasoning.types import UserError
 def value(row: Mapping[str, Any], name: str) -> Any:
     """Return the field ``name``."""
     if row.get(name) is None:
-        came = "null" if name in row else ", ".join(map(str, row)) or "no field"
-        raise UserError(f"expected a field '{name}', got {came}")
+        actual = "null" if name in row else ", ".join(map(str, row)) or "no field"
+        raise UserError(f"expected a field '{name}', got {actual}")
     return row[name]
 
 
 def text(row: Mapping[str, Any], name: str) -> str:
-    """A field's text without surrounding space; numbers and booleans as written."""
+    """Return a field's text without surrounding space; numbers and booleans as written."""
     content = value(row, name)
     if isinstance(content, Mapping | list):
-        came = "a list" if isinstance(content, list) else "an object"
-        raise UserError(f"expected text in field '{name}', got {came}")
+        actual = "a list" if isinstance(content, list) else "an object"
+        raise UserError(f"expected text in field '{name}', got {actual}")
     if not (stripped := str(content).strip()):
         raise UserError(f"expected text in field '{name}', got an empty one")
     return stripped
 
 
 def number(row: Mapping[str, Any], name: str) -> str:
-    """A field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
+    """Return a field's number as canonical decimal text (``2,125`` and ``2125.0`` give ``2125``)."""
     return canonical_number(value(row, name), name)
 
 
 def canonical_number(content: Any, name: str) -> str:
     """Return ``content`` as canonical decimal text; ``name`` is its field in errors."""
-    read = None if isinstance(content, bool) else numerals.whole_value(str(content))
-    if read is None:
+    exact = None if isinstance(content, bool) else numerals.whole_value(str(content))
+    if exact is None:
         raise UserError(f"expected a number in field '{name}', got {str(content)[:60]!r}")
-    return numerals.canonical(read)
+    return numerals.canonical(exact)
 
 
 def boolean(row: Mapping[str, Any], name: str) -> str:
-    """A field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
+    """Return a field's truth value (true, yes, 1 and their opposites) as ``True`` or ``False``."""
     word = str(value(row, name)).strip().lower()
     if word in ("true", "yes", "1"):
         return "True"

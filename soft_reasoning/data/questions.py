@@ -1,4 +1,4 @@
-"""What ``solve`` takes: a question in words, a mapping, a chat, or several of these."""
+"""The questions of ``solve``: text, a mapping, a chat, or several of these."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ROLES = ("system", "user", "assistant")
 
 
 class Message(TypedDict):
-    """One message of a chat: who says it (system, user or assistant), and its text."""
+    """One message of a chat: its role (system, user or assistant) and its text."""
 
     role: str
     content: str
 
 
 class Question(TypedDict):
-    """A question with an id, which its random draws are seeded by; by default that is its text.
+    """A question with an id, which seeds its random draws; the id is the text by default.
 
-    ``prompt`` is the whole prompt in place of the wording: a text, which the tokenizer encodes with its
-    special tokens, or token ids. With it, ``stop`` and ``max_new_tokens`` bound a completion. A verifier is
-    still asked about ``question`` in its own wording.
+    ``prompt`` is the complete prompt in place of the wording: a text, which the tokenizer encodes with its
+    special tokens, or token ids. With it, ``stop`` and ``max_new_tokens`` limit a completion. A verifier
+    still uses ``question`` and the configured wording.
     """
 
     question: Required[str]
@@ -35,14 +35,14 @@ class Question(TypedDict):
 
 
 Asked: TypeAlias = str | Question | Sequence[Message]
-"""One question. Of a chat it is the last message, which is the user's."""
+"""One question; in a chat the last message, which is the user's."""
 
 
 def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tuple[list[Problem], bool]:
     """Return the problems, and whether ``questions`` is a single question.
 
     Raises:
-        UserError: For what is no question.
+        UserError: For an invalid question.
     """
     if isinstance(questions, str | Mapping) or _is_chat(questions):
         return [read_question(cast(Asked, questions), answer_type)], True
@@ -52,7 +52,7 @@ def read_questions(questions: Asked | Iterable[Asked], answer_type: str) -> tupl
 
 
 def read_question(question: Asked, answer_type: str) -> Problem:
-    """Return one question as a problem."""
+    """Return the problem of one question."""
     text: Any = question
     options: Mapping[str, Any] = {}
     earlier: tuple[tuple[str, str], ...] = ()
@@ -73,7 +73,7 @@ def read_question(question: Asked, answer_type: str) -> Problem:
 
 
 def _prompt(question: Mapping[str, Any]) -> GivenPrompt | None:
-    """The prompt that a mapping holds, if any."""
+    """The complete prompt in a mapping, if any."""
     prompt, stop, most = question.get("prompt"), question.get("stop", ()), question.get("max_new_tokens")
     if prompt is None:
         if {"stop", "max_new_tokens"} & {*question}:

@@ -1,7 +1,7 @@
 """Sources of rows: a local file in the original layout, or the Hugging Face hub.
 
-Values stay as they are written. (``datasets.load_dataset`` gives the columns of a file types, which makes
-``007`` 7, ``NA`` nothing and a whole number beside a fraction a float.)
+Values stay as they are written. (``datasets.load_dataset`` infers types of columns: ``007`` becomes 7, ``NA``
+missing, and a whole number in a column with fractions a float.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Hub:
 
 
 def three_ways(hub: Hub, key: str) -> str:
-    """Say how to provide a data set, as the end of an error message; ``key`` is that of a local file."""
+    """Return the end of an error message: how to provide a data set; ``key`` takes a local file."""
     return (
         f"provide it in one of three ways: with network, from the hub as {hub.id} ({key}=null); "
         f"offline, from a cache that holds {hub.id} (HF_HOME=<folder> HF_HUB_OFFLINE=1); or "
@@ -52,7 +52,7 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        fix = "give the path of a file that is there" if hub is None else three_ways(hub, key)
+        fix = "give the path of an existing file" if hub is None else three_ways(hub, key)
         raise UserError(f"{key}: no file {file}; {fix}")
     if file.suffix.lower() not in READERS:
         raise UserError(f"{key}: expected a file ending in {', '.join(READERS)}, got {file}")
@@ -70,7 +70,7 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     except (ValueError, RecursionError, csv.Error) as error:  # of JSON, CSV, Parquet or UTF-8
         form = file.suffix[1:].upper()
         raise UserError(
-            f"{where}: expected {form} in UTF-8, got a fault ({error!s:.200}); mend the file"
+            f"{where}: expected {form} in UTF-8, got an error ({error!s:.200}); fix the file"
         ) from error
     return rows
 
@@ -95,8 +95,8 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         for number, doc in enumerate(csv.DictReader(lines), start=1):
             if None in doc or None in doc.values():
-                came = "more" if None in doc else "fewer"
-                raise UserError(f"{file} row {number}: expected the columns of its first line, got {came}; "
+                actual = "more" if None in doc else "fewer"
+                raise UserError(f"{file} row {number}: expected the columns of its first line, got {actual}; "
                                 "quote fields that hold commas")  # fmt: skip
             yield f"row {number}", doc
 
@@ -115,15 +115,15 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
     """Return all rows of a split, downloaded or from the cache.
 
     Raises:
-        UserError: If the hub does not provide it; the message says how else to.
+        UserError: If the hub does not provide it; the message lists the alternatives.
     """
     import datasets
 
     try:
         table = datasets.load_dataset(hub.id, hub.config, split=hub.split, revision=hub.revision)
-    except Exception as error:  # network, cache, name, split, access: the libraries share no base class
+    except Exception as error:  # network, cache, name, split or access: no common base class
         raise UserError(
-            f"data set {hub.id} (split {hub.split}) could not be had ({type(error).__name__}: "
+            f"data set {hub.id} (split {hub.split}) could not be loaded ({type(error).__name__}: "
             f"{error!s:.200}); {three_ways(hub, key)}"
         ) from error
     return [Row(f"{hub.id} {hub.split} row {i}", i, dict(doc)) for i, doc in enumerate(table)]

@@ -42,11 +42,11 @@ def test_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("rows.jsonl", '{"a": 1}\n{"a": \n', "rows.jsonl line 2: expected JSONL in UTF-8, got a fault"),
+        ("rows.jsonl", '{"a": 1}\n{"a": \n', "rows.jsonl line 2: expected JSONL in UTF-8, got an error"),
         ("rows.jsonl", '{"a": 1}\n[1]\n', "rows.jsonl line 2: expected an object with fields, got list"),
         ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
         ("rows.csv", "a,b\n1,2\n1\n", "rows.csv row 2: expected the columns of its first line, got fewer"),
-        ("rows.csv", f"a,b\n1,2\n1,{'2' * 131_073}\n", "rows.csv row 1: expected CSV in UTF-8, got a fault"),
+        ("rows.csv", f"a,b\n1,2\n1,{'2' * 131_073}\n", "rows.csv row 1: expected CSV in UTF-8, got an error"),
         ("rows.parquet", "text", "expected PARQUET"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],
@@ -68,5 +68,5 @@ def test_data_that_cannot_be_had_name_the_three_ways(tmp_path, monkeypatch):
             read()
         for way in ("the hub as owner/name", "HF_HOME=<folder> HF_HUB_OFFLINE=1", "dataset.path=<local file"):
             assert way in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(UserError, match="no file .*; give the path of a file that is there"):
+    with pytest.raises(UserError, match="no file .*; give the path of an existing file"):
         read_file(none)
