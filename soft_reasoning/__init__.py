@@ -26,12 +26,12 @@ _MODULES = {
 def _ask_for_reproducible_products() -> None:
     """Set ``MKL_CBWR``, which MKL reads at its first product, unless the user has set it.
 
-    With it a row's product does not depend on the number of rows and threads, where MKL can promise that.
+    With it a row's product does not depend on the number of rows and threads, where MKL supports that.
     """
     try:
         with open("/proc/cpuinfo", "rb") as file:
             flags = file.read(8192)
-    except OSError:  # another system
+    except OSError:  # not Linux
         flags = b""
     wide = all(name in flags for name in (b" avx512f", b" avx512bw", b" avx512dq", b" avx512vl"))
     os.environ.setdefault("MKL_CBWR", "AVX512,STRICT" if wide else "AVX2,STRICT")

@@ -12,7 +12,7 @@ from soft_reasoning.types import UserError
 
 
 class OptionError(UserError, ValueError):
-    """A value that a parameter cannot have; the text begins with its name ("delta: expected ...").
+    """An invalid value of a parameter; the text begins with the parameter's name ("delta: expected ...").
 
     ``configuration.build`` writes the option's full name ("acquisition.delta: expected ...").
     """
@@ -61,15 +61,15 @@ def real(
     below: float | None = None,
     fix: str | None = None,
 ) -> float:
-    """Return ``value`` as a finite float within the bounds; ``fix`` says how to correct a wrong one."""
+    """Return ``value`` as a finite float within the bounds; ``fix`` tells how to correct a wrong value."""
     all_bounds = (
         ("at least", least, operator.ge), ("above", above, operator.gt),
         ("at most", most, operator.le), ("below", below, operator.lt),
     )  # fmt: skip
     bounds = [(word, bound, holds) for word, bound, holds in all_bounds if bound is not None]
     if not finite(value) or not all(holds(value, bound) for _, bound, holds in bounds):
-        wanted = " ".join(["a finite number", *(f"{word} {bound:g}" for word, bound, _ in bounds)])
-        raise OptionError(name, f"expected {wanted}, got {value!r:.40}{f'; {fix}' if fix else ''}")
+        expected = " ".join(["a finite number", *(f"{word} {bound:g}" for word, bound, _ in bounds)])
+        raise OptionError(name, f"expected {expected}, got {value!r:.40}{f'; {fix}' if fix else ''}")
     return float(value)
 
 
@@ -84,9 +84,9 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
     """Return ``value`` if it is a template that ``str.format`` can fill in.
 
     Args:
-        name: What messages call it.
+        name: The name of the template in messages.
         value: The template.
-        fields: The fields it may have, each with an example value.
+        fields: The fields that it may have, each with an example value.
         needed: The fields that it must have.
     """
     try:
@@ -95,10 +95,10 @@ def form(name: str, value: object, fields: Mapping[str, object], *, needed: Sequ
     except (AttributeError, LookupError, TypeError, ValueError):  # an unknown field, or a single brace
         used = None
     if not isinstance(value, str) or used is None or not set(needed) <= used:
-        wanted = [f"{{{field}}}" if field in needed else f"perhaps {{{field}}}" for field in fields]
+        listed = [f"{{{field}}}" if field in needed else f"perhaps {{{field}}}" for field in fields]
         raise OptionError(
             name,
-            f"expected a text with {', '.join(wanted)} and no other field (a brace itself is {{{{ or }}}}), "
+            f"expected a text with {', '.join(listed)} and no other field (a brace itself is {{{{ or }}}}), "
             f"got {value!r}",
         )
     return value

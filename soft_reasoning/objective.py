@@ -25,10 +25,10 @@ class SoftReasoningObjective(BaseTestProblem):
 
     ``objective(X)`` for X (n, d) completes the question from each point, verifies the n candidates together
     as one round, and returns their rewards (n,); larger is better. A round's verdict may depend on its other
-    candidates and, for some verifiers, on the rounds before. ``bounds`` are those of a box, [-sqrt 3, sqrt 3]
-    in each dimension, whose uniform points have the variance of N(0, I), where the method starts. Points
-    outside it are evaluated too. No noise is added (``noise_std`` is None). With ``decoding=sampled`` a
-    reward is itself a draw; evaluating a point again draws another.
+    candidates and, for some verifiers, on earlier rounds. ``bounds`` are [-sqrt 3, sqrt 3] in each dimension:
+    uniform points of this box have the variance of N(0, I), from which the method draws its first points.
+    Points outside the box are evaluated too. No noise is added (``noise_std`` is None). With
+    ``decoding=sampled`` a reward is itself a draw; evaluating a point again draws another.
 
     Args:
         reasoner: An open :class:`~soft_reasoning.SoftReasoner` whose method is ``soft_reasoning``.
@@ -40,7 +40,7 @@ class SoftReasoningObjective(BaseTestProblem):
         usage: Tokens and sequences so far, by role.
 
     Raises:
-        UserError: If the reasoner's method has no search, or the question is none or too long.
+        UserError: If the reasoner's method has no search, or the question is invalid or too long.
 
     Example:
         >>> with SoftReasoner.from_pretrained("demo") as reasoner:
@@ -69,7 +69,7 @@ class SoftReasoningObjective(BaseTestProblem):
         super().__init__()
 
     def evaluate_true(self, X: Tensor) -> Tensor:
-        """Rewards, shape (batch,), of points ``X`` (batch x d), one round whatever its shape.
+        """Return the rewards, shape (batch,), of points ``X`` (batch x d), evaluated in one round.
 
         Raises:
             ValueError: If the points have another dimension or are not finite.
@@ -83,10 +83,10 @@ class SoftReasoningObjective(BaseTestProblem):
         return self.evaluate_true(X)
 
     def features(self, X: Tensor) -> Tensor:
-        """Return what the method's surrogate sees of the points ``X`` (n x d), shape (n, n) float64.
+        """Return the surrogate's inputs for the points ``X`` (n x d), shape (n, n) float64.
 
-        They are inputs for any model. Their distances are those of the configured ``features``; the median is
-        that of points of N(0, I). They are comparable within a call only, so give it all points of a pool.
+        Any model can use them. Their distances are those of the configured ``features``, scaled to the median
+        distance of points of N(0, I). They are comparable only within a call: pass all points of a pool.
 
         Raises:
             ValueError: If the points have another dimension or are not finite.
@@ -115,7 +115,7 @@ class SoftReasoningObjective(BaseTestProblem):
 
     @property
     def best(self) -> Candidate:
-        """The candidate of the highest reward; the earliest of several.
+        """The candidate of the highest reward; the earliest wins a tie.
 
         Raises:
             UserError: Before the first evaluation.
@@ -151,15 +151,15 @@ class SoftReasoningObjective(BaseTestProblem):
             raise UserError("expected evaluated points, got none; call the objective first")
 
     def _run(self, steps: Steps[T]) -> T:
-        """What ``steps`` returns once the engine has answered all it yields."""
-        once = _Once(steps)
-        for role, usage in self._reasoner.run_method(self._problem, once).usage.items():
+        """Return the result of ``steps`` after the engine has answered all its effects."""
+        method = _Steps(steps)
+        for role, usage in self._reasoner.run_method(self._problem, method).usage.items():
             self.usage[role] = self.usage.get(role, Usage()) + usage
-        return once.value
+        return method.value
 
 
-class _Once(Generic[T]):
-    """A method that only passes on the steps of another generator and keeps what that returns."""
+class _Steps(Generic[T]):
+    """A method that runs another generator and stores its return value."""
 
     name = "objective"
     value: T

@@ -1,4 +1,4 @@
-"""A result that explains itself: which answer was chosen, by what votes, and what the model wrote."""
+"""A result with its explanation: the chosen answer, its votes, and the texts of the model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WIDTH = 100
 
 @dataclass(frozen=True, repr=False)
 class Solution(Result):
-    """The :class:`~soft_reasoning.types.Result` of a question, with its story.
+    """The :class:`~soft_reasoning.types.Result` of a question, with its explanation.
 
     Attributes:
         question: The question.
         method: The method's name.
         rule: The rule of the final answer; None if the method has none.
-        votes: Who voted for which answer, the weightiest first.
+        votes: The votes for each answer, the largest weight first.
 
     Example:
         >>> solution = reasoner.solve(
@@ -62,39 +62,38 @@ class Solution(Result):
 
     @property
     def text(self) -> str:
-        """The solution that was chosen.
+        """The chosen solution.
 
-        It is the candidate of the highest reward that has the final answer, else what the verifier wrote to
-        it. Where no answer could be read it is the candidate of the highest reward.
+        It is the text of the candidate of the highest reward that has the final answer, else the verifier's
+        text with that answer. Without a final answer it is the candidate of the highest reward.
         """
-        verifiers = self._verifiers_text()
-        if verifiers is not None:
-            return verifiers
+        written = self._verifiers_text()
+        if written is not None:
+            return written
         return "" if self.chosen is None else self.chosen.text
 
     @property
     def chosen(self) -> Candidate | None:
-        """The candidate whose text is :attr:`text`; None if the verifier wrote that, or there is none."""
+        """The candidate of :attr:`text`; None if the verifier wrote the text or there is no candidate."""
         if self._verifiers_text() is not None:
             return None
-        having = [each for each in self.candidates if each.answer == self.answer] or self.candidates
-        return max(having, key=lambda candidate: candidate.rank, default=None)
+        agreeing = [c for c in self.candidates if c.answer == self.answer] or self.candidates
+        return max(agreeing, key=lambda candidate: candidate.rank, default=None)
 
     @property
     def ranked(self) -> list[Candidate | None]:
         """:attr:`chosen`, then the other candidates by reward."""
         chosen = self.chosen
-        others = [candidate for candidate in self.candidates if candidate is not chosen]
-        others.sort(key=lambda candidate: candidate.rank, reverse=True)
-        return [chosen, *others]
+        rest = [candidate for candidate in self.candidates if candidate is not chosen]
+        return [chosen, *sorted(rest, key=lambda candidate: candidate.rank, reverse=True)]
 
     def opening(self, candidate: Candidate) -> str:
-        """Return the token nearest to a candidate's soft token, if its text goes on after that; else "".
+        """Return the token nearest to a candidate's soft token, if its text continues that token; else "".
 
-        It is in the trace. Free text that lacks it would begin in mid-sentence.
+        The trace holds it. Free text without it would begin in mid-sentence.
         """
         entry = next((entry for entry in self.trace if entry.get("round") == candidate.round), {})
-        place = [id(each) for each in self.rounds[candidate.round]].index(id(candidate))
+        place = [id(c) for c in self.rounds[candidate.round]].index(id(candidate))
         soft = entry.get("tokens") or []
         if place >= len(soft) or len(self.prompt) < 2 or self.prompt[-1]:
             return ""
@@ -103,8 +102,8 @@ class Solution(Result):
     @property
     def rounds(self) -> list[list[Candidate]]:
         """The candidates of each round."""
-        count = max((each.round for each in self.candidates), default=-1) + 1
-        return [[each for each in self.candidates if each.round == number] for number in range(count)]
+        count = max((c.round for c in self.candidates), default=-1) + 1
+        return [[c for c in self.candidates if c.round == number] for number in range(count)]
 
     @property
     def ended(self) -> str | None:
@@ -118,7 +117,7 @@ class Solution(Result):
 
     @property
     def generated_tokens(self) -> int:
-        """Number of tokens that the model wrote, the verifier's included."""
+        """Number of generated tokens, including the verifier's."""
         return self.total.generated_tokens
 
     def summary(self) -> dict[str, Any]:
@@ -133,7 +132,7 @@ class Solution(Result):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values: everything but the points that a JSON file cannot hold, which are None."""
+        """Return plain values; floats that are not finite, which JSON cannot hold, become None."""
         plain = {
             "question": self.question, "answer": self.answer, "text": self.text, "trace": self.trace,
             "prompt": self.prompt, "method": self.method, "rule": self.rule, "ended": self.ended,
@@ -162,8 +161,8 @@ class Solution(Result):
         )
 
     def _verifiers_text(self) -> str | None:
-        """What the verifier last wrote to the final answer, if no candidate has that answer."""
-        if any(each.answer == self.answer for each in self.candidates):
+        """The verifier's last text with the final answer, if no candidate has that answer."""
+        if any(candidate.answer == self.answer for candidate in self.candidates):
             return None
         for entry in reversed(self.trace):
             verdict = entry.get("verifier") or {}
@@ -196,7 +195,7 @@ class Solution(Result):
         lines: list[str] = []
         for number, candidates in enumerate(self.rounds):
             entry = next((entry for entry in self.trace if entry.get("round") == number), {})
-            lines += [f"Round {number + 1}:", *(f"  {_candidate(each, width)}" for each in candidates)]
+            lines += [f"Round {number + 1}:", *(f"  {_candidate(c, width)}" for c in candidates)]
             texts = (entry.get("verifier") or {}).get("texts", ())
             lines += [f"  verifier: {_line(text, width)}" for text in texts]
         return lines
@@ -205,8 +204,8 @@ class Solution(Result):
 def _candidate(candidate: Candidate, width: float) -> str:
     names = ("reward", "verified", "coherence")
     scores = [f"{name} {score:.3g}" for name in names if (score := getattr(candidate, name)) is not None]
-    told = f" ({' '.join(scores)})" if scores else ""
-    return f"{_answer(candidate.answer)}{told}: {_line(candidate.text, width)}"
+    listed = f" ({' '.join(scores)})" if scores else ""
+    return f"{_answer(candidate.answer)}{listed}: {_line(candidate.text, width)}"
 
 
 def _answer(answer: str | None) -> str:

@@ -1,7 +1,7 @@
-"""The values that flow between the layers: frozen, typed, without behaviour.
+"""The values that flow between the layers: frozen and typed.
 
 Problem -> Prompt -> Request -> Completion -> Candidate -> Result. Only :class:`Request` (soft tokens) and
-:class:`Completion` (what was read) hold tensors. Everything stored is plain Python.
+:class:`Completion` (logits, hidden states) hold tensors. Everything stored is plain Python.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor
 
 
 class UserError(Exception):
-    """A fault that the user can fix, in one line: what was expected, what came, and how to fix it."""
+    """An error that the user can fix, in one line: the expected value, the actual value, and the fix."""
 
     def __init__(self, message: object = "") -> None:
-        """Keep ``message`` without line breaks, which quoted values may bring."""
+        """Store ``message`` without line breaks, which quoted values may contain."""
         super().__init__(" ".join(str(message).splitlines()))
 
 
@@ -40,10 +40,10 @@ def generator_for(seed: int, *stage: object) -> torch.Generator:
 
 @dataclass(frozen=True)
 class GivenPrompt:
-    """A complete prompt, which is used in place of the configured wording.
+    """A complete prompt that replaces the configured wording.
 
     Attributes:
-        prompt: Its text, which the tokenizer encodes with its special tokens, or its token ids.
+        prompt: A text, which the tokenizer encodes with its special tokens, or token ids.
         stop: Texts that end a completion.
         max_new_tokens: Most tokens of a completion; None uses the method's limit.
     """
@@ -54,7 +54,7 @@ class GivenPrompt:
 
 
 def shortened(text: str) -> str:
-    """``text`` as messages show it."""
+    """Return ``text`` in at most 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The id as messages show it; the id of a user's own question is the question itself."""
+        """The shortened id, for messages; a question from Python has its text as its id."""
         return shortened(self.id)
 
     def without_gold(self) -> Problem:
@@ -107,7 +107,7 @@ class Prompt:
     max_new_tokens: int | None = None
 
     def most(self, max_new_tokens: int) -> int:
-        """Return the prompt's own ``max_new_tokens``, or the method's."""
+        """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
         return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 
     def followed_by(self, ids: tuple[int, ...]) -> Prompt:
@@ -121,8 +121,8 @@ class Sampling:
 
     Attributes:
         temperature: 0 is greedy.
-        top_k: Most likely tokens that are sampled from; 0 is off.
-        top_p: Their total probability; 1 is off.
+        top_k: Number of likeliest tokens that are sampled from; 0 is off.
+        top_p: Total probability of the likeliest tokens that are sampled from; 1 is off.
         first_temperature: Replaces ``temperature`` for the first token (FIRE).
         first_top_k: Replaces ``top_k`` for the first token (FIRE).
     """
@@ -139,30 +139,30 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One completion to generate, and what to read on the way.
+    """One completion to generate, and the values to read during generation.
 
-    A request with ``max_new_tokens=0`` looks at a prompt: it costs one pass and generates nothing.
+    A request with ``max_new_tokens=0`` looks at a prompt: it costs one forward pass and generates nothing.
 
     Attributes:
         prompt_ids: Token ids of the prompt.
-        soft: (m, D) soft tokens, as the model's own lookup returns embeddings, or None.
+        soft: (m, D) soft tokens, scaled as the model's embedding lookup returns them, or None.
         position: Index in ``prompt_ids`` before which soft tokens are inserted; None puts them last.
         sampling: How tokens are chosen.
         max_new_tokens: Most generated tokens.
-        min_new_tokens: Tokens before which nothing ends the completion.
+        min_new_tokens: Number of tokens before which nothing ends the completion.
         stop: Texts that end the completion.
         seed: Seed of sampling.
         role: Name for token counts: "candidate", "verifier", "anchor".
         deadline: Value of ``time.monotonic()`` after which the completion ends with its next token.
-        next_logits: Whether to read the logits of the token after the prompt: all, or those of some ids.
-        top_logprobs: Number of likeliest tokens to read at every generated token, or at the next one where
+        next_logits: Whether to read the logits of the token after the prompt: all, or only of some ids.
+        top_logprobs: Number of likeliest tokens to read at every generated token, or at the next token if
             none is generated.
         hidden_state: Whether to read the last hidden state at the end of the prompt
             (engines with ``HiddenStates``).
-        adjust: Maps the tokens so far and the next one's logits (V,) to the logits (V,) that it is chosen
-            from; log-probabilities stay those of the model (engines with ``AdjustsLogits``).
-        feed: Maps the logits (V,) of a generated token, adjusted ones where there is ``adjust``, to the
-            embedding (D,) that is fed in its place (engines with ``FeedsEmbeddings``).
+        adjust: Maps the tokens so far and the next token's logits (V,) to the logits (V,) from which it is
+            chosen; log-probabilities stay those of the model (engines with ``AdjustsLogits``).
+        feed: Maps the logits (V,) of a generated token, after ``adjust``, to the embedding (D,) that is fed
+            in its place (engines with ``FeedsEmbeddings``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -183,7 +183,7 @@ class Request:
 
     @property
     def reads(self) -> bool:
-        """Whether it asks for more than text."""
+        """Whether it reads logits, log-probabilities or hidden states."""
         return self.next_logits is not False or self.top_logprobs > 0 or self.hidden_state
 
 
@@ -198,7 +198,7 @@ class TopLogprobs(NamedTuple):
 class Completion:
     """A generated completion.
 
-    It includes the token that completed a stop string or the end-of-sequence token; the text is cut before
+    Its tokens include the last token of a stop string or the end-of-sequence token; the text ends before
     either.
 
     Attributes:
@@ -209,9 +209,9 @@ class Completion:
             spent before any work.
         prompt_tokens: Length of the prompt, soft tokens included.
         cached_tokens: Prompt tokens whose keys and values were reused.
-        recomputed_tokens: Positions that an engine which generates in several passes computed again.
+        recomputed_tokens: Positions computed again by an engine that generates in several passes.
         next_logits: (V,) or (len(ids),) float32 on the CPU, up to a constant, if the request asks for them.
-        top_logprobs: One for each token, or one where the request generates none.
+        top_logprobs: An entry for each token, or a single entry if the request generates none.
         hidden_state: (D,) float32 on the CPU, after the last layer and norm, as the LM head reads it.
     """
 
@@ -232,7 +232,7 @@ class Completion:
 
 
 class Effect:
-    """What a method yields; the function that ``effects.answers`` registers for its type answers it."""
+    """A request that a method yields; a function registered by ``effects.answers`` for its type answers it."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Generate(Effect):
 
     Attributes:
         requests: The requests.
-        engine: Another engine than the run's, a second model; None is the run's.
+        engine: The engine of a second model; None uses the run's engine.
     """
 
     requests: Sequence[Request]
@@ -250,15 +250,15 @@ class Generate(Effect):
 
 @dataclass(frozen=True)
 class Round(Effect):
-    """A finished round, for those who watch; the answer is why the problem's budget ends here.
+    """A finished round, for observers; the answer tells whether the problem's budget ends here.
 
-    It is "tokens" or "seconds", or None if there is enough for another round.
+    It is "tokens" or "seconds", or None if the budget allows another round.
 
     Attributes:
         problem: The problem.
         number: The round's number, from 0.
         candidates: Its candidates.
-        trace: Its entry of the trace.
+        trace: The round's entry of the trace.
     """
 
     problem: Problem
@@ -282,7 +282,7 @@ class Candidate:
         generated_tokens: Number of generated tokens.
         finish_reason: As in :class:`Completion`.
         agreement: The verifier's score before confidence; None means the same as ``verified``.
-        token_ids: Its tokens; none if it is not one completion. They and ``logprobs`` are not stored.
+        token_ids: Its tokens; empty if it is not one completion. They and ``logprobs`` are not stored.
         logprobs: Their log-probabilities, as in :class:`Completion`.
     """
 
@@ -301,12 +301,12 @@ class Candidate:
 
     @property
     def rank(self) -> float:
-        """Its reward; without one it is below all others."""
+        """Its reward; candidates without a reward rank last."""
         return -math.inf if self.reward is None else self.reward
 
     @property
     def cut(self) -> bool:
-        """Whether a limit of tokens or a budget ended it."""
+        """Whether a token limit or a budget ended it."""
         return self.finish_reason in ("length", "budget")
 
     def __repr__(self) -> str:
@@ -316,7 +316,7 @@ class Candidate:
         return f"Candidate({self.answer!r}, round={self.round}{shown}, text={text!r})"
 
     def stored(self) -> dict[str, Any]:
-        """Return what is stored of it, by name."""
+        """Return its stored values by name."""
         left_out = ("token_ids", "logprobs")
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in left_out}
 
@@ -325,8 +325,8 @@ class Candidate:
 class Usage:
     """Token and sequence counts of one role.
 
-    ``attended`` counts attended keys. A computed (not cached) position counts those that a causal model
-    attends to, itself included. A recomputed position counts the prompt's.
+    ``attended`` counts attended keys. A computed (not cached) position counts the keys that a causal model
+    attends to, its own included. A recomputed position counts the prompt's keys.
     """
 
     prompt_tokens: int = 0
@@ -356,8 +356,8 @@ class Result:
         candidates: Every candidate.
         trace: One entry of plain values per round.
         usage: Token counts by role, which the scheduler fills in.
-        prompt: What the first candidate was asked, special tokens included. Its soft tokens stand between the
-            parts. The scheduler fills it in.
+        prompt: The first candidate's prompt, with special tokens, split where soft tokens are inserted. The
+            scheduler fills it in.
     """
 
     answer: str | None
