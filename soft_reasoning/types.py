@@ -232,7 +232,7 @@ class Completion:
 
 
 class Effect:
-    """A request that a method yields; a function registered by ``effects.answers`` for its type answers it."""
+    """A value that a method yields; a function registered by ``effects.answers`` for its type answers it."""
 
 
 @dataclass(frozen=True)
