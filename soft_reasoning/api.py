@@ -309,7 +309,9 @@ class SoftReasoner:
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
             if job.problem != problem:
-                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
+                raise UserError(
+                    f"solve: expected one question an id, got two for {problem.id!r}; change an id"
+                )
         return jobs, parts
 
     @staticmethod

@@ -108,13 +108,13 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     tries = whole("calibration.tries", settings.tries, least=ROUND)
     reference = choice("calibration.reference", settings.reference, REFERENCES)
     points = _points(count, method, config)
-    others = other_settings(config, method, points[:tries])
+    alternatives = other_settings(config, method, points[:tries])
     dataset = build_dataset(config)
     problems = dataset.problems()
     with closing(build_engine(config)) as engine:
         context = build_context(config, engine, dataset.exemplars())
         check_problems(problems, method, context)
-        solver = Local(Trial([at_points(method, points), *others.values()]), context, max_live=LIVE)
+        solver = Local(Trial([at_points(method, points), *alternatives.values()]), context, max_live=LIVE)
         run(
             problems, solver, folder / TRIES, plain(config),
             fresh=config.fresh, progress=config.progress,
@@ -124,14 +124,14 @@ def calibrate(config: DictConfig, folder: Path) -> None:
     rows = [(problem, records[problem.id]["candidates"]) for problem in problems]
     labels = reference == "auto" and all(problem.gold is not None for problem in problems)
     configured, *outcomes = (
-        Tries.of(rows, number, context.grader, labels) for number in range(1 + len(others))
+        Tries.of(rows, number, context.grader, labels) for number in range(1 + len(alternatives))
     )
 
     portfolio = tuple(tuple(points[i].tolist()) for i in choose(configured.useful, size))
     marks = {problem.id: question_fingerprint(problem.question) for problem in problems}
     Prior(portfolio, made_for, marks).save(folder / PORTFOLIO)
     groups: dict[str, dict[str, Tries]] = {}
-    for (option, value), outcome in zip(others, outcomes, strict=True):
+    for (option, value), outcome in zip(alternatives, outcomes, strict=True):
         default = {} if option == TEMPERATURE else {_default(option, config): configured.first(tries)}
         groups.setdefault(option, default)[value] = outcome
     report(configured, size, groups, folder, f"search.prior={folder / PORTFOLIO}")

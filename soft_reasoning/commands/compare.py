@@ -72,41 +72,41 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
             w for w in HydraConfig.get().overrides.task if not w.startswith(("limit=", "max_tokens="))
         ]
         budget = f"max_tokens={config.max_tokens or TOKENS}"
-        methods, done = list(names) or choices("method"), dict[str, Summary]()
+        methods, summaries = list(names) or choices("method"), dict[str, Summary]()
         with closing(built(config, "launcher")) as launcher:
             for stage, size in enumerate((total // 4, total // 2, total)):
-                done = {}
+                summaries = {}
                 for name in methods:
                     try:
                         method = compose_config([*overrides, f"method={name}", budget, f"limit={size}"])
-                        done[name] = run.run_one(method, folder / name, launcher, tracked=False)
+                        summaries[name] = run.run_one(method, folder / name, launcher, tracked=False)
                     except UserError as error:  # such as a missing ability of the engine
                         if stage:
                             raise
                         print(f"{name} is left out: {error}", file=sys.stderr)
-                if not done:
+                if not summaries:
                     raise UserError("compare: expected a method that can be run, got none")
                 print(f"\nStage {stage + 1}: {size} questions\n")
-                compare([done[name].folder for name in done], folder / f"stage-{stage + 1}")
-                methods = ranked(done)[: (len(done) + 1) // 2]
+                compare([summaries[name].folder for name in summaries], folder / f"stage-{stage + 1}")
+                methods = ranked(summaries)[: (len(summaries) + 1) // 2]
         write_preset(folder / PRESET, [*overrides, f"method={methods[0]}", budget])
         print(f"\nThe best of these questions is {methods[0]}: soft-reasoning run preset={folder / PRESET}")
 
     launch(halve, words)
 
 
-def ranked(done: dict[str, Summary]) -> list[str]:
+def ranked(summaries: dict[str, Summary]) -> list[str]:
     """Return the names by accuracy, the highest first; ties go to fewer tokens."""
 
     def key(name: str) -> tuple[float, float]:
-        metrics = done[name].metrics
+        metrics = summaries[name].metrics
         if metrics["exact_match"] is None:
             raise UserError(
                 "compare: expected questions with reference answers, got none; give the data's gold"
             )
         return -metrics["exact_match"], metrics["tokens"]["total"]["generated"]
 
-    return sorted(done, key=key)
+    return sorted(summaries, key=key)
 
 
 def write_preset(path: Path, overrides: Sequence[str]) -> None:

@@ -56,12 +56,12 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         for label, (name, changes) in compared_methods(config).items()
     }
 
-    def composed(label: str, *change: str) -> DictConfig:
+    def compose_method(label: str, *change: str) -> DictConfig:
         config = compose_config([*commands[label], *change])
         config.label, config.command = label, _command(commands[label])
         return config
 
-    configs = {label: composed(label) for label in commands}
+    configs = {label: compose_method(label) for label in commands}
     if config.reference is not None and config.reference not in configs:
         raise UserError(f"reference: expected one of {', '.join(configs)}, got {config.reference}")
     for method in configs.values():  # refuses bad values of every method before any work
@@ -70,18 +70,18 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     preferred = [label for label in configs if configs[label].method.name == PREFERRED]
     first = PREFERRED if PREFERRED in preferred else [*preferred, *configs][0]
     settings = [engines[first], *engines.values()]
-    done: dict[str, Summary] = {}
+    summaries: dict[str, Summary] = {}
 
     for label in sorted(configs, key=lambda label: (settings.index(engines[label]), label != first)):
         method, name = configs[label], label.replace(" ", ",")
         if equal and label != first and grows(plain(method)["method"]):
             probe = f"{name},method.samples={method.method.samples}"
             probed = run_one(method, folder / PROBES / run_name(probe), launcher, tracked=False)
-            samples = equal_samples(probed.metrics, method.method.samples, done[first].metrics)
+            samples = equal_samples(probed.metrics, method.method.samples, summaries[first].metrics)
             change = f"method.samples={samples}"
-            method, name = composed(label, change), f"{name},{change}"
-        done[label] = run_one(method, folder / run_name(name), launcher)
-    compare([done[label].folder for label in configs], folder, reference=config.reference)
+            method, name = compose_method(label, change), f"{name},{change}"
+        summaries[label] = run_one(method, folder / run_name(name), launcher)
+    compare([summaries[label].folder for label in configs], folder, reference=config.reference)
 
 
 def run_command(config: DictConfig, folder: Path) -> None:
@@ -89,8 +89,8 @@ def run_command(config: DictConfig, folder: Path) -> None:
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
             config.command = _command(HydraConfig.get().overrides.task)
-            done = run_one(config, folder, launcher)
-            print(f"{summary(done.folder)}\n\n{done.folder / REPORT}")
+            finished = run_one(config, folder, launcher)
+            print(f"{summary(finished.folder)}\n\n{finished.folder / REPORT}")
         else:
             run_comparison(config, folder, launcher)
 

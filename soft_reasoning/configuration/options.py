@@ -188,7 +188,7 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
         if value is None:
             continue
         if name in (*PARTS, *KEYS) and not isinstance(options.get("method"), str | None):
-            raise UserError(f"{name}: expected the name of a method, got an object; set it there")
+            raise UserError(f"{name}: expected the name of a method, got an object; set the value in it")
         if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
             words.append(f"{'search.stopping.rule' if name == 'stopping' else name}={value}")
     return compose_config(expand_options(words))

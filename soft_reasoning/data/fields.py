@@ -27,7 +27,7 @@ def text(row: Mapping[str, Any], name: str) -> str:
         actual = "a list" if isinstance(content, list) else "an object"
         raise UserError(f"expected text in field '{name}', got {actual}")
     if not (stripped := str(content).strip()):
-        raise UserError(f"expected text in field '{name}', got an empty one")
+        raise UserError(f"expected text in field '{name}', got empty text")
     return stripped
 
 

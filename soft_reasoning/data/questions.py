@@ -63,7 +63,7 @@ def read_question(question: Asked, answer_type: str) -> Problem:
         *before, (role, text) = map(_message, cast(Sequence[Message], question))
         earlier = tuple(before)
         if role != "user":
-            raise UserError(f"solve: expected a chat that ends with the user's message, got one of {role}")
+            raise UserError(f"solve: expected a chat that ends with the user's message, got the {role}'s")
         if earlier:
             options = {"id": json.dumps([*earlier, (role, text)], ensure_ascii=False)}
     if not isinstance(text, str) or not text.strip():

@@ -206,7 +206,7 @@ class Prompts:
             UserError: If this prompt has no wording for the task.
         """
         wording = _named(self.wording.tasks, kind, f"prompt: this prompt has no wording for the task {kind}")
-        listed = "".join(wording.step.format(asked=asked, answered=answered) for asked, answered in steps)
+        listed = "".join(wording.step.format(asked=question, answered=answer) for question, answer in steps)
         question = _question(problem)
         all_fields = {"question": question, "steps": listed, **fields}
         form(f"prompt.wording.tasks.{kind}.ask", wording.ask, all_fields, needed=["question", *fields])

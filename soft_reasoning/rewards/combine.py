@@ -18,7 +18,7 @@ def rewards_of(candidates: Sequence[Candidate]) -> list[float]:
     """
     rewards = [candidate.reward for candidate in candidates if candidate.reward is not None]
     if len(rewards) < len(candidates):
-        raise ValueError("expected candidates with rewards, got one without")
+        raise ValueError("expected candidates with rewards, got a candidate without")
     return rewards
 
 

@@ -66,7 +66,7 @@ class Prior:
             value, run_value = self.made_for.get(key), run.get(key)
             if value != run_value:
                 raise UserError(
-                    f"search.prior: expected one made with the run's {key}, {run_value}, got one made with "
+                    f"search.prior: expected a prior for the run's {key}, {run_value}, got a prior for "
                     f"{value}; calibrate again, or change it back"
                 )
 

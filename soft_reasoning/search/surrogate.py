@@ -124,7 +124,7 @@ class Surrogate:
 def _check_part(name: str, value: object, kind: type[Part]) -> Part:
     if not isinstance(value, kind):
         raise UserError(
-            f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name one by _target_"
+            f"{name}: expected a {kind.__name__.lower()} of GPyTorch, got {value!r}; name a class by _target_"
         )
     return value
 
