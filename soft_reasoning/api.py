@@ -310,7 +310,7 @@ class SoftReasoner:
             job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
             if job.problem != problem:
                 raise UserError(
-                    f"solve: expected one question an id, got two for {problem.id!r}; change an id"
+                    f"solve: expected one question an id, got two for {problem.id!r}; use two ids"
                 )
         return jobs, parts
 

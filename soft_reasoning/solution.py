@@ -85,7 +85,8 @@ class Solution(Result):
         """:attr:`chosen`, then the other candidates by reward."""
         chosen = self.chosen
         rest = [candidate for candidate in self.candidates if candidate is not chosen]
-        return [chosen, *sorted(rest, key=lambda candidate: candidate.rank, reverse=True)]
+        rest.sort(key=lambda candidate: candidate.rank, reverse=True)
+        return [chosen, *rest]
 
     def opening(self, candidate: Candidate) -> str:
         """Return the token nearest to a candidate's soft token, if its text continues that token; else "".
