@@ -309,9 +309,7 @@ class SoftReasoner:
         for problem in problems:
             job = jobs.setdefault(problem.id, Job(problem, parts.method, parts.context, watch))
             if job.problem != problem:
-                raise UserError(
-                    f"solve: expected one question an id, got two for {problem.id!r}; use two ids"
-                )
+                raise UserError(f"solve: expected one question an id, got two for {problem.id!r}; rename one")
         return jobs, parts
 
     @staticmethod
