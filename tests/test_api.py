@@ -42,7 +42,12 @@ def test_an_id_has_one_question(reasoner):
         ("/nope", {}, "model.path"),
         ("/tmp/my model (1), it's [new]", {}, r"/tmp/my model \(1\), it's \[new\]"),
         ("demo", {"overrides": "method=cot"}, "overrides: expected a list"),
-        ("demo", {"overrides": ["engine.device=foo"]}, "engine.device: expected a device"),
+        (
+            "demo",
+            {"overrides": ["engine.device=foo"]},
+            "engine.device: expected a device of this machine.*'foo'",
+        ),
+        ("demo", {"overrides": ["engine.device=cuda:99"]}, "engine.device: expected a device .*'cuda:99'"),
         ("demo", {"overrides": ["methods=[cot]"]}, "expected one method"),
         ("demo", {"overrides": ["limit=3"]}, "got limit=3, which only"),
         ("demo", {"overrides": ["logging=wandb"]}, "got logging=wandb, which only soft-reasoning run reads"),

@@ -43,13 +43,6 @@ def test_a_folder_that_cannot_be_loaded_is_named_with_the_reason(tmp_path, engin
     assert any(reason in message for reason in reasons)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-@pytest.mark.parametrize("device", ["gpu", "cuda:1"])
-def test_a_device_that_is_not_there_is_refused(device):
-    message = refusal(HuggingFaceEngine, "demo", device=device)
-    assert f"a device of this machine, such as cpu, got {device!r}" in message
-
-
 def test_an_encoder_decoder_is_refused():
     with pytest.raises(UserError, match="decoder-only.*t5"):
         loading.check_kind(T5Config())

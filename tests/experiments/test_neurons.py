@@ -1,4 +1,4 @@
-"""Neurons of a hand-made two-layer model whose key neurons are known, and of models without gates."""
+"""Neurons of a hand-made two-layer model whose key neurons are known."""
 
 import json
 import sys
@@ -92,11 +92,6 @@ def test_sources_are_compared_at_the_same_answer_positions(neurons):
     rate = record([sampled, searched], neurons, embedded, skip=1).rate
     assert rate[0][KEY] == rate[1][KEY] == 1.0 and rate[0][ANTI] == rate[1][ANTI] == 0.0
     assert record([sampled], neurons, embedded).rate[0][ANTI] == pytest.approx(1 / TOKENS)
-
-
-def lookup(model):
-    """Embeddings as the model's own lookup returns them."""
-    return lambda ids: model.get_input_embeddings()(torch.tensor([ids]))[0].detach()
 
 
 def test_masking_silences_generated_positions_alone(neurons):

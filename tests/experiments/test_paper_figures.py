@@ -17,7 +17,6 @@ from soft_reasoning.reports.cells import read_cells
 from tests.reports.sweeps import finished
 
 FILES = sorted(script.HERE.glob("*.csv"))
-COLUMNS = ["model", "dataset", "shots", "method", "metric", "value", "std", "table"]
 
 
 @functools.cache
