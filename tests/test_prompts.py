@@ -122,3 +122,21 @@ def test_copies_of_the_prompts_differ_in_their_stops_and_bounds(tokenizer):
     assert stopped == replace(plain, stop=(*plain.stop, "zinc"))
     assert bounded == replace(plain, max_new_tokens=7) and plain.max_new_tokens is None
     assert prompts.solve(replace(PROBLEM, question="What is 2 + 2?")) != plain
+
+
+def test_a_problem_s_prompt_is_tokenised_once(tokenizer):
+    encoded = []
+
+    class Counting:
+        chat_template = None
+
+        def __getattr__(self, name):
+            return getattr(tokenizer, name)
+
+        def encode(self, text, **options):
+            encoded.append(text)
+            return tokenizer.encode(text, **options)
+
+    prompts = Prompts(Counting(), wording())
+    prompt, count = prompts.solve(PROBLEM), len(encoded)
+    assert prompts.solve(PROBLEM) == prompt and len(encoded) == count > 0

@@ -1,4 +1,4 @@
-"""The hub without a network: a cache that holds the data set serves it."""
+"""The hub without a network: a cache that holds the data set serves it, an empty one names the three ways."""
 
 import json
 import os
@@ -9,11 +9,16 @@ import pytest
 
 ROWS = [{"question": f"How much is {n} + {n}?", "answer": f"#### {2 * n}"} for n in range(3)]
 LOAD = """
-import json
+import json, sys
 from soft_reasoning.configuration.build import build_dataset
 from soft_reasoning.configuration.compose import compose_config
-problems = build_dataset(compose_config(["dataset=gsm8k"])).problems()
-print(json.dumps([(problem.id, problem.gold) for problem in problems]))
+from soft_reasoning.types import UserError
+for name in sys.argv[1:]:
+    try:
+        problems = build_dataset(compose_config([f"dataset={name}"])).problems()
+        print(json.dumps([(problem.id, problem.gold) for problem in problems]))
+    except UserError as error:
+        print(json.dumps(str(error)))
 """
 
 
@@ -36,11 +41,19 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def test_a_cached_data_set_is_served(home):
+def test_a_cached_data_set_is_served_and_another_names_the_three_ways(home):
     # In a process of its own: the hub's libraries read these variables when imported.
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     environment.pop("HF_DATASETS_CACHE", None)
-    done = subprocess.run([sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-c", LOAD, "gsm8k", "svamp"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    problems = json.loads(done.stdout.splitlines()[-1])
-    assert problems == [["gsm8k-0", "0"], ["gsm8k-1", "2"], ["gsm8k-2", "4"]]
+    cached, missing = map(json.loads, done.stdout.splitlines()[-2:])
+    assert cached == [["gsm8k-0", "0"], ["gsm8k-1", "2"], ["gsm8k-2", "4"]]
+    for way in (
+        "from the hub as ChilleD/SVAMP",
+        "HF_HOME=<folder> HF_HUB_OFFLINE=1",
+        "dataset.path=<local file",
+    ):
+        assert way in missing
+    assert "\n" not in missing
