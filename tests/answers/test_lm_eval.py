@@ -71,10 +71,10 @@ def test_beside_the_harness_itself():
         FLEXIBLE: {"regex_pattern": "(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1},
     }
     for grader, rule in rules.items():
-        theirs = [said for [said] in RegexFilter(**rule).apply([[text] for text in texts], [{}] * len(texts))]
+        theirs = [match for [match] in RegexFilter(**rule).apply([[t] for t in texts], [{}] * len(texts))]
         assert [grader.extract(text, "number") or "[invalid]" for text in texts] == theirs
-    for said in set(theirs):
+    for match in set(theirs):
         score = exact_match_hf_evaluate(
-            [said], ["#### 18"], regexes_to_ignore=[",", "\\$", "(?s).*#### ", "\\.$"], ignore_case=True
+            [match], ["#### 18"], regexes_to_ignore=[",", "\\$", "(?s).*#### ", "\\.$"], ignore_case=True
         )
-        assert FLEXIBLE.correct(said, Problem("p", "?", "#### 18")) == bool(score["exact_match"])
+        assert FLEXIBLE.correct(match, Problem("p", "?", "#### 18")) == bool(score["exact_match"])

@@ -3,7 +3,7 @@
 ``phrasings.tsv`` has a line for each: its list, the type, the right answer ("-" where there is nothing to
 read) and the text, with ⏎ for a new line. The ``styles`` lists name the style of each text, too.
 ``rules`` has texts for single rules, all of which must be right. The other lists were in view while
-rules were written, but for the ``BLIND`` ones, whose texts no rule was written for. The bounds are what is
+rules were written, but for the ``BLIND`` lists, whose texts no rule was written for. The bounds are what is
 measured, with a small margin.
 """
 

@@ -128,8 +128,8 @@ class SoftTokenGradientsContract:
         for _ in range(3):
             step = torch.randn(request.soft.shape, generator=generator)
             step *= 3e-3 * engine.embedding_rms / step.norm()
-            moved = (replace(request, soft=request.soft + sign * step) for sign in (1, -1))
-            ahead, behind = (engine.soft_gradient(one, confidence)[0] for one in moved)
+            neighbours = (replace(request, soft=request.soft + sign * step) for sign in (1, -1))
+            ahead, behind = (engine.soft_gradient(neighbour, confidence)[0] for neighbour in neighbours)
             assert (ahead - behind) / 2 == pytest.approx(float((gradient * step).sum()), rel=0.05, abs=2e-6)
         with pytest.raises(ValueError, match="expected a request with soft tokens"):
             engine.soft_gradient(Request(prompts[0]), torch.sum)

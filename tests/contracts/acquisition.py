@@ -22,9 +22,9 @@ def values(make, part=slice(None), rise=0.0):
 
 
 def returns_a_finite_value_for_every_point(make):
-    found = values(make)
-    assert found.shape == (200, 3) and found.dtype == torch.float64
-    assert torch.isfinite(found).all() and (found.std(0) > 0).all()
+    numbers = values(make)
+    assert numbers.shape == (200, 3) and numbers.dtype == torch.float64
+    assert torch.isfinite(numbers).all() and (numbers.std(0) > 0).all()
 
 
 def a_problem_alone_gets_the_values_it_gets_in_a_batch(make):

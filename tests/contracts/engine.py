@@ -116,14 +116,14 @@ class EngineContract:
             return engine.generate(requests[number::threads]), rows
 
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(work, range(threads)))
-        for number, (completions, rows) in enumerate(found):
-            for one, other in zip(completions, in_turn[number::threads], strict=True):
-                assert self.same(one, other)
+            results = list(pool.map(work, range(threads)))
+        for number, (completions, rows) in enumerate(results):
+            for completion, expected in zip(completions, in_turn[number::threads], strict=True):
+                assert self.same(completion, expected)
             assert rows is None or self.close(rows, logits)
 
     def test_a_step_is_about_a_token_and_requests_join_between_steps(self, engine, prompts):
-        """A short request that comes later is complete before a long one that came first."""
+        """A short request that comes later is complete before a long request that came first."""
         asked = [
             Request(prompts[0], max_new_tokens=40, min_new_tokens=40),
             Request(prompts[1], max_new_tokens=2),
@@ -249,10 +249,10 @@ class EngineContract:
         parts = [prompt[: len(prompt) - i] for i in range(4)]
         alone = logits_after(engine, parts)
         for _ in range(2):  # the second time some of it may be kept
-            found = looks(engine, parts)
-            logits = torch.stack([look.next_logits for look in found])
+            completions = looks(engine, parts)
+            logits = torch.stack([c.next_logits for c in completions])
             assert torch.allclose(logits.log_softmax(-1), alone.log_softmax(-1), atol=1e-4)
-            assert all(0 <= look.cached_tokens < len(part) for look, part in zip(found, parts, strict=True))
+            assert all(0 <= c.cached_tokens < len(part) for c, part in zip(completions, parts, strict=True))
         soft = engine.embed(prompt[:1]) * 1.1
         plain, again = (self.greedy(engine, prompt, soft=soft) for _ in range(2))
         assert again.token_ids == plain.token_ids

@@ -44,8 +44,8 @@ def batch_equals_single(surrogate):
 
 def shared_points_are_points_of_each_problem_s_own(surrogate):
     for model, U, _ in models(surrogate, *data()):
-        own = points().expand(len(U), -1, -1)
-        for a, b in zip(model.marginals(points()), model.marginals(own), strict=True):
+        repeated = points().expand(len(U), -1, -1)
+        for a, b in zip(model.marginals(points()), model.marginals(repeated), strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
@@ -56,11 +56,11 @@ def marginals_agree_with_gpytorch(surrogate):
         mean, variance = model.marginals(X)
         joint = model.posterior(X.expand(len(U), -1, -1))
         single = model.posterior(X[:, None, None, :])  # points x 1 x q x d
-        own = model.posterior(X[:, None, None, :].expand(-1, len(U), -1, -1))
+        repeated = model.posterior(X[:, None, None, :].expand(-1, len(U), -1, -1))
         moves = [
             (joint, lambda t: t.squeeze(-1)),
             (single, lambda t: t[..., 0, 0].T),
-            (own, lambda t: t[..., 0, 0].T),
+            (repeated, lambda t: t[..., 0, 0].T),
         ]
         for posterior, move in moves:
             torch.testing.assert_close(move(posterior.mean), mean, rtol=0, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Exemplars from a file of one's own."""
+"""Exemplars from a user's file."""
 
 import pytest
 

@@ -77,8 +77,8 @@ def test_the_reviewer_finds_a_right_solution_where_there_is_one(engine):
     right = {False: [], True: []}
     drawn = ("method=verified_sampling", "search.rounds=0", "verifier=multi_generate", "final=verifier")
     for problem, result, grader in solve(engine, *drawn, limit=200):
-        found = any(grader.correct(c.answer, problem) for c in result.candidates)
-        right[found].append(grader.correct(result.answer, problem))
+        covered = any(grader.correct(c.answer, problem) for c in result.candidates)
+        right[covered].append(grader.correct(result.answer, problem))
     assert sum(right[True]) / len(right[True]) > 0.85
     assert sum(right[False]) / len(right[False]) < 0.25
 

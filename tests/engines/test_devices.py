@@ -33,8 +33,8 @@ def test_what_8_billion_parameters_leave_free_on_a_card_of_24_gb(monkeypatch, ca
     ]
 
 
-@pytest.mark.parametrize(("variable", "given", "used"), [(None, None, 1), (None, 2, 2), ("3", None, 3)])
-def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog, variable, given, used):
+@pytest.mark.parametrize(("variable", "threads", "used"), [(None, None, 1), (None, 2, 2), ("3", None, 3)])
+def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog, variable, threads, used):
     before = torch.get_num_threads()
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
@@ -42,7 +42,7 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog,
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
     try:
         torch.set_num_threads(3)
-        HuggingFaceEngine("demo", threads=given).close()
+        HuggingFaceEngine("demo", threads=threads).close()
         assert torch.get_num_threads() == used
         assert any("one thread" in message for message in caplog.messages) is (used == 1)
     finally:

@@ -49,10 +49,10 @@ def memory_left(size: int):
 
 
 def test_greedy_tokens_equal_those_on_the_cpu():
-    on_gpu, on_cpu = engine_of(), HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
-    for one, other in zip(on_gpu.generate(uneven(on_gpu)), on_cpu.generate(uneven(on_cpu)), strict=True):
-        assert one.token_ids == other.token_ids
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+    gpu, cpu = engine_of(), HuggingFaceEngine.from_loaded(tiny("llama"), FakeTokenizer())
+    for completion, expected in zip(gpu.generate(uneven(gpu)), cpu.generate(uneven(cpu)), strict=True):
+        assert completion.token_ids == expected.token_ids
+        assert completion.logprobs == pytest.approx(expected.logprobs, abs=1e-3)
 
 
 def test_bfloat16():
@@ -68,6 +68,6 @@ def test_a_batch_beyond_memory_is_halved():
     engine, asked = engine_of(max_batch_tokens=10**6), requests(2048, 40, 20)
     engine.generate(asked[:64])  # what libraries allocate once
     with memory_left(96 * 2**20):
-        done = engine.generate(asked)
-    assert [len(one.token_ids) for one in done] == [20] * len(asked)
+        completions = engine.generate(asked)
+    assert [len(completion.token_ids) for completion in completions] == [20] * len(asked)
     assert engine.max_batch_tokens < 2048 * 60

@@ -39,23 +39,23 @@ class TestHuggingFace(EngineContract):
         soft = [(engine.embed([4 + i]), other[:i]) for i in (0, 0, 3, 7)]
         asked = [Request(head + more, soft=x, max_new_tokens=6) for x, more in soft]
         first = engine.generate(asked)
-        assert [one.cached_tokens for one in first] == [0, 96, 96, 96]
+        assert [completion.cached_tokens for completion in first] == [0, 96, 96, 96]
         again = engine.generate(asked)
-        assert [one.cached_tokens for one in again] == [96, 96, 96, 96]
+        assert [completion.cached_tokens for completion in again] == [96, 96, 96, 96]
         assert all(self.same(a, b) for a, b in zip(first, again, strict=True))
         engine.begin_run()
         alone = [engine.generate([request])[0] for request in asked]
-        assert [one.cached_tokens for one in alone] == [0, 96, 96, 96]
+        assert [completion.cached_tokens for completion in alone] == [0, 96, 96, 96]
         assert all(self.same(a, b) for a, b in zip(first, alone, strict=True))
 
     def test_soft_tokens_are_part_of_what_is_shared(self, engine):
-        """Placed first: the same soft token shares its blocks, another one shares nothing."""
+        """Placed first: the same soft token shares its blocks, another shares nothing."""
         engine.begin_run()
         soft = engine.embed([4, 5])
         ids = random_ids(70, 11)
         asked = [Request(ids, soft=x, position=0, max_new_tokens=4) for x in (soft, soft * 1.5)]
         for cached in ([0, 0], [64, 64]):
-            assert [one.cached_tokens for one in engine.generate(asked)] == cached
+            assert [completion.cached_tokens for completion in engine.generate(asked)] == cached
 
     def test_a_batch_that_is_larger_than_the_bound_is_worked_off_in_turns(self, engine, prompts):
         small = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer, max_batch_tokens=200)

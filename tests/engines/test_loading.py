@@ -147,13 +147,13 @@ class TestNumbersThatAreNotFinite:
         model.get_input_embeddings().weight.data[18] = 1e30
         engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
         model.model.layers[1].register_forward_hook(
-            lambda module, given, out: out * math.nan if bool((given[0].abs() > 1e29).any()) else out
+            lambda module, inputs, out: out * math.nan if bool((inputs[0].abs() > 1e29).any()) else out
         )
         fine, bad = Request((5, 6), max_new_tokens=3), Request((5, 18), max_new_tokens=3, sampling=sampling)
         again = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
-        for bad_one in (bad, replace(bad, max_new_tokens=0, next_logits=True)):
+        for request in (bad, replace(bad, max_new_tokens=0, next_logits=True)):
             with pytest.raises(UserError, match="expected finite logits, got NaN"):
-                again.generate([fine, bad_one])
+                again.generate([fine, request])
         assert again.generate([fine])[0].logprobs == engine.generate([fine])[0].logprobs
 
 
@@ -189,10 +189,10 @@ def test_memory_that_runs_out_is_recognised(engine, monkeypatch, read_as_fake, e
 
 def test_other_weights_have_another_mark(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"one")
-    one = weights_fingerprint(str(tmp_path), None)
-    assert one == weights_fingerprint(str(tmp_path), "main")
+    mark = weights_fingerprint(str(tmp_path), None)
+    assert mark == weights_fingerprint(str(tmp_path), "main")
     (tmp_path / "model.safetensors").write_bytes(b"two")
-    marks = {one, weights_fingerprint(str(tmp_path), None)}
+    marks = {mark, weights_fingerprint(str(tmp_path), None)}
     for place in (0, 2**22, 2**23 - 1):
         weights = bytearray(2**23)
         weights[place : place + 2**18] = bytes([1]) * len(weights[place : place + 2**18])

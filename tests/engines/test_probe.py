@@ -22,10 +22,10 @@ def test_a_cache_that_is_wrong_once_a_row_has_left_is_served_one_row_at_a_time(c
 def test_a_row_alone_is_compared_with_the_row_in_a_batch():
     assert tiny_engine().batch_invariant
     model = tiny("llama")
-    model.lm_head.register_forward_hook(lambda module, given, out: out * (1 + 1e-6 * out.shape[-2]))
+    model.lm_head.register_forward_hook(lambda module, inputs, out: out * (1 + 1e-6 * out.shape[-2]))
     assert not HuggingFaceEngine.from_loaded(model, FakeTokenizer()).batch_invariant
     model = tiny("llama")  # as products of few rows may be
-    model.lm_head.register_forward_hook(lambda module, given, out: out * (1 + (out.shape[-2] < 16) / 2**20))
+    model.lm_head.register_forward_hook(lambda module, inputs, out: out * (1 + (out.shape[-2] < 16) / 2**20))
     engine = HuggingFaceEngine.from_loaded(model, FakeTokenizer())
     assert engine.batch_invariant
     assert not tiny_engine("qwen2_moe").batch_invariant

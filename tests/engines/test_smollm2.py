@@ -34,9 +34,9 @@ def reasoner():
         yield opened
 
 
-def same(one, other):
-    assert one.answer == other.answer
-    assert [(c.text, c.reward) for c in one.candidates] == [(c.text, c.reward) for c in other.candidates]
+def same(result, other):
+    assert result.answer == other.answer
+    assert [(c.text, c.reward) for c in result.candidates] == [(c.text, c.reward) for c in other.candidates]
 
 
 def test_the_weights_are_the_file_s_own(reasoner):

@@ -63,9 +63,9 @@ class TestVLLM(EngineContract):
         zeros = Request(before + after, soft=torch.zeros(1, engine.hidden_size), position=10)
         fresh = engine.generate([zeros])[0]
         engine._engine.reset_prefix_cache()
-        found = []
-        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), 0, found.append)
-        while not found:
+        completions = []
+        engine._add(tokens, engine._params(max_tokens=1, logprobs=0, temperature=0.0), 0, completions.append)
+        while not completions:
             engine.advance()
         again = engine.generate([zeros])[0]
         assert self.same(fresh, again) and again.cached_tokens == 0
@@ -109,10 +109,10 @@ class TestAgreement:
                     sampling=Sampling(first_temperature=30.0, first_top_k=20) if i % 5 == 0 else Sampling(),
                 )  # fmt: skip
             )
-        for one, other in zip(ours.generate(requests), theirs.generate(requests), strict=True):
-            assert (one.token_ids, one.text) == (other.token_ids, other.text)
-            assert (one.finish_reason, one.prompt_tokens) == (other.finish_reason, other.prompt_tokens)
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+        for reply, other in zip(ours.generate(requests), theirs.generate(requests), strict=True):
+            assert (reply.token_ids, reply.text) == (other.token_ids, other.text)
+            assert (reply.finish_reason, reply.prompt_tokens) == (other.finish_reason, other.prompt_tokens)
+            assert reply.logprobs == pytest.approx(other.logprobs, abs=1e-3)
 
 
 def build(*overrides):
@@ -142,11 +142,11 @@ def test_refusals():
         VLLMEngine("demo", warp=9)
     with pytest.raises(UserError, match="model.path="):
         VLLMEngine("/nowhere/model")
-    for change, said in (
+    for change, message in (
         ("model.adapter=/nowhere", "takes no adapters"),
         ("model.device_map=cpu", "model.device_map: expected null or auto with engine=vllm, got 'cpu'; use"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             build(change)
 
 

@@ -26,8 +26,8 @@ def token(text: str) -> int:
     """The one token that ``text`` is."""
     if text == END:
         return TOKENIZER.eos_token_id
-    [found] = TOKENIZER.encode(text, add_special_tokens=False)
-    return found
+    [token_id] = TOKENIZER.encode(text, add_special_tokens=False)
+    return token_id
 
 
 class ScriptedEngine(FakeEngine):

@@ -49,8 +49,8 @@ def test_a_problem_gets_the_same_alone_in_a_batch_and_shuffled(engine, name):
     method, context = build_method(config), build_context(config, engine)
 
     def solve(problems, max_live):
-        found = drive(problems, method, context, max_live=max_live)
-        return {p.id: (r.answer, r.candidates, r.trace) for p, r in found}
+        results = drive(problems, method, context, max_live=max_live)
+        return {p.id: (r.answer, r.candidates, r.trace) for p, r in results}
 
     together = solve(PROBLEMS, 64)
     assert solve(PROBLEMS[::-1], 3) == together

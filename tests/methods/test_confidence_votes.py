@@ -34,8 +34,8 @@ def test_borda_votes_are_those_of_the_released_code(power):
     final, answers = FinalAnswer("borda", power=power), set()
     for _ in range(50):
         seen, votes = scored(9, 3), Counter()
-        for place, one in enumerate(sorted(seen, key=lambda c: -c.reward)):
-            votes[one.answer] += (9 - place) ** power
+        for place, candidate in enumerate(sorted(seen, key=lambda c: -c.reward)):
+            votes[candidate.answer] += (9 - place) ** power
         best = max(votes.values())
         assert votes[chosen(final, seen)] == pytest.approx(best)
         answers.add(chosen(final, seen) == chosen(FinalAnswer("vote"), seen))
@@ -48,8 +48,8 @@ def test_deepconf_filters_at_the_percentile_and_weighs_by_confidence(keep):
         seen = scored(count, 4)
         threshold = np.percentile([c.reward for c in seen], 100 * (1 - keep))
         weights = Counter()
-        for one in seen:
-            weights[one.answer] += one.reward * (one.reward >= threshold)
+        for candidate in seen:
+            weights[candidate.answer] += candidate.reward * (candidate.reward >= threshold)
         assert weights[chosen(FinalAnswer("weighted_vote", keep=keep), seen)] == max(weights.values())
 
 
@@ -68,8 +68,8 @@ def engine():
 
 def solve(engine, *words):
     config = compose_config([*words, "max_new_tokens=16"])
-    found = drive(PROBLEMS, build_method(config), build_context(config, engine))
-    return {p.id: [c.answer for c in r.candidates] for p, r in found}
+    results = drive(PROBLEMS, build_method(config), build_context(config, engine))
+    return {p.id: [c.answer for c in r.candidates] for p, r in results}
 
 
 def settled(answers):

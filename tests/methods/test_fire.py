@@ -12,8 +12,8 @@ def fire(**changes):
 def test_a_first_token_that_ends_leaves_an_empty_solution_that_does_not_vote():
     script = {"": {END: 0.5, " We": 0.5}, " We": {" 7": 1.0}}
     result = solve(fire(samples=40), ScriptedEngine(script))
-    found = {(c.text, c.answer) for c in result.candidates}
-    assert found == {("", None), (" We 7", "7")} and result.answer == "7"
+    solutions = {(c.text, c.answer) for c in result.candidates}
+    assert solutions == {("", None), (" We 7", "7")} and result.answer == "7"
     assert len(result.candidates) == 40
 
     result = solve(fire(), ScriptedEngine({"": {END: 1.0}}))

@@ -32,8 +32,8 @@ def results(method, engine, **how):
     return {p.id: r for p, r in drive(PROBLEMS, method, context_for(engine), **how)}
 
 
-def texts(found):
-    return {name: [c.token_ids for c in result.candidates] for name, result in found.items()}
+def texts(solved):
+    return {name: [c.token_ids for c in result.candidates] for name, result in solved.items()}
 
 
 def greedy(engine, count=12):
@@ -115,9 +115,9 @@ def test_latentseek_ends_when_the_verifier_is_content(engine):
     content = results(LatentSeek(judge(0.9), max_new_tokens=12), engine)
     assert texts(content) == greedy(engine)
     never = LatentSeek(judge(0.0), share=0.5, steps=3, rate=0.3, max_new_tokens=12)
-    found = results(never, engine)
-    assert all(len(r.candidates) == 4 and r.candidates[0].reward == -1.0 for r in found.values())
-    assert any(r.candidates[0].token_ids != r.candidates[-1].token_ids for r in found.values())
+    searched = results(never, engine)
+    assert all(len(r.candidates) == 4 and r.candidates[0].reward == -1.0 for r in searched.values())
+    assert any(r.candidates[0].token_ids != r.candidates[-1].token_ids for r in searched.values())
     short = results(replace(never, share=0.01), engine)  # nothing to move
     assert all(len(r.candidates) == 1 for r in short.values())
 

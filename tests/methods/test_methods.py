@@ -34,15 +34,15 @@ def test_the_control_shares_the_first_round_and_nothing_more(engine):
     rule = "search.stopping.rule=none"
     ours, control = solve(engine, rule), solve(engine, rule, "method=random_embedding")
     for name in ours:
-        one, other = ours[name].candidates, control[name].candidates
-        assert [c.u for c in one[:5]] == [c.u for c in other[:5]]
-        assert not {c.u for c in one[5:]} & {c.u for c in other[5:]}
+        candidates, controls = ours[name].candidates, control[name].candidates
+        assert [c.u for c in candidates[:5]] == [c.u for c in controls[:5]]
+        assert not {c.u for c in candidates[5:]} & {c.u for c in controls[5:]}
 
 
 @pytest.mark.parametrize("method", [["method=soft_reasoning", "search.rounds=0"], ["method=best_of_n"]])
 def test_candidates_keep_their_score_from_before_confidence(engine, method):
     weighed = (f"verifier.confidence={name}" for name in ("none", "sequence_prob"))
-    plain, sure = (solve(engine, *method, "verifier=single_judge", one) for one in weighed)
+    plain, sure = (solve(engine, *method, "verifier=single_judge", override) for override in weighed)
     for name, result in sure.items():
         kept = [c.agreement for c in result.candidates]
         assert kept == [c.verified for c in plain[name].candidates]

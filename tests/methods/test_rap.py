@@ -118,9 +118,9 @@ def test_answer_candidates_and_usage():
 def test_chains_that_agree_outvote_the_best_one():
     steps = {q: f"Q: {q}\nA: So it is. The answer is 1.\n" for q in ("a?", "b?", "c?")}
     table = {"Q:": [" a?", " b?", " c?"]}
-    for q, useful, said in (("a?", 0.5, 9), ("b?", 0.49, 4), ("c?", 0.48, 4)):
+    for q, useful, answer in (("a?", 0.5, 9), ("b?", 0.49, 4), ("c?", 0.48, 4)):
         table |= {f"Q: {q}\nUseful:": useful, f"Q: {q}\nA:": says(1, 1)}
-        table |= {f"{steps[q]}Q: {LAST}\nUseful:": useful, f"{steps[q]}Q: {LAST}\nA:": says(said, said)}
+        table |= {f"{steps[q]}Q: {LAST}\nUseful:": useful, f"{steps[q]}Q: {LAST}\nA:": says(answer, answer)}
     result, _ = run(table, actions=3, depth=2, iterations=9, exploration=5)
     assert [c.answer for c in result.candidates] == ["9", "4", "4"]
     assert result.answer == "4"

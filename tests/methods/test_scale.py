@@ -35,5 +35,5 @@ def test_auto_is_the_scale_that_was_best_for_the_bundled_model():
     with SoftReasoner.from_pretrained("demo", overrides=[*run, "embedding.sigma=8"]) as reasoner:
         chosen = reasoner.solve(QUESTION)
     assert auto.trace[0]["sigma"] == 8.0 and 8.0 in GRID
-    texts = [[c.text for c in one.candidates] for one in (auto, again, chosen)]
+    texts = [[c.text for c in result.candidates] for result in (auto, again, chosen)]
     assert texts[0] == texts[1] == texts[2]

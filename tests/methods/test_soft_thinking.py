@@ -35,8 +35,8 @@ def test_gumbel_noise_draws_the_first_token_in_proportion_to_its_probability():
     draws = [_Mixture(method, context_of(engine), i).log_weights((), logits).argmax() for i in range(3000)]
     shares = torch.bincount(torch.stack(draws), minlength=3) / 3000
     assert torch.allclose(shares, torch.tensor([0.6, 0.3, 0.1]), atol=0.04)
-    one, again = (_Mixture(method, context_of(engine), 1).log_weights((5,), logits) for _ in range(2))
-    assert torch.equal(one, again)  # a function of the tokens, so that steps can be redone
+    first, again = (_Mixture(method, context_of(engine), 1).log_weights((5,), logits) for _ in range(2))
+    assert torch.equal(first, again)  # a function of the tokens, so that steps can be redone
     sharp = SoftThinking(mixed=3, temperature=1.0, gumbel=0.01)
     assert float(_Mixture(sharp, context_of(engine), 1).log_weights((5,), logits).softmax(-1).max()) > 0.99
 

@@ -15,16 +15,16 @@ SMALL = [
 
 
 def tried(answers, right=None):
-    """Rows of answers, one letter each; ``right`` is the right one of every question."""
+    """Rows of answers, one letter each; ``right`` is every question's right letter."""
     rows = [list(row) for row in answers]
     return Tries(rows, None if right is None else [[a == right for a in row] for row in rows])
 
 
 def test_shares_and_coverage():
-    one = Tries([["a", "a", "b", None]], [[False, False, True, False]])
-    assert (one.distinct, one.unparsed, one.useful) == ([0.5], 0.25, [[None, None, "b", None]])
-    assert [one.coverage(k) for k in (1, 2, 9)] == pytest.approx([0.25, 0.5, 1.0])
-    assert one.first(2).answers == [["a", "a"]] and tried(["a"]).coverage() is None
+    tries = Tries([["a", "a", "b", None]], [[False, False, True, False]])
+    assert (tries.distinct, tries.unparsed, tries.useful) == ([0.5], 0.25, [[None, None, "b", None]])
+    assert [tries.coverage(k) for k in (1, 2, 9)] == pytest.approx([0.25, 0.5, 1.0])
+    assert tries.first(2).answers == [["a", "a"]] and tried(["a"]).coverage() is None
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_answers_that_could_not_be_read_are_not_wanted():
 
 def test_held_out_coverage_is_measured_on_other_questions():
     """Every question is solved by a point of its own, which others say nothing about."""
-    own = tried([["x" if i == j else "o" for j in range(8)] for i in range(8)], "x")
-    assert held_out(own.useful, 2) == 0.0
+    diagonal = tried([["x" if i == j else "o" for j in range(8)] for i in range(8)], "x")
+    assert held_out(diagonal.useful, 2) == 0.0
     assert held_out(tried(["ox"] * 8, "x").useful, 1) == 1.0
 
 
@@ -87,13 +87,13 @@ def test_a_run_takes_the_portfolio_and_refuses_another_embedding_and_the_same_qu
     use = [*FAKE, "search.prior=cal/portfolio.json", "search.rounds=0", "verifier=oracle"]
     code, out, err = call("run", *use, "hydra.run.dir=used")
     assert code == 0, err
-    for change, said in [
+    for change, message in [
         ("embedding.sigma=1", "the run's embedding.sigma, 1"),
         ("seed=1", "the run's embedding.seed, 1"),
         ("dataset.split=validation", "got 4 of those"),
     ]:
         code, out, err = call("run", *use, change, "hydra.run.dir=refused")
-        assert code == 2 and said in err and err.count("\n") == 1
+        assert code == 2 and message in err and err.count("\n") == 1
 
 
 def test_without_labels_sigma_and_embedding_are_recommended_and_the_temperature_is_not(call, tmp_path):
@@ -128,7 +128,7 @@ def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(c
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "message"),
     [
         ("calibration.points=3", "calibration.points: expected a whole number of at least 5"),
         ("calibration.portfolio=99", "calibration.portfolio: expected a whole number of at most 8, got 99"),
@@ -140,10 +140,10 @@ def test_the_same_command_continues_and_a_smaller_portfolio_needs_no_new_tries(c
         ("method=cot", "expected a method that searches, got method=cot"),
     ],
 )
-def test_bad_input_gives_one_line(call, argument, said):
-    changes = [one for one in SMALL if one.split("=")[0] != argument.split("=")[0]]
+def test_bad_input_gives_one_line(call, argument, message):
+    changes = [override for override in SMALL if override.split("=")[0] != argument.split("=")[0]]
     if "portfolio" in argument:
         changes = SMALL
-    fake = [one for one in FAKE if argument != "method=cot" or not one.startswith("embedding")]
+    fake = [override for override in FAKE if argument != "method=cot" or not override.startswith("embedding")]
     code, _, err = call("calibrate", *fake, *changes, argument)
-    assert code == 2 and said in err and err.count("\n") == 1
+    assert code == 2 and message in err and err.count("\n") == 1

@@ -18,8 +18,8 @@ def record(name, final, *rounds, verifier=()):
         for number, answers in enumerate(rounds)
         for answer in answers
     )
-    said = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
-    trace = [{"round": i, "verifier": one} for i, one in enumerate(said)]
+    verdicts = [{"answers": [answer], "weights": [1.0], "texts": [answer]} for answer in verifier]
+    trace = [{"round": i, "verifier": verdict} for i, verdict in enumerate(verdicts)]
     usage = {"candidate": Usage(5, 0, 10 * len(candidates), 1), "verifier": Usage(5, 0, 6 * len(rounds), 1)}
     return to_record(Problem(name, "q", "3"), Result(final, candidates, tuple(trace), usage), Grader())
 

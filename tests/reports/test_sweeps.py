@@ -29,7 +29,7 @@ def test_settings_have_a_row_each_in_the_order_of_their_values(tmp_path):
 def test_methods_stand_in_the_order_of_the_command(tmp_path):
     methods = ["soft_reasoning", ["cot", "max_new_tokens=5"], "cot"]
     labels = ["cot", "soft_reasoning", "cot max_new_tokens=5"]
-    runs = [finished(tmp_path / str(i), 0.5, label=one, methods=methods) for i, one in enumerate(labels)]
+    runs = [finished(tmp_path / str(i), 0.5, label=label, methods=methods) for i, label in enumerate(labels)]
     assert [c.label for c in read_cells(runs)] == ["soft_reasoning", "cot max_new_tokens=5", "cot"]
 
 
@@ -62,8 +62,8 @@ def test_the_papers_layout(tmp_path):
 def test_rounds_to_termination_over_seeds(tmp_path):
     ended = [{"1": 0.1, "2": 0.6, "3": 0.3}, {"2": 0.8, "5": 0.2}]
     runs = [
-        finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=one, seed=i)
-        for i, one in enumerate(ended)
+        finished(tmp_path / str(i), 0.5, method="soft_reasoning", ended=shares, seed=i)
+        for i, shares in enumerate(ended)
     ]
     table = rounds_table(read_cells(runs))
     assert [row[1] for row in table.rows] == [
@@ -92,7 +92,7 @@ def test_methods_of_different_verifiers_do_not_compare_verifiers(tmp_path):
         "verified_sampling": ("single_judge", 0.7),
         "soft_reasoning": ("multi_generate", 0.9),
     }
-    runs = [finished(tmp_path / name, 0.5, method=name, verifier=one) for name, one in used.items()]
+    runs = [finished(tmp_path / name, 0.5, method=name, verifier=verifier) for name, verifier in used.items()]
     assert not [name for name in sweep_table(read_cells(runs)).columns if "verifier" in name]
 
 

@@ -61,10 +61,10 @@ class Page:
 
     def wait(self, script):
         until = time.monotonic() + 30
-        while not (found := self.js(script)):
+        while not (value := self.js(script)):
             assert time.monotonic() < until, f"waited for {script}; the page shows {self.text('body')[:500]}"
             time.sleep(0.05)
-        return found
+        return value
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -77,8 +77,8 @@ class Page:
 
     def click(self, where, text=""):
         return self.js(
-            "const found = [...document.querySelectorAll(arguments[0])].find((n) => n.textContent.includes("
-            "arguments[1])); found.click()", where, text,
+            "const element = [...document.querySelectorAll(arguments[0])].find((n) => n.textContent.includes("
+            "arguments[1])); element.click()", where, text,
         )  # fmt: skip
 
     def keys(self, *keys):
@@ -117,12 +117,12 @@ def test_the_list_filters_searches_and_sorts(page, runs):
     assert page.ids() == ["p0", "p1", "p2", "p3", "p4"]
     assert page.texts(".pill") == ["right", "right", "lost", "wrong", "unparsed"]
     assert page.texts(".chip b") == ["5", "2", "3", "1", "1", "3"]
-    for label, found in {
+    for label, ids in {
         "covered but lost": ["p2"], "unparsed": ["p4"], "wrong": ["p2", "p3", "p4"],
         "all": ["p0", "p1", "p2", "p3", "p4"],
     }.items():  # fmt: skip
         page.click(".chip", label)
-        assert page.ids() == found
+        assert page.ids() == ids
     page.click(".problems th button", "problem")
     assert page.ids() == ["p4", "p3", "p2", "p1", "p0"]
     page.click(".problems th button", "right candidates")
@@ -171,7 +171,7 @@ def test_nothing_is_asked_of_a_network(page, runs):
         "const s = document.createElement('script'); s.textContent = 'window.ran = 1';document.body.append(s)"
     )
     assert page.js("return window.ran") is None
-    assert len(complaints := page.complaints()) >= 2 and all("Content Security" in one for one in complaints)
+    assert len(refusals := page.complaints()) >= 2 and all("Content Security" in text for text in refusals)
 
 
 def test_a_comparison_leads_to_disagreements_and_into_the_runs(page, runs):
@@ -230,5 +230,5 @@ def test_pictures_and_the_command_stand_in_the_page(chromium, tmp_path):
     write_run(folder, "one", [], ["p1"], GRADER, {"After each round": "a.png"})
     page = Page(chromium, width=390).open(folder / "report.html")
     assert page.text(".command") == "the command k=2"
-    picture = "const one = document.querySelector('.pictures img'); return one.complete && one.naturalWidth"
+    picture = "const img = document.querySelector('.pictures img'); return img.complete && img.naturalWidth"
     assert page.wait(picture) == 1

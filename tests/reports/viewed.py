@@ -67,7 +67,7 @@ def write_all(folder):
         problem(i): Result(a, (Candidate(f"Now one two four {a}. Answer: {a}", a, 0),))
         for i, a in enumerate(["3", "4", "3", "5", "3"])
     }
-    found = {
+    search = {
         problem(0): searched("3", ["3", "4", "3", "3"], rounds=2, verifier="3"),
         problem(1): searched("3", ["3", "3"], verifier="3"),
         problem(2): searched("4", ["3", "4"], verifier="4"),  # covered but lost
@@ -75,7 +75,7 @@ def write_all(folder):
         problem(4): searched(None, [None, None], texts=["", "hm"]),
     }
     write(folder / "cot", cot, "cot")
-    return write(folder / "search", found)
+    return write(folder / "search", search)
 
 
 def data_of(folder):
@@ -84,5 +84,5 @@ def data_of(folder):
     parts = dict(re.findall(r'<script type="text/plain" id="([a-z0-9-]+)">([^<]*)</script>', text))
     unpacked = {name: json.loads(decompress(b64decode(part))) for name, part in parts.items()}
     index = unpacked.pop("index")
-    details = [one for number in range(len(unpacked)) for one in unpacked[f"shard-{number}"]]
+    details = [detail for number in range(len(unpacked)) for detail in unpacked[f"shard-{number}"]]
     return index, details

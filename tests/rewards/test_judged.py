@@ -25,7 +25,7 @@ def test_the_approval_of_an_answer_is_the_sum_of_its_verdicts_or_its_votes():
 
 
 def question(rng):
-    """The answers of 15 candidates; the right one, 0, has a share of them, and the others the rest."""
+    """The answers of 15 candidates; the right answer, 0, has a share of them, and the others the rest."""
     share = rng.random()
     return [0 if rng.random() < share else rng.randint(1, 4) for _ in range(15)]
 
@@ -37,11 +37,11 @@ def accuracy(rule, verdict, count=400):
     return sum(final.choose(judged) == "0" for judged in questions) / count
 
 
-@pytest.mark.parametrize("said", [1.0, 0.0, 0.3])
-def test_a_verifier_that_always_says_the_same_leaves_the_majority(said):
+@pytest.mark.parametrize("score", [1.0, 0.0, 0.3])
+def test_a_verifier_that_always_says_the_same_leaves_the_majority(score):
     rng = random.Random(1)
     for _ in range(100):
-        seen = known(*[(str(answer), said) for answer in question(rng)])
+        seen = known(*[(str(answer), score) for answer in question(rng)])
         assert FinalAnswer("reward_vote").choose(seen) == FinalAnswer("vote").choose(seen)
 
 

@@ -64,9 +64,9 @@ def test_earlier_analyses_precede_the_new_candidates_and_are_not_scored():
 
 
 def test_votes_compare_strings_and_the_verifier_comes_first():
-    def choose(own, others):
-        seen = [Candidate("", answer, 0) for answer in others]
-        verdicts = [Verdict((), (answer,), ("",), (1.0,)) for answer in own]
+    def choose(verifier, candidates):
+        seen = [Candidate("", answer, 0) for answer in candidates]
+        verdicts = [Verdict((), (answer,), ("",), (1.0,)) for answer in verifier]
         return ReleasedVote().choose(Judged(seen, verdicts, ReleasedGrader()))
 
     assert choose(["18.0"], ["18", "7"]) == "18.0"  # 7: wins the tie

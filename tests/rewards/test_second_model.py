@@ -25,9 +25,9 @@ def test_the_bundled_model_judges_what_another_wrote():
     judge = context.judges["demo"]
     assert judge.engine is not context.engine and judge.engine.context_length != context.engine.context_length
     for result in results.values():
-        said = result.trace[0]["verifier"]
-        assert said["texts"] and all(text.startswith("Correct:") for text in said["texts"])
-        assert all(prompt.endswith("Judge:\n") for prompt in said["prompts"])
+        verdict = result.trace[0]["verifier"]
+        assert verdict["texts"] and all(text.startswith("Correct:") for text in verdict["texts"])
+        assert all(prompt.endswith("Judge:\n") for prompt in verdict["prompts"])
         assert result.usage["verifier"].generated_tokens > 0
     again, _ = solved("verifier=single_judge", "verifier.model=demo")
     assert again.judges["demo"].engine is judge.engine, "loaded once"

@@ -152,7 +152,7 @@ def test_candidates_that_the_context_has_no_room_for_are_not_shown(verifier):
     assert len(asked[0][1]) == 3 and len(request.prompt_ids) == 600
     assert asked[-1][1] == [CANDIDATES[0].text, CANDIDATES[2].text]
     if verifier.answers_itself:
-        assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the one not shown agrees all the same"
+        assert verdict.scores == (1.0, 0.0, 0.0, 1.0), "the candidate not shown agrees all the same"
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 4, 5, 11])
@@ -252,13 +252,13 @@ def verdict_of(text, *alternatives):
 
 def test_the_probability_of_a_verdict():
     verifier = SingleJudge(confidence="verdict_prob")
-    one = {"candidates": CANDIDATES[:1]}
-    verdict, _, [request] = run(verifier, verdict_of("1", ("1", 0.6), ("0", 0.1), ("x", 0.3)), **one)
+    single = {"candidates": CANDIDATES[:1]}
+    verdict, _, [request] = run(verifier, verdict_of("1", ("1", 0.6), ("0", 0.1), ("x", 0.3)), **single)
     assert verdict.scores == pytest.approx((0.6 / 0.7,)) and verdict.agreement == (1.0,)
     assert request.top_logprobs > 0
-    verdict, _, _ = run(verifier, verdict_of("0", ("1", 0.2), ("0", 0.6)), **one)
+    verdict, _, _ = run(verifier, verdict_of("0", ("1", 0.2), ("0", 0.6)), **single)
     assert verdict.scores == pytest.approx((0.25,)) and verdict.agreement == (0.0,)
-    verdict, _, _ = run(verifier, verdict_of("x", ("x", 0.9)), **one)
+    verdict, _, _ = run(verifier, verdict_of("x", ("x", 0.9)), **single)
     assert verdict.scores == (0.0,)  # no verdict is likely: as the text says
 
 

@@ -11,7 +11,7 @@ MACHINE = {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("asked", "planned"),
     [
         ((None, 1, None), (2, 1.0)),  # a worker for each GPU
         ((None, 1, 0), (8, 0)),
@@ -21,8 +21,8 @@ MACHINE = {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}
         ((None, 0, 0), (1, 0)),
     ],
 )
-def test_as_many_workers_as_there_is_room_for(asked, given):
-    assert plan_workers(MACHINE, *asked) == given
+def test_as_many_workers_as_there_is_room_for(asked, planned):
+    assert plan_workers(MACHINE, *asked) == planned
 
 
 @pytest.mark.parametrize(

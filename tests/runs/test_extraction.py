@@ -12,9 +12,9 @@ FLEXIBLE, STRICT = Grader(), Grader(extraction="strict")
 
 def stored(texts, answer, *, read=FLEXIBLE, verifier=None, gold="3"):
     """The record of a run under ``read``; ``verifier`` holds what a round's verifier answered and wrote."""
-    found = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
+    candidates = [Candidate(text, extract(text, "number", mode=read.extraction), 0) for text in texts]
     trace = ({"round": 0, "verifier": verifier},) if verifier else ({"round": 0},)
-    return to_record(Problem("p", "How many?", gold), Result(answer, tuple(found), trace), read)
+    return to_record(Problem("p", "How many?", gold), Result(answer, tuple(candidates), trace), read)
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def test_the_estimate_is_what_pytorch_counts(tied):
 
 def test_a_token_passes_through_some_experts_only():
     sizes = SIZES | {"num_local_experts": 8}
-    one, two = (
+    single, double = (
         rates(MixtralForCausalLM(MixtralConfig(**sizes, num_experts_per_tok=k)))["position"] for k in (1, 2)
     )
-    assert two - one == 2 * 3 * (3 * 16 * 24)  # layers x (three matrices of an expert), twice
+    assert double - single == 2 * 3 * (3 * 16 * 24)  # layers x (three matrices of an expert), twice
 
 
 class Follows:

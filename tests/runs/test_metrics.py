@@ -101,8 +101,8 @@ def test_why_final_answers_are_wrong():
 
 def test_the_verifier_is_judged_before_its_confidence():
     problem = Problem("p", "How many?", "3")
-    found = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
-    record = to_record(problem, Result("3", found), GRADER)
+    candidates = (Candidate("", "3", 0, verified=0.3, agreement=1.0), Candidate("", "4", 0, verified=0.0))
+    record = to_record(problem, Result("3", candidates), GRADER)
     assert summarise([grade(record, GRADER)])["verifier"]["accuracy"] == 1.0
 
 
@@ -144,8 +144,8 @@ def test_lengths_of_points_by_round_and_the_share_that_the_acquisition_function_
     )
     trace = ({"proposal": None}, {"proposal": {"decided": 1.0}}, {"proposal": {"decided": 0.4}})
     problem = Problem("p", "How many?", "3")
-    found = grade(to_record(problem, Result("3", candidates, trace), GRADER), GRADER)
-    m = summarise([found, row("3", "3", [["3"]], name="q")])
+    graded = grade(to_record(problem, Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([graded, row("3", "3", [["3"]], name="q")])
     assert [row["length"] for row in m["by_round"]] == [3.0, 2.0, 10.0]
     assert m["decided"] == pytest.approx(0.7)
     assert summarise([row("3", "3", [["3"]])])["decided"] is None
@@ -156,8 +156,8 @@ def test_different_texts_and_answers_and_what_the_surrogate_foresaw():
     expected = [None, [0.9, 0.1, 0.9], [0.2, 0.2]]
     candidates = tuple(Candidate(f"Answer: {a}", a, r) for r, answers in enumerate(rounds) for a in answers)
     trace = tuple({"proposal": None if e is None else {"mean": e}} for e in expected)
-    found = grade(to_record(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
-    m = summarise([found])
+    graded = grade(to_record(Problem("p", "?", "3"), Result("3", candidates, trace), GRADER), GRADER)
+    m = summarise([graded])
     assert (m["texts"], m["answers"]) == (5, 5)
     assert m["auc"]["all"] == pytest.approx((1 + 0.5 + 0.5) / 3)  # above 4, level with 6, level with 7
     assert m["auc"]["new"] == pytest.approx(0.5)  # 4 and the second 3 were seen before

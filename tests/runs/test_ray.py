@@ -46,9 +46,9 @@ def solve(launcher, config, folder, count=COUNT):
 
 
 def records(folder):
-    found = [(r["doc_id"], json.dumps(r)) for r in read_records(folder)]
-    assert len(found) == len(dict(found))  # none twice
-    return dict(found)
+    texts = [(r["doc_id"], json.dumps(r)) for r in read_records(folder)]
+    assert len(texts) == len(dict(texts))  # none twice
+    return dict(texts)
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_a_killed_worker_changes_nothing(address, whole, tmp_path):
     config = compose_config([*OPTIONS, *dying, "max_live=3"])
     launcher = RayLauncher(workers=2, cpus=0.5)
     try:
-        found, metrics = solve(launcher, config, tmp_path / "run")
+        texts, metrics = solve(launcher, config, tmp_path / "run")
         assert marker.exists()
-        assert found == whole[0]
+        assert texts == whole[0]
         assert metrics["tokens"] == whole[1]["tokens"] and metrics["exact_match"] == whole[1]["exact_match"]
         assert metrics["seconds"]["total"] > 0
 

@@ -148,8 +148,8 @@ def test_what_is_finished_survives(world, tmp_path, capsys, error, seen):
 
 def test_problems_without_gold_are_answered_and_not_graded(world, tmp_path, capsys):
     method, context, config = world
-    own = [Problem("mine", "How many pens?", None)]
-    summary = run(own, Local(method, context), tmp_path, config, progress=False)
+    questions = [Problem("mine", "How many pens?", None)]
+    summary = run(questions, Local(method, context), tmp_path, config, progress=False)
     [record] = read_records(tmp_path)
     assert record["exact_match"] is None and record["answer"] is not None
     assert summary.metrics["exact_match"] is None and summary.metrics["coverage"] is None

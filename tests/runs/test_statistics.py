@@ -28,13 +28,13 @@ def test_pass_at_m_is_the_share_of_subsets_with_a_right_one():
 def test_bootstrap_agrees_with_the_normal_interval_and_with_plain_resampling():
     rng = np.random.default_rng(1)
     a, b = (rng.random(400) < 0.6).astype(float), (rng.random(400) < 0.5).astype(float)
-    found = paired_bootstrap(a, b, seed=3, resamples=20_000)
+    interval = paired_bootstrap(a, b, seed=3, resamples=20_000)
     stderr = (a - b).std() / 20
-    assert found.difference == pytest.approx((a - b).mean())
-    assert found.low == pytest.approx(found.difference - 1.96 * stderr, abs=0.004)
-    assert found.high == pytest.approx(found.difference + 1.96 * stderr, abs=0.004)
+    assert interval.difference == pytest.approx((a - b).mean())
+    assert interval.low == pytest.approx(interval.difference - 1.96 * stderr, abs=0.004)
+    assert interval.high == pytest.approx(interval.difference + 1.96 * stderr, abs=0.004)
     plain = (a - b)[rng.integers(0, 400, size=(20_000, 400))].mean(axis=1)
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(plain, [0.025, 0.975])), abs=0.004)
+    assert (interval.low, interval.high) == pytest.approx(list(np.quantile(plain, [0.025, 0.975])), abs=0.004)
 
 
 def test_bootstrap_is_seeded_and_degenerates():

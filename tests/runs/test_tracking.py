@@ -121,15 +121,15 @@ def test_a_missing_library_is_named_before_anything_is_loaded(run, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("overrides", "message"),
     [
         (["logging=comet"], "logging: expected one of mlflow, none, tensorboard, wandb, got comet"),
         (["logging=wandb", "logging.mode=later"], "logging=wandb: expected a run to begin"),
         (["logging=mlflow", "logging.uri=nosuch://x"], "logging=mlflow: expected a run to begin"),
     ],
 )
-def test_values_that_cannot_be(run, given, message):
-    pytest.importorskip(given[0].removeprefix("logging=").replace("comet", "yaml"))
-    done = run(*FAKE, *given, "limit=2")
+def test_values_that_cannot_be(run, overrides, message):
+    pytest.importorskip(overrides[0].removeprefix("logging=").replace("comet", "yaml"))
+    done = run(*FAKE, *overrides, "limit=2")
     assert done.code == 2 and message in done.err
     assert len(done.err.strip().splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Effects of one's own."""
+"""Effects that a user defines."""
 
 from dataclasses import dataclass
 
@@ -29,16 +29,16 @@ def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
 
     @answers(Parity)
     def parity(asked, engine):
-        batches.append([one.problem.id for one in asked])
-        if any(13 in one.effect.numbers for one in asked):
+        batches.append([job.problem.id for job in asked])
+        if any(13 in job.effect.numbers for job in asked):
             raise ValueError("a 13")
-        for one in asked:
-            one.count("parity", Usage.of(len(one.effect.numbers)))
-        return [sum(one.effect.numbers) % 2 for one in asked]
+        for job in asked:
+            job.count("parity", Usage.of(len(job.effect.numbers)))
+        return [sum(job.effect.numbers) % 2 for job in asked]
 
     @answers(Doubled)
     def doubled(asked, engine):
-        tickets = engine.add([one.effect.request for one in asked])
+        tickets = engine.add([job.effect.request for job in asked])
         return [Submitted([ticket], lambda done: 2 * int(done[0].text)) for ticket in tickets]
 
     def steps(problem):
@@ -47,10 +47,10 @@ def test_an_effect_of_ones_own_is_a_class_and_a_function(monkeypatch):
         return Result(f"{odd} {total}", ())
 
     context = Context()
-    found = {p.id: r for p, r in drive(problems(3), Script(steps), context)}
-    assert [found[str(i)].answer for i in range(3)] == ["0 200", "1 202", "0 204"]
+    results = {p.id: r for p, r in drive(problems(3), Script(steps), context)}
+    assert [results[str(i)].answer for i in range(3)] == ["0 200", "1 202", "0 204"]
     assert batches == [["0", "1", "2"]] and context.engine.generated == [3]
-    assert found["0"].usage == {"parity": Usage.of(2)}
+    assert results["0"].usage == {"parity": Usage.of(2)}
 
     with pytest.raises(ValueError, match="got Parity, which has one"):
         answers(Parity)(parity)

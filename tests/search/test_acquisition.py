@@ -129,7 +129,7 @@ def test_in_botorch_s_optimisers_with_a_botorch_model():
     X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = -(X - 0.3).square().sum(-1, keepdim=True)
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    found = []
+    maxima = []
     for sign, best in ((1, y.max()), (-1, -y.max())):
         model = SingleTaskGP(X, sign * y, torch.full_like(y, 1e-4))
         function = NoiseAdaptiveExpectedImprovement(model, best, maximize=sign == 1)
@@ -139,13 +139,13 @@ def test_in_botorch_s_optimisers_with_a_botorch_model():
         )
         discrete, _ = optimize_acqf_discrete(function, q=1, choices=torch.cat([X, point.detach()]))
         assert torch.equal(discrete, point.detach()) and value > 0
-        found.append(point)
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-3)
+        maxima.append(point)
+    torch.testing.assert_close(maxima[0], maxima[1], rtol=0, atol=1e-3)
 
 
 def test_the_docstring_s_example_runs():
-    found = doctest.testmod(acquisition)
-    assert found.attempted >= 10 and found.failed == 0
+    outcome = doctest.testmod(acquisition)
+    assert outcome.attempted >= 10 and outcome.failed == 0
 
 
 def test_every_choice_of_the_command_line_is_botorch_s_or_ours():

@@ -46,9 +46,9 @@ def test_variance_of_a_coordinate_is_sigma_squared(units, expected):
 
 def test_the_projection_does_not_depend_on_the_problem():
     U = contract.points(3, 6)
-    one, two = torch.randn(1, 64), torch.randn(1, 64)
+    anchors = torch.randn(2, 1, 64)
     embedding = GaussianEmbedding(dim=6)
-    step = [embedding.bind(anchor=z, rms=1.0, seed=0)(U) - z for z in (one, two)]
+    step = [embedding.bind(anchor=z, rms=1.0, seed=0)(U) - z for z in anchors]
     torch.testing.assert_close(step[0], step[1], rtol=0, atol=1e-5)
 
 
@@ -92,8 +92,8 @@ def test_too_few_likely_tokens():
 
 def test_the_projection_may_have_a_seed_of_its_own():
     anchor, u = torch.zeros(1, 64), torch.ones(1, 8)
-    own, run_5, run_6 = (
-        GaussianEmbedding(8, seed=own).bind(anchor=anchor, rms=1.0, seed=run)(u)
-        for own, run in ((5, 6), (None, 5), (None, 6))
+    seeded, run_5, run_6 = (
+        GaussianEmbedding(8, seed=seed).bind(anchor=anchor, rms=1.0, seed=run)(u)
+        for seed, run in ((5, 6), (None, 5), (None, 6))
     )
-    assert torch.equal(own, run_5) and not torch.equal(own, run_6)
+    assert torch.equal(seeded, run_5) and not torch.equal(seeded, run_6)

@@ -107,7 +107,7 @@ def test_points_that_are_exactly_zero_and_huge_rewards_give_finite_proposals(d, 
 
 
 class Distance(AnalyticAcquisitionFunction):
-    """A user's own: the mean squared distance from the origin."""
+    """A user's function: the mean squared distance from the origin."""
 
     @t_batch_mode_transform(expected_q=1)
     def forward(self, X):

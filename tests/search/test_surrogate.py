@@ -70,9 +70,9 @@ def test_the_lengthscale_is_that_of_every_part_of_the_kernel():
     kernel = Surrogate(RBFKernel() + MaternKernel(), lengthscale=3.0).fit(U, y).covar_module
     parts = [part for part in kernel.modules() if getattr(part, "has_lengthscale", False)]
     assert [part.lengthscale.item() for part in parts] == pytest.approx([3 * math.sqrt(8)] * 2)
-    own = RBFKernel()
-    own.lengthscale = 0.7
-    assert Surrogate(own, lengthscale=None, variance=None).fit(
+    rbf = RBFKernel()
+    rbf.lengthscale = 0.7
+    assert Surrogate(rbf, lengthscale=None, variance=None).fit(
         U, y
     ).covar_module.lengthscale.item() == pytest.approx(0.7)
 
