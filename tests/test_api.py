@@ -68,15 +68,15 @@ def test_a_folder_of_any_name_and_options_of_any_kind(tmp_path):
     folder = tmp_path / "my model (1), it's [new] a=b"
     folder.symlink_to(DEMO_FOLDER)
     options = {"revision": None, "trust_remote_code": False, "dtype": "float32"}
-    with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as one:
-        assert one.solve(QUESTIONS[1]).candidates
+    with SoftReasoner.from_pretrained(folder, prompt="demo", overrides=["method=cot"], **options) as reasoner:
+        assert reasoner.solve(QUESTIONS[1]).candidates
 
 
 @pytest.mark.parametrize("kind", ["choice", "latex", "text"])
 def test_the_prompt_asks_for_answers_of_their_type(kind):
     options = {"answer_type": kind, "overrides": ["engine=fake", "method=cot"]}
     with SoftReasoner.from_pretrained("some/model", **options) as reasoner:
-        heads = [compose_config([f"prompt={one}"]).prompt.wording.head for one in (kind, "math")]
+        heads = [compose_config([f"prompt={name}"]).prompt.wording.head for name in (kind, "math")]
         assert reasoner.context.prompts.wording.head == heads[0] != heads[1]
 
 
@@ -100,15 +100,15 @@ def test_a_type_checker_is_content_with_the_readme(tmp_path):
 TYPED = """
 from typing_extensions import assert_type
 from soft_reasoning import Message, Question, Solution
-with SoftReasoner.from_pretrained("demo", method="cot", k=3, max_tokens=100) as one:
-    assert_type(one.solve("?", method="cot", k=2, on_round=lambda round: print(round.number)), Solution)
-    assert_type(one.solve([{"role": "user", "content": "?"}]), Solution)
+with SoftReasoner.from_pretrained("demo", method="cot", k=3, max_tokens=100) as reasoner:
+    assert_type(reasoner.solve("?", method="cot", k=2, on_round=lambda round: print(round.number)), Solution)
+    assert_type(reasoner.solve([{"role": "user", "content": "?"}]), Solution)
     chat: list[Message] = [{"role": "user", "content": "?"}]
-    assert_type(one.solve(chat), Solution)
+    assert_type(reasoner.solve(chat), Solution)
     asked: Question = {"question": "?", "id": 1}
-    assert_type(one.solve(asked), Solution)
-    assert_type(one.solve(["?", asked, chat], progress=True), list[Solution])
-    assert_type(one.solve(text for text in ("?", "??")), list[Solution])
+    assert_type(reasoner.solve(asked), Solution)
+    assert_type(reasoner.solve(["?", asked, chat], progress=True), list[Solution])
+    assert_type(reasoner.solve(text for text in ("?", "??")), list[Solution])
 """
 
 

@@ -76,8 +76,8 @@ def test_every_experiment_composes_and_builds(path):
         build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
     swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
     for key, values in swept.items():
-        one = OverridesParser.create().parse_override(f"{key}={values}")
-        swept_values = list(one.sweep_string_iterator()) if one.is_sweep_override() else [values]
+        override = OverridesParser.create().parse_override(f"{key}={values}")
+        swept_values = list(override.sweep_string_iterator()) if override.is_sweep_override() else [values]
         for value in {swept_values[0], swept_values[-1]}:
             build_method(compose_config([f"+experiment={name}", f"{key}={value}"]))
 
@@ -117,9 +117,9 @@ def test_the_defaults_of_a_class_are_those_of_its_file():
         for name in (*DEFAULTS.values(), "self_consistency"):
             values = by_name.get(name, values)
         for key, parameter in signature(made).parameters.items():
-            given = (values or {}).get(key, {})  # parts are mappings, with defaults of their own
-            if not OmegaConf.is_config(given) and given != {} and parameter.default is not Parameter.empty:
-                assert parameter.default == given, f"{made.__name__}: {key}"
+            value = (values or {}).get(key, {})  # parts are mappings, with defaults of their own
+            if not OmegaConf.is_config(value) and value != {} and parameter.default is not Parameter.empty:
+                assert parameter.default == value, f"{made.__name__}: {key}"
                 checked += 1
     assert checked > 130
     prompt, taken = compose_config(["prompt=math"]).prompt, signature(Prompts).parameters
@@ -209,13 +209,13 @@ def test_short_options_become_those_of_the_method(words, full):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["method=cot", "k=3"], "k: expected a method that has it, got method=cot"),
         (["methods=[cot,soft_reasoning]", "rounds=1"], '"soft_reasoning rounds=1", got it for a whole'),
         (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods with the same key for it"),
     ],
 )
-def test_short_options_that_cannot_be_are_one_line(words, said):
-    with pytest.raises(UserError, match=re.escape(said)):
+def test_short_options_that_cannot_be_are_one_line(words, message):
+    with pytest.raises(UserError, match=re.escape(message)):
         expand_options(words)

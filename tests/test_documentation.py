@@ -56,8 +56,8 @@ def test_local_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", OWN, ids=name)
 def test_files_that_are_named_exist(page):
-    named = {one for one in NAMED.findall(page.read_text(encoding="utf-8")) if not PLACEHOLDER.search(one)}
-    assert not [one for one in sorted(named) if not (ROOT / one).exists()]
+    paths = {path for path in NAMED.findall(page.read_text(encoding="utf-8")) if not PLACEHOLDER.search(path)}
+    assert not [path for path in sorted(paths) if not (ROOT / path).exists()]
 
 
 def typed(page):
@@ -69,14 +69,14 @@ def typed(page):
 def commands(page):
     """The arguments of each run or calibration that a page shows."""
     for line in typed(page):
-        found = re.match(
+        match = re.match(
             r"(?:\./sr |soft-reasoning |python -m soft_reasoning\.)(run|calibrate|serve)\b(.*)", line
         )
-        if found:
-            words = shlex.split(found[2], comments=True)
-            if found[1] == "serve":
+        if match:
+            words = shlex.split(match[2], comments=True)
+            if match[1] == "serve":
                 words = server_overrides(words)
-            yield line, ["+calibration=default"] * (found[1] == "calibrate") + words
+            yield line, ["+calibration=default"] * (match[1] == "calibrate") + words
 
 
 def single(word):
@@ -104,7 +104,7 @@ def headers(path):
     else:
         text = text.partition('"""')[2].partition('"""')[0]
         lines = re.findall(r"(?:^ {4}|: )((?:python |soft-reasoning ).*)", text, flags=re.MULTILINE)
-    return [one for line in lines for one in re.sub(r" \[[^\]=]*(=0,1,2 -m)?\]", "", line).split(" && ")]
+    return [part for line in lines for part in re.sub(r" \[[^\]=]*(=0,1,2 -m)?\]", "", line).split(" && ")]
 
 
 ELSEWHERE = re.compile(
@@ -149,7 +149,7 @@ def run_script(words, monkeypatch):
 
 def documented():
     """By page, configuration and script, its commands, without runs that an earlier one shows."""
-    seen, found = set(), {}
+    seen, by_place = set(), {}
     scripts = sorted((ROOT / "experiments").glob("*.py"))
     for place in [*OWN, *sorted((ROOT / "conf").rglob("*.yaml")), *scripts]:
         for line in typed(place) if place.suffix == ".md" else headers(place):
@@ -162,9 +162,9 @@ def documented():
                 words[1:2] if words[0] != "soft-reasoning" or "=" not in words[1] else ["run", words[1]]
             )
             if words[0] != "soft-reasoning" or tuple(words) not in seen:
-                found.setdefault(place, []).append(words)
+                by_place.setdefault(place, []).append(words)
                 seen.add(tuple(words))
-    return found
+    return by_place
 
 
 DOCUMENTED = documented()

@@ -51,7 +51,7 @@ def here(tmp_path, monkeypatch):
 
 def command(part, *more):
     """The documented command that holds ``part``, run in this process on the fake engine."""
-    [line] = [one for block in BLOCKS["bash"] for one in block.strip().splitlines() if part in one]
+    [line] = [line for block in BLOCKS["bash"] for line in block.strip().splitlines() if part in line]
     words = shlex.split(line)
     assert words[:2] == ["soft-reasoning", "run"]
     config = compose_config(
@@ -88,7 +88,7 @@ def test_own_prompt_file(here):
     run_one(config, Path("out"), LocalLauncher())
     stored = json.loads(Path("out", MANIFEST).read_text())["config"]["prompt"]["wording"]
     assert "Somebody answered" in stored["reviews"]["single_judge"]["ask"]
-    assert all("Think step by step." in "".join(one["prompt"]) for one in records())
+    assert all("Think step by step." in "".join(record["prompt"]) for record in records())
     Path("mine.yaml").write_text(BLOCKS["yaml"][0].replace("Think", "Reason"))
     with pytest.raises(UserError, match="prompt.wording"):
         changed = compose_config(["prompt=mine.yaml", "engine=fake", "limit=2", "max_new_tokens=20"])
@@ -97,7 +97,7 @@ def test_own_prompt_file(here):
 
 def test_own_csv_with_and_without_answers(here):
     command("dataset=custom", "method=cot")
-    assert [one["target"] for one in records()] == ["3", "4"]
+    assert [record["target"] for record in records()] == ["3", "4"]
     assert not Path("out", PREDICTIONS).exists()
     shutil.rmtree("out")
     _, done = command("dataset=custom", "method=cot", "dataset.row.answer=null")
@@ -112,18 +112,18 @@ def test_own_rows(here):
     config = compose_config([*more, "engine=fake", "progress=false", "max_new_tokens=20"])
     assert "dataset.row._target_=mine.Rows" in PAGE
     run_one(config, Path("out"), LocalLauncher())
-    assert [one["question"] for one in records()] == ["What is 1 + 2?", "What is 2 + 2?"]
+    assert [record["question"] for record in records()] == ["What is 1 + 2?", "What is 2 + 2?"]
 
 
 def test_own_method_from_both_sides(here):
     command("LongestOf")
-    assert all(len(one["candidates"]) == 4 for one in records())
+    assert all(len(record["candidates"]) == 4 for record in records())
     from mine import LongestOf
 
     with SoftReasoner.from_pretrained("demo", overrides=["engine=fake"]) as reasoner:
-        found = reasoner.solve(QUESTION, method=LongestOf())
-        assert found.method == "longest_of" and len(found.candidates) == 3
-        assert "Answers:" in found.explain()
+        solution = reasoner.solve(QUESTION, method=LongestOf())
+        assert solution.method == "longest_of" and len(solution.candidates) == 3
+        assert "Answers:" in solution.explain()
 
 
 def test_own_verifier_and_acquisition(here):
@@ -136,7 +136,7 @@ def test_own_verifier_and_acquisition(here):
     shutil.rmtree("out")
     config, _ = command("Cautious", "search.rounds=1", "search.stopping.rule=none")
     assert config.acquisition.kappa == 2
-    assert all(len(one["candidates"]) == 10 for one in records())
+    assert all(len(record["candidates"]) == 10 for record in records())
 
 
 def test_a_changed_plug_in_is_noticed(here):

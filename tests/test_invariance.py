@@ -31,11 +31,11 @@ def solve(engine, problems, max_live, *overrides):
     return {p.id: r for p, r in drive(problems, method, context, max_live=max_live)}
 
 
-def same(one, other):
+def same(result, other):
     """Byte-identical answers, texts, points, rewards and verdicts."""
-    assert one.answer == other.answer
-    assert one.candidates == other.candidates
-    assert [t["verifier"] for t in one.trace] == [t["verifier"] for t in other.trace]
+    assert result.answer == other.answer
+    assert result.candidates == other.candidates
+    assert [t["verifier"] for t in result.trace] == [t["verifier"] for t in other.trace]
 
 
 @pytest.mark.slow

@@ -53,8 +53,8 @@ def test_the_search_knows_no_language_model():
         if layer(importer) == "search":
             root = imported.split(".")[0]
             assert root in SEARCH_ALONE or root in sys.stdlib_module_names, f"{importer} imports {imported}"
-            own = imported.startswith("soft_reasoning.")
-            assert not own or layer(imported) in ("search", "checks", "types"), (
+            internal = imported.startswith("soft_reasoning.")
+            assert not internal or layer(imported) in ("search", "checks", "types"), (
                 f"{importer} imports {imported}"
             )
 

@@ -68,8 +68,8 @@ def test_a_thinking_model_solves_with_its_own_bound(thinker):
     assert thinker.answer_type == "open" and solution.prompt[0].endswith("<think>\n")
     for candidate in solution.candidates:
         assert candidate.generated_tokens == 40 or candidate.finish_reason == "eos"
-        thought, said = thinker.context.prompts.split(candidate.text)
-        assert candidate.answer == (said.strip() or None) and (thought or said)
+        thought, reply = thinker.context.prompts.split(candidate.text)
+        assert candidate.answer == (reply.strip() or None) and (thought or reply)
     assert all(c.generated_tokens <= 7 for c in thinker.solve(HAIKU, max_new_tokens=7).candidates)
 
 
@@ -82,7 +82,7 @@ def test_free_text_is_chosen_by_the_verifier():
         answered = sum(candidate.answer is not None for candidate in solution.candidates)
         assert solution.usage["verifier"].sequences == answered
         assert [entry["verifier"]["answers"] for entry in solution.trace] == [[]]  # it chose and wrote none
-        assert solution.answer in {one.answer for one in solution.candidates}
+        assert solution.answer in {candidate.answer for candidate in solution.candidates}
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_a_haiku_through_the_server():
             searched = create(model="demo", messages=chat(HAIKU), max_tokens=8).choices[0]
         engine = reasoner.context.engine
         ids = tuple(engine.tokenizer.encode(HAIKU))
-        found = reasoner.solve(HAIKU, max_new_tokens=8)
-        opening = found.opening(found.chosen)  # the token nearest to the soft one, by the trace
-        assert opening == found.trace[0]["tokens"][found.candidates.index(found.chosen)][0]["nearest"][0][0]
+        short = reasoner.solve(HAIKU, max_new_tokens=8)
+        opening = short.opening(short.chosen)  # the token nearest to the soft one, by the trace
+        assert opening == short.trace[0]["tokens"][short.candidates.index(short.chosen)][0]["nearest"][0][0]
         assert searched.soft_reasoning["opening"] == opening
-        assert searched.message.content == (opening + found.chosen.text).lstrip()
-        solution = reasoner.solve(HAIKU, method="cot")
+        assert searched.message.content == (opening + short.chosen.text).lstrip()
+        greedy = reasoner.solve(HAIKU, method="cot")
         assert reasoner.context.prompts.solve(Problem("q", HAIKU)).ids == ids  # no wording, no prefill
-        [candidate] = solution.candidates
+        [candidate] = greedy.candidates
         assert response.choices[0].message.content == candidate.text  # as the model wrote it
         assert response.usage.prompt_tokens == len(ids)
         ended = response.choices[0].finish_reason == "stop"

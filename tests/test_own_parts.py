@@ -47,9 +47,9 @@ def test_an_object_and_a_name_judge_too(reasoner):
 
     assert set(scores_of(reasoner.solve(QUESTION, verifier=Always()))) == {0.25}
     assert set(scores_of(reasoner.solve(QUESTION, verifier="none"))) == {None}
-    with SoftReasoner.from_pretrained("demo", verifier=Always(), overrides=["engine=fake"]) as own:
-        assert set(scores_of(own.solve(QUESTION))) == {0.25}
-        assert len(own.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
+    with SoftReasoner.from_pretrained("demo", verifier=Always(), overrides=["engine=fake"]) as other:
+        assert set(scores_of(other.solve(QUESTION))) == {0.25}
+        assert len(other.solve(QUESTION, method="cot").candidates) == 1  # which has no verifier
 
 
 def test_reward_final_stopping_and_acquisition(reasoner):

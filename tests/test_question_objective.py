@@ -22,8 +22,8 @@ ROUNDS = ["embedding=gaussian", "decoding=greedy", "search.stopping.rule=none", 
 
 @pytest.fixture(scope="module")
 def reasoner():
-    with SoftReasoner.from_pretrained("demo", overrides=ROUNDS) as one:
-        yield one
+    with SoftReasoner.from_pretrained("demo", overrides=ROUNDS) as reasoner:
+        yield reasoner
 
 
 def test_the_method_itself_evaluates_the_same_points_to_the_same_rewards(reasoner):

@@ -46,10 +46,10 @@ def test_a_chat_is_asked_with_its_earlier_messages(reasoner):
         {"role": "assistant", "content": "Hi."},
         {"role": "user", "content": QUESTIONS[0]},
     ]
-    found = reasoner.solve(chat)
-    said = "".join(found.prompt)
-    assert "Be brief." in said and said.index("Hi.") < said.index("Ada has")
-    assert found.question == QUESTIONS[0]
+    solution = reasoner.solve(chat)
+    prompt = "".join(solution.prompt)
+    assert "Be brief." in prompt and prompt.index("Hi.") < prompt.index("Ada has")
+    assert solution.question == QUESTIONS[0]
     for bad in (chat[:3], [{"role": "user"}], [{"role": "robot", "content": "?"}]):
         with pytest.raises(UserError, match="expected (a chat|messages)"):
             reasoner.solve(bad)
@@ -58,18 +58,18 @@ def test_a_chat_is_asked_with_its_earlier_messages(reasoner):
 def test_a_question_with_its_whole_prompt(reasoner):
     text, tokenizer = "Q: Ada has 3 apples.\nA:", reasoner.context.engine.tokenizer
     asked = {"question": QUESTIONS[0], "prompt": text, "id": "p"}
-    found = reasoner.solve(asked, method="cot")
-    assert "".join(found.prompt) == tokenizer.decode(tokenizer.encode(text))
-    assert found.question == QUESTIONS[0]
-    assert reasoner.solve({**asked, "prompt": tokenizer.encode(text)}, method="cot") == found
-    said = found.text
-    assert len(said) > 20 and found.candidates[0].generated_tokens > 4
+    solution = reasoner.solve(asked, method="cot")
+    assert "".join(solution.prompt) == tokenizer.decode(tokenizer.encode(text))
+    assert solution.question == QUESTIONS[0]
+    assert reasoner.solve({**asked, "prompt": tokenizer.encode(text)}, method="cot") == solution
+    reply = solution.text
+    assert len(reply) > 20 and solution.candidates[0].generated_tokens > 4
     for method in ("cot", "soft_reasoning", "self_consistency", "cot_decoding", "prefix_scorer"):
         short = reasoner.solve({**asked, "max_new_tokens": 4}, method=method)
-        assert max(one.generated_tokens for one in short.candidates) == 4
-    stop = said[10:14]
+        assert max(candidate.generated_tokens for candidate in short.candidates) == 4
+    stop = reply[10:14]
     stopped = reasoner.solve({**asked, "stop": [stop]}, method="cot")
-    assert stopped.text == said[: said.index(stop)]
+    assert stopped.text == reply[: reply.index(stop)]
     searched = reasoner.solve(asked, rounds=0)
     assert tokenizer.decode(tokenizer.encode(text)) in "".join(searched.prompt)
 
@@ -92,8 +92,8 @@ def test_options_of_a_call(reasoner):
     assert len(reasoner.solve(question, k=3, rounds=0).candidates) == 3
     assert len(reasoner.solve(question, method="self_consistency", k=7).candidates) == 7
     assert len(reasoner.solve(question, method="cot").candidates) == 1
-    own, greedy, hot = (reasoner.solve(question, rounds=0, temperature=t) for t in (1.1, 0, 2.0))
-    assert greedy != own == reasoner.solve(question, rounds=0) != hot
+    usual, greedy, hot = (reasoner.solve(question, rounds=0, temperature=t) for t in (1.1, 0, 2.0))
+    assert greedy != usual == reasoner.solve(question, rounds=0) != hot
     assert reasoner.solve(question, preset="paper").rule == "best_reward"
     bounded = reasoner.solve(question, max_tokens=20)
     assert bounded.generated_tokens <= 20 and bounded.ended == "tokens"
@@ -103,8 +103,8 @@ def test_options_of_a_call(reasoner):
     assert other == reasoner.solve(question, seed=1) != reasoner.solve(question)
     with SoftReasoner.from_pretrained("demo", overrides=FAKE, rounds=1, seed=1) as seeded:
         assert seeded.solve(question) == other
-    own = reasoner.solve(question, method=SelfConsistency(samples=2))
-    assert own.method == "self_consistency" and len(own.candidates) == 2
+    solution = reasoner.solve(question, method=SelfConsistency(samples=2))
+    assert solution.method == "self_consistency" and len(solution.candidates) == 2
     assert len(reasoner.solve(question).rounds) <= 2  # the reasoner's own options hold
 
 
@@ -134,9 +134,9 @@ def test_stop_texts_end_candidates_and_no_review(reasoner, method):
         with pytest.MonkeyPatch.context() as patch:
             engine, add = reasoner.context.engine, reasoner.context.engine.add
             patch.setattr(engine, "add", lambda some: requests.extend(some) or add(some))
-            found = reasoner.solve(QUESTIONS[0], method=method, **options)
-        stops = {one.role: one.stop for one in requests if one.role in ("candidate", "verifier")}
-        return found, stops
+            solution = reasoner.solve(QUESTIONS[0], method=method, **options)
+        stops = {r.role: r.stop for r in requests if r.role in ("candidate", "verifier")}
+        return solution, stops
 
     plain, before = asked()
     word = max((c.text for c in plain.candidates), key=len)[-3:]
@@ -154,10 +154,10 @@ def test_on_round_is_called_in_the_callers_thread(reasoner):
     def watch(round):
         seen.append((threading.current_thread(), round.problem.question, round.number, len(round.candidates)))
 
-    found = reasoner.solve(QUESTIONS, on_round=watch)
+    solutions = reasoner.solve(QUESTIONS, on_round=watch)
     here = threading.current_thread()
-    assert sorted(seen, key=lambda one: one[1:]) == [
-        (here, one.question, number, 5) for one in found for number in range(len(one.rounds))
+    assert sorted(seen, key=lambda call: call[1:]) == [
+        (here, s.question, number, 5) for s in solutions for number in range(len(s.rounds))
     ]
 
     def stop(round):
@@ -165,7 +165,7 @@ def test_on_round_is_called_in_the_callers_thread(reasoner):
 
     with pytest.raises(RuntimeError, match="enough"):
         reasoner.solve(QUESTIONS, on_round=stop)
-    assert reasoner.solve(QUESTIONS) == found
+    assert reasoner.solve(QUESTIONS) == solutions
 
 
 def test_a_deadline_holds_within_a_round(monkeypatch):
@@ -179,48 +179,48 @@ def test_a_deadline_holds_within_a_round(monkeypatch):
 
 
 def test_a_solution_explains_itself(reasoner):
-    found = reasoner.solve(QUESTIONS[0])
-    assert found.text in [c.text for c in found.candidates] + [
-        text for entry in found.trace for text in entry["verifier"]["texts"]
+    solution = reasoner.solve(QUESTIONS[0])
+    assert solution.text in [c.text for c in solution.candidates] + [
+        text for entry in solution.trace for text in entry["verifier"]["texts"]
     ]
-    assert sum(vote.weight for vote in found.votes) > 0
-    assert len(repr(found)) < 150 and str(found.answer) in repr(found)
-    said = found.explain()
-    for part in (QUESTIONS[0], f"Answer: {found.answer}", "Votes (reward_vote):", "Round 1:", "verifier:"):
-        assert part in said
-    page = found._repr_html_()
+    assert sum(vote.weight for vote in solution.votes) > 0
+    assert len(repr(solution)) < 150 and str(solution.answer) in repr(solution)
+    explanation = solution.explain()
+    for part in (QUESTIONS[0], f"Answer: {solution.answer}", "Votes (reward_vote):", "Round 1:", "verifier:"):
+        assert part in explanation
+    page = solution._repr_html_()
     assert "<table" in page and "<script" not in page
-    plain = json.loads(found.to_json())
-    assert plain == found.to_dict() and plain["answer"] == found.answer and plain["text"] == found.text
-    assert len(plain["candidates"]) == len(found.candidates)
-    assert pickle.loads(pickle.dumps(found)) == found
+    data = json.loads(solution.to_json())
+    assert data == solution.to_dict() and data["answer"] == solution.answer and data["text"] == solution.text
+    assert len(data["candidates"]) == len(solution.candidates)
+    assert pickle.loads(pickle.dumps(solution)) == solution
 
 
 @pytest.mark.parametrize("kind", ["dict", "file", "object"])
 def test_a_prompt_of_ones_own(tmp_path, kind):
-    given = {
+    wording = {
         "ask": "PROBLEM {question}\n",
         "reviews": {"single_judge": {"ask": "CHECK {question}\n{solutions}\n"}},
     }
     if kind == "file":
         prompt = tmp_path / "mine.yaml"
-        prompt.write_text(json.dumps(given))
+        prompt.write_text(json.dumps(wording))
     else:
-        prompt = given if kind == "dict" else None
+        prompt = wording if kind == "dict" else None
     if kind == "object":
         from soft_reasoning.prompts import ReviewWording
 
-        reviews = {"single_judge": ReviewWording(ask=given["reviews"]["single_judge"]["ask"])}
-        prompt = Wording(ask=given["ask"], reviews=reviews)
+        reviews = {"single_judge": ReviewWording(ask=wording["reviews"]["single_judge"]["ask"])}
+        prompt = Wording(ask=wording["ask"], reviews=reviews)
     with SoftReasoner.from_pretrained("demo", prompt=prompt, overrides=FAKE, rounds=0) as reasoner:
         asked = []
         add = reasoner.context.engine.add
         reasoner.context.engine.add = lambda some: asked.extend(some) or add(some)
-        found = reasoner.solve(QUESTIONS[0])
-        assert "".join(found.prompt).startswith("<s>PROBLEM Ada has 3")
+        solution = reasoner.solve(QUESTIONS[0])
+        assert "".join(solution.prompt).startswith("<s>PROBLEM Ada has 3")
         tokenizer = reasoner.context.engine.tokenizer
-        reviews = [tokenizer.decode(list(one.prompt_ids)) for one in asked if one.role == "verifier"]
-        assert reviews and all(one.startswith("<s>CHECK Ada has 3") for one in reviews)
+        reviews = [tokenizer.decode(list(r.prompt_ids)) for r in asked if r.role == "verifier"]
+        assert reviews and all(review.startswith("<s>CHECK Ada has 3") for review in reviews)
         with pytest.raises(UserError, match="verifier=multi_judge: this prompt has no wording for it"):
             judge = replace(reasoner.method.verifier, name="multi_judge")
             reasoner.solve(QUESTIONS[0], method=replace(reasoner.method, verifier=judge))

@@ -22,7 +22,7 @@ TEXTS = ["Answer: 3", "Answer: 3.005", "so it is 3", "Answer: 4"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A finished run of four problems with the gold answer 3, and the record of one it did not measure."""
+    """A finished run of four problems with the gold answer 3, and the record of a fifth without a grade."""
     monkeypatch.setattr(plots, "available", lambda: False)
     config, rows = {"method": {"name": "cot"}, "dataset": {"name": "x"}, "grader": OWN}, []
     with Store(tmp_path / "a=1", config) as store:
@@ -71,7 +71,7 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
     now = results(folder)
     assert (now["problems"], now["exact_match"], now["unparsed"]) == (4, accuracy, unparsed)
     grades = json.loads((folder / "grades.json").read_text())
-    assert sum(one["correct"] for one in grades.values()) == 4 * accuracy
+    assert sum(row["correct"] for row in grades.values()) == 4 * accuracy
     for change in changes:
         key, value = change.removeprefix("grader.").split("=")
         assert str(now["grader"][key]) == value and f"{key}={value}" in (folder / "report.md").read_text()

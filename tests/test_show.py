@@ -22,8 +22,8 @@ def test_a_run_is_shown_and_its_page_opened(folders, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     finished.show_main([str(folders / "one")])
-    said = capsys.readouterr().out
-    assert "accuracy %" in said and str(folders / "one" / "report.html") in said
+    output = capsys.readouterr().out
+    assert "accuracy %" in output and str(folders / "one" / "report.html") in output
     assert opened == [(folders / "one" / "report.html").as_uri()]
 
 
@@ -40,17 +40,17 @@ def test_tables_are_written_by_either_name_of_the_command(folders, capsys):
 def test_a_problem_is_explained(folders, capsys):
     record = next(iter(read_records(folders / "one")))
     finished.show_main([str(folders / "one"), record["doc_id"]])
-    said = capsys.readouterr().out
-    assert record["question"] in said or str(record["answer"]) in said
-    assert "votes" in said.lower()
+    output = capsys.readouterr().out
+    assert record["question"] in output or str(record["answer"]) in output
+    assert "votes" in output.lower()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [(["one", "no-such-id"], "expected the id of one of its problems"), (["nowhere"], "expected the folder")],
 )
-def test_what_is_not_there_is_refused_in_one_line(folders, capsys, words, said):
+def test_what_is_not_there_is_refused_in_one_line(folders, capsys, words, message):
     with pytest.raises(SystemExit) as ended:
         finished.show_main([str(folders / words[0]), *words[1:]])
     err = capsys.readouterr().err
-    assert ended.value.code == 2 and said in err and err.count("\n") == 1
+    assert ended.value.code == 2 and message in err and err.count("\n") == 1

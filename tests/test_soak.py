@@ -43,7 +43,7 @@ class Soak:
     def __init__(self, reasoner):
         self.reasoner, self.asked = reasoner, questions(16)
         self.right = {
-            method: [one.text for one in reasoner.solve(self.asked, method=method, **more)]
+            method: [solution.text for solution in reasoner.solve(self.asked, method=method, **more)]
             for method, more in METHODS.items()
         }
         self.counts, self.memory, self.failures = Counter(), list[int](), list[str]()
@@ -99,27 +99,27 @@ class Soak:
             numbers = draw.sample(range(len(self.asked)), draw.randint(1, 8))
             some = [self.asked[number] for number in numbers]
             if draw.random() < 0.5:
-                found = self.reasoner.solve(some, method=method, **METHODS[method])
-                self.check("python, lists", method, numbers, [one.text for one in found])
+                solutions = self.reasoner.solve(some, method=method, **METHODS[method])
+                self.check("python, lists", method, numbers, [solution.text for solution in solutions])
             else:
                 asyncio.run(self.tasks(draw, method, numbers, some))
 
     async def tasks(self, draw: random.Random, method: str, numbers: list[int], some: list[str]) -> None:
         tasks = [
-            asyncio.ensure_future(self.reasoner.asolve(one, method=method, **METHODS[method])) for one in some
+            asyncio.ensure_future(self.reasoner.asolve(q, method=method, **METHODS[method])) for q in some
         ]
         await asyncio.sleep(draw.uniform(0, 0.5))
         for task in tasks:
             if draw.random() < 0.5:
                 task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-        for number, one in zip(numbers, ended, strict=True):
-            if isinstance(one, asyncio.CancelledError):
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            if isinstance(outcome, asyncio.CancelledError):
                 self.counts["cancelled"] += 1
-            elif isinstance(one, BaseException):
-                self.failures.append(f"a task ended with {one!r}")
+            elif isinstance(outcome, BaseException):
+                self.failures.append(f"a task ended with {outcome!r}")
             else:
-                self.check("python, tasks", method, [number], [one.text])
+                self.check("python, tasks", method, [number], [outcome.text])
 
     def watch(self) -> None:
         while not self.over:
@@ -145,4 +145,4 @@ def test_soak():
     print(json.dumps(soak.counts))
     assert not soak.failures, soak.failures[:3]
     assert after - before < MOST_GROWTH
-    assert min(soak.counts[one] for one in ("server, plain", "python, lists")) > 0
+    assert min(soak.counts[name] for name in ("server, plain", "python, lists")) > 0

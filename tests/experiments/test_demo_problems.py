@@ -55,7 +55,7 @@ def test_a_solution_is_right_if_every_step_is_sound_and_none_is_missing():
 
 def test_reviewers_take_a_right_answer_and_else_attempt_it_like_an_author():
     rng = random.Random(0)
-    found = 0
+    correct = 0
     for problem in PROBLEMS:
         good = write(equations(problem, frozenset()), LAYOUTS["plain"], "We", problem.objects)
         bad = [s for s in (solve(problem, rng) for _ in range(5)) if not is_right(problem, s)]
@@ -68,5 +68,5 @@ def test_reviewers_take_a_right_answer_and_else_attempt_it_like_an_author():
         assert text == "Correct: None\n"
         text = "".join(piece for piece, _ in review(problem, bad, rng))
         assert text.split(" ")[0].rstrip(",:") in {word for a in AUTHORS for word in a.openers}
-        found += f"Answer: {problem.answer}\n" in text
-    assert found < 0.5 * len(PROBLEMS)
+        correct += f"Answer: {problem.answer}\n" in text
+    assert correct < 0.5 * len(PROBLEMS)

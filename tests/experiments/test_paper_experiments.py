@@ -25,8 +25,8 @@ SWEPT = ("dataset", "dataset.shots", "model", "seed", "embedding.seed")
 def ends(path):
     """Overrides that keep the first and the last value of what the file itself sweeps."""
     params = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
-    values = {key: str(one).split(",") for key, one in params.items() if key not in SWEPT}
-    return [f"{key}={one[0]},{one[-1]}" for key, one in values.items()]
+    swept = {key: str(values).split(",") for key, values in params.items() if key not in SWEPT}
+    return [f"{key}={values[0]},{values[-1]}" for key, values in swept.items()]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ FILES = sorted(script.HERE.glob("*.csv"))
 
 @functools.cache
 def rows():
-    return [one for path in FILES for one in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
+    return [row for path in FILES for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
 
 
 def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8k", shots=0):
@@ -31,8 +31,8 @@ def config(*overrides, method="soft_reasoning", model="llama3_8b", dataset="gsm8
 
 
 def value(metric, config):
-    found = [(f.value, f.std) for f in figures(config) if f.metric == metric]
-    return found[0] if found else None
+    matches = [(f.value, f.std) for f in figures(config) if f.metric == metric]
+    return matches[0] if matches else None
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_verdicts_of_the_first_round_need_no_later_one():
 
 
 def test_every_label_is_a_command_that_finds_its_rows():
-    labels = sorted({one["method"] for one in rows()})
+    labels = sorted({row["method"] for row in rows()})
     known = {path.stem for path in Path(conf_dir(), "method").glob("*.yaml")}
     tried = 0
     for label in labels:
         name, *changes = label.split()
         if name not in known:
             continue
-        one = next(one for one in rows() if one["method"] == label and one["model"] == "llama3_8b")
-        run = config(*changes, method=name, dataset=one["dataset"], shots=one["shots"] or 0)
-        assert value(one["metric"], run) == (one["value"], one["std"]), label
+        row = next(row for row in rows() if row["method"] == label and row["model"] == "llama3_8b")
+        run = config(*changes, method=name, dataset=row["dataset"], shots=row["shots"] or 0)
+        assert value(row["metric"], run) == (row["value"], row["std"]), label
         tried += 1
     assert tried >= 15
 

@@ -14,11 +14,11 @@ from soft_reasoning.integrations.server.settings import Settings
 
 
 def questions(count):
-    return [one.question for one in demo_dataset(name="demo", limit=count).problems()]
+    return [problem.question for problem in demo_dataset(name="demo", limit=count).problems()]
 
 
 QUESTION = questions(5)[-1]
-"""One that takes several rounds."""
+"""A question that takes several rounds."""
 
 
 def chat(question):

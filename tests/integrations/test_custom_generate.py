@@ -36,7 +36,7 @@ def modules(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def demo():
-    model, tokenizer = (one.from_pretrained(DEMO_FOLDER) for one in (AutoModelForCausalLM, AutoTokenizer))
+    model, tokenizer = (auto.from_pretrained(DEMO_FOLDER) for auto in (AutoModelForCausalLM, AutoTokenizer))
     return model, tokenizer
 
 
@@ -72,8 +72,8 @@ def test_the_greedy_method_is_greedy_decoding_token_for_token(demo, batch):
 def test_other_architectures(family):
     model, tokenizer = tiny(family), FakeTokenizer()
     inputs = {"input_ids": torch.tensor([tokenizer.encode("Ann has 3 pens.", add_special_tokens=False)])}
-    found = ours((model, tokenizer), inputs, method="cot", max_new_tokens=25)
-    assert torch.equal(found, theirs((model, tokenizer), inputs, max_new_tokens=25))
+    output = ours((model, tokenizer), inputs, method="cot", max_new_tokens=25)
+    assert torch.equal(output, theirs((model, tokenizer), inputs, max_new_tokens=25))
     searched = ours((model, tokenizer), inputs, rounds=1, k=2, max_new_tokens=25)
     length = inputs["input_ids"].shape[1]
     assert torch.equal(searched[:, :length], inputs["input_ids"])
@@ -145,8 +145,8 @@ class TestArguments:
         word = whole.split()[4]
         assert call(method="cot", stop_strings=word).solutions[0].text == whole[: whole.index(word)]
         token = demo[1].encode("Answer", add_special_tokens=False)[0]
-        found = call(method="cot", eos_token_id=[token, 2]).solutions[0].candidates[0]
-        assert found.token_ids[-1] == token
+        candidate = call(method="cot", eos_token_id=[token, 2]).solutions[0].candidates[0]
+        assert candidate.token_ids[-1] == token
         assert call(method="cot", max_time=1e-9).solutions[0].candidates[0].token_ids == ()
 
     def test_the_models_own_sampling_is_not_asked_for(self, demo, batch, monkeypatch):

@@ -71,22 +71,22 @@ def task(folder, rows=ROWS[:60], **changes):
 
 def evaluate(name, manager, asked, limit=4, options=None, **arguments):
     """The harness's results and samples of one task."""
-    found = lm_eval.simple_evaluate(
+    evaluation = lm_eval.simple_evaluate(
         name, model_args={"pretrained": DEMO, **arguments}, tasks=[asked], task_manager=manager, limit=limit,
         device="cpu", bootstrap_iters=0, **(options or {}),
     )  # fmt: skip
-    return found["results"][asked["task"]], found["samples"][asked["task"]]
+    return evaluation["results"][asked["task"]], evaluation["samples"][asked["task"]]
 
 
 def assert_equal_to_hf(manager, asked, arguments=None, **others):
     """Each row of ``method=cot`` is that of ``hf``; return the rows."""
     arguments = arguments or {}
     scores, rows = evaluate("hf", manager, asked, **arguments, **others)
-    own, own_rows = evaluate("soft_reasoning", manager, asked, method="cot", **arguments, **others)
-    assert own_rows == rows
-    different = [key for key in scores if not key.startswith("alias") and own[key] != scores[key]]
+    our_scores, our_rows = evaluate("soft_reasoning", manager, asked, method="cot", **arguments, **others)
+    assert our_rows == rows
+    different = [key for key in scores if not key.startswith("alias") and our_scores[key] != scores[key]]
     assert not different
-    return own_rows
+    return our_rows
 
 
 def test_greedy_rows_and_scores_are_those_of_hf(manager, folder):
@@ -100,8 +100,8 @@ def test_greedy_rows_and_scores_are_those_of_hf(manager, folder):
 def test_generation_arguments_are_those_of_hf(manager, folder):
     """Stop strings, a bound of tokens, and hf's own arguments."""
     rows = assert_equal_to_hf(manager, task(folder), limit=16)
-    for given in ({"until": ["\n", "="]}, {"max_gen_toks": 7}):
-        shorter = assert_equal_to_hf(manager, task(folder, generation_kwargs=given), limit=2)
+    for arguments in ({"until": ["\n", "="]}, {"max_gen_toks": 7}):
+        shorter = assert_equal_to_hf(manager, task(folder, generation_kwargs=arguments), limit=2)
         pairs = zip(shorter, rows, strict=False)
         assert all(len(row["resps"][0][0]) < len(whole["resps"][0][0]) for row, whole in pairs)
     assert rows != assert_equal_to_hf(manager, task(folder), {"add_bos_token": False}, limit=16)
@@ -118,8 +118,8 @@ def test_log_likelihoods_are_those_of_hf(manager, folder):
     )  # fmt: skip
     for asked in (choices, rolling):
         scores, rows = evaluate("hf", manager, asked)
-        own, own_rows = evaluate("soft_reasoning", manager, asked)
-        assert own == scores and [row["resps"] for row in own_rows] == [row["resps"] for row in rows]
+        our_scores, our_rows = evaluate("soft_reasoning", manager, asked)
+        assert our_scores == scores and [row["resps"] for row in our_rows] == [row["resps"] for row in rows]
 
 
 def test_chat_templates_are_those_of_hf(manager, folder, tmp_path):
@@ -141,20 +141,20 @@ def test_the_harnesss_clients_of_a_server(manager, folder):
     """Its completions get the rows of ``hf``; its chats get what ``solve`` answers."""
     serving = pytest.importorskip("tests.integrations.serving", reason="needs the extra [serve]")
     until = {"until": ["\n"], "max_gen_toks": 60}
-    given = task(folder, generation_kwargs=until, doc_to_text="{{question}}")
-    options = {"tasks": [given], "task_manager": manager, "limit": 2, "bootstrap_iters": 0}
+    asked = task(folder, generation_kwargs=until, doc_to_text="{{question}}")
+    options = {"tasks": [asked], "task_manager": manager, "limit": 2, "bootstrap_iters": 0}
     with model.SoftReasoner.from_pretrained("demo") as reasoner, serving.served(reasoner) as running:
 
         def answers(kind, path, name, **more):
             arguments = {"model": name, "base_url": f"{running.url}/{path}", "tokenizer": DEMO}
-            found = lm_eval.simple_evaluate(kind, model_args=arguments, **options, **more)
-            return [row["resps"][0][0] for row in found["samples"]["demo"]]
+            evaluation = lm_eval.simple_evaluate(kind, model_args=arguments, **options, **more)
+            return [row["resps"][0][0] for row in evaluation["samples"]["demo"]]
 
-        found = answers("local-completions", "completions", "cot-demo")
-        assert found == [row["resps"][0][0] for row in evaluate("hf", manager, given, limit=2)[1]]
-        found = answers("local-chat-completions", "chat/completions", "demo", apply_chat_template=True)
+        texts = answers("local-completions", "completions", "cot-demo")
+        assert texts == [row["resps"][0][0] for row in evaluate("hf", manager, asked, limit=2)[1]]
+        texts = answers("local-chat-completions", "chat/completions", "demo", apply_chat_template=True)
         limits = {"max_new_tokens": 60, "stop": ["\n"], "temperature": 0.0, "seed": 1234}
-        assert found == [reasoner.solve(row["question"], **limits).text for row in ROWS[:2]]
+        assert texts == [reasoner.solve(row["question"], **limits).text for row in ROWS[:2]]
 
 
 def test_sampling(manager, folder):
@@ -167,7 +167,7 @@ def test_sampling(manager, folder):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"metod": "cot"}, "metod: expected a key or group .*; did you mean method"),
         ({"method": "cot", "k": 3}, "k: expected a method that has it"),
@@ -176,9 +176,9 @@ def test_sampling(manager, folder):
         ({"think_end_token": 5}, "think_end_token: expected the token's text, got its id"),
     ],
 )
-def test_wrong_arguments_are_one_line(given, message):
+def test_wrong_arguments_are_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:
-        model.SoftReasoningLM(**{"pretrained": "demo", **given})
+        model.SoftReasoningLM(**{"pretrained": "demo", **arguments})
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -188,7 +188,7 @@ def greedy():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"top_p": 0.9}, "expected until, max_gen_toks, do_sample, temperature, got top_p"),
         ({"until": [""]}, "expected stop to be a list of texts, none of them empty"),
@@ -196,8 +196,8 @@ def greedy():
         ({"do_sample": True, "temperature": 1.5}, "temperature: expected a method that has it, got method=c"),
     ],
 )
-def test_wrong_generation_arguments_are_one_line(greedy, given, message):
-    request = Instance("generate_until", {"question": "Why?"}, ("Why?", given), 0)
+def test_wrong_generation_arguments_are_one_line(greedy, arguments, message):
+    request = Instance("generate_until", {"question": "Why?"}, ("Why?", arguments), 0)
     with pytest.raises(UserError, match=message) as error:
         greedy.generate_until([request], disable_tqdm=True)
     assert len(str(error.value).splitlines()) == 1
@@ -213,19 +213,19 @@ def test_a_verifier_sees_the_question_where_the_prompt_has_it():
 
 
 @pytest.mark.parametrize(
-    ("candidate", "expected"),
+    ("text", "expected"),
     [
         ("6 + 5 = 11\n#### 11", "So it is 12. Answer: 12\n#### 12"),
         ("6 + 5 = 11.\nThe answer is 11. Bye.", "So it is 12. Answer: 12\nThe answer is 12"),
         ("Nobody knows.", "So it is 12. Answer: 12"),
     ],
 )
-def test_an_answer_of_the_verifiers_takes_the_form_of_the_candidates(candidate, expected):
+def test_an_answer_of_the_verifiers_takes_the_form_of_the_candidates(text, expected):
     grader = Grader()
-    said = {"verifier": {"answers": ["12"], "texts": ["So it is 12. Answer: 12"]}}
-    one = Candidate(candidate, grader.extract(candidate, "number"), 0, reward=0.5)
-    assert model.answer_text(Solution("12", (one,), (said,)), grader, "number") == expected
-    assert model.answer_text(Solution(one.answer, (one,), (said,)), grader, "number") == candidate
+    entry = {"verifier": {"answers": ["12"], "texts": ["So it is 12. Answer: 12"]}}
+    candidate = Candidate(text, grader.extract(text, "number"), 0, reward=0.5)
+    assert model.answer_text(Solution("12", (candidate,), (entry,)), grader, "number") == expected
+    assert model.answer_text(Solution(candidate.answer, (candidate,), (entry,)), grader, "number") == text
 
 
 def commands_of_the_page():
@@ -248,6 +248,6 @@ def test_commands_of_the_page(tmp_path, words):
     assert done.returncode == 0, done.stderr
     assert "soft_reasoning ({'pretrained': 'demo'" in done.stdout and "|exact_match|" in done.stdout
     if "--log_samples" in words:
-        [found] = tmp_path.rglob("samples_demo_*.jsonl")
-        rows = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
+        [path] = tmp_path.rglob("samples_demo_*.jsonl")
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         assert [row["doc"] for row in rows] == ROWS[:2]

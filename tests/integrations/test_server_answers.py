@@ -21,7 +21,7 @@ def check(response, solution, stops=()):
         text = text.partition(stop)[0]
     assert response.choices[0].message.content == text
     roles, usage = solution.usage.values(), response.usage
-    assert usage.prompt_tokens == sum(one.prompt_tokens for one in roles)
+    assert usage.prompt_tokens == sum(role.prompt_tokens for role in roles)
     assert usage.completion_tokens == solution.generated_tokens
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
     lengths = {each.text: each.generated_tokens for each in solution.candidates}
@@ -37,7 +37,7 @@ def test_the_name_of_a_model_chooses_the_method(client, reasoner):
     check(response, greedy)
     assert response.usage.completion_tokens_details.reasoning_tokens == 0
     assert response.choices[0].message.reasoning is None
-    names = [one.id for one in client.models.list()]
+    names = [model.id for model in client.models.list()]
     assert names[0] == "demo" and {"cot-demo", "soft_reasoning-demo"} < {*names}
     assert client.models.retrieve("cot-demo").id == "cot-demo"
     with pytest.raises(openai.NotFoundError):
@@ -100,7 +100,7 @@ def test_n_is_the_chosen_solution_and_the_others_by_reward(client, reasoner):
         check(response, solution)
         count = len(solution.candidates) + (response.choices[0].soft_reasoning["source"] == "verifier")
         assert len(response.choices) == min(n, count)
-        rewards = [one.soft_reasoning["reward"] for one in response.choices[1:]]
+        rewards = [choice.soft_reasoning["reward"] for choice in response.choices[1:]]
         assert rewards == sorted(rewards, reverse=True)
     assert len(ask(client, "cot-demo", n=3).choices) == 1  # there are no more
 
@@ -109,9 +109,9 @@ def test_log_probabilities_are_the_engines(client, reasoner):
     candidate = reasoner.solve(Q, method="cot").candidates[0]
     [choice] = ask(client, "cot-demo", logprobs=True).choices
     entries = choice.logprobs.content
-    assert "".join(one.token for one in entries) == choice.message.content == candidate.text
-    assert [one.logprob for one in entries] == list(candidate.logprobs[: len(entries)])
-    assert all(bytes(one.bytes).decode() == one.token and one.top_logprobs == [] for one in entries)
+    assert "".join(entry.token for entry in entries) == choice.message.content == candidate.text
+    assert [entry.logprob for entry in entries] == list(candidate.logprobs[: len(entries)])
+    assert all(bytes(entry.bytes).decode() == entry.token and entry.top_logprobs == [] for entry in entries)
 
 
 @pytest.mark.parametrize("model", ["demo", "cot-demo"])
@@ -123,12 +123,12 @@ def test_a_stream_holds_the_same_answer(client, model):
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
     for choice in whole.choices:
-        parts = [one for chunk in chunks for one in chunk.choices if one.index == choice.index]
-        assert "".join(one.delta.content or "" for one in parts) == choice.message.content
-        reasoning = [getattr(one.delta, "reasoning", None) or "" for one in parts]
+        parts = [part for chunk in chunks for part in chunk.choices if part.index == choice.index]
+        assert "".join(part.delta.content or "" for part in parts) == choice.message.content
+        reasoning = [getattr(part.delta, "reasoning", None) or "" for part in parts]
         assert "".join(reasoning) == (choice.message.reasoning or "")
-        assert [one.finish_reason for one in parts if one.finish_reason] == [choice.finish_reason]
-        entries = next((one.logprobs.content for one in parts if one.logprobs), None)
+        assert [part.finish_reason for part in parts if part.finish_reason] == [choice.finish_reason]
+        entries = next((part.logprobs.content for part in parts if part.logprobs), None)
         assert entries == (choice.logprobs and choice.logprobs.content)
 
 
@@ -140,11 +140,11 @@ def test_a_stream_has_a_delta_for_each_round_and_comments_between(reasoner):
             lines = [line for line in response.iter_lines() if line]
     assert ": in work" in lines and lines[-1] == "data: [DONE]"
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
-    told = [one["reasoning_content"] for one in deltas if one.get("reasoning_content")]
+    reasoning = [delta["reasoning_content"] for delta in deltas if delta.get("reasoning_content")]
     rounds = reasoner.solve(Q).rounds
-    assert len(told) == len(rounds) == 2
+    assert len(reasoning) == len(rounds) == 2
     best = max(rounds[1], key=lambda candidate: candidate.reward)
-    assert told[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
+    assert reasoning[1].startswith(f"Round 2: 2 candidates, the best says {best.answer} (reward ")
 
 
 def test_metrics_count_requests_and_tokens(reasoner):
@@ -173,27 +173,27 @@ class TestCompletions:
 
     def test_several_prompts_and_a_stream(self, client):
         whole = client.completions.create(model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2)
-        assert [one.index for one in whole.choices] == [0, 1, 2, 3]
+        assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
         stream = client.completions.create(
             model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2, stream=True
         )
-        assert [one.text for chunk in stream for one in chunk.choices] == [one.text for one in whole.choices]
+        assert [c.text for chunk in stream for c in chunk.choices] == [c.text for c in whole.choices]
         with pytest.raises(openai.BadRequestError, match="prompt: expected at most 16, the limit"):
             client.completions.create(model="demo", prompt=["Hello"] * 17)
 
 
 class TestResponses:
     def test_the_answer_is_that_of_the_chat(self, client, reasoner):
-        said = client.chat.completions.create(
+        completion = client.chat.completions.create(
             model="demo", messages=[{"role": "system", "content": "Be brief."}, *chat(Q)]
         )
         message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": Q}]}
-        for given in (Q, [message]):
-            found = client.responses.create(model="demo", input=given, instructions="Be brief.")
-            assert (found.output_text, found.status) == (said.choices[0].message.content, "completed")
-            assert found.output[0].summary[0].text == said.choices[0].message.reasoning
-            assert found.usage.output_tokens == said.usage.completion_tokens
-        talk = [message, *found.output, message]  # an answer sent back with its reasoning
+        for question in (Q, [message]):
+            reply = client.responses.create(model="demo", input=question, instructions="Be brief.")
+            assert (reply.output_text, reply.status) == (completion.choices[0].message.content, "completed")
+            assert reply.output[0].summary[0].text == completion.choices[0].message.reasoning
+            assert reply.usage.output_tokens == completion.usage.completion_tokens
+        talk = [message, *reply.output, message]  # an answer sent back with its reasoning
         assert client.responses.create(model="cot-demo", input=talk).output_text
         short = client.responses.create(model="cot-demo", input=Q, max_output_tokens=3)
         assert short.status == "incomplete" and short.usage.output_tokens == 3
@@ -205,7 +205,7 @@ class TestResponses:
             events = list(stream)
             final = stream.get_final_response()
         assert (final.output_text, final.usage) == (whole.output_text, whole.usage)
-        told = [one.delta for one in events if one.type == "response.reasoning_summary_text.delta"]
+        deltas = [event.delta for event in events if event.type == "response.reasoning_summary_text.delta"]
         summaries = [item.summary[0].text for item in whole.output if item.type == "reasoning"]
-        assert len(told) == (2 if model == "demo" else 0) and "".join(told) == "".join(summaries)
-        assert [one.sequence_number for one in events] == [*range(len(events))]
+        assert len(deltas) == (2 if model == "demo" else 0) and "".join(deltas) == "".join(summaries)
+        assert [event.sequence_number for event in events] == [*range(len(events))]

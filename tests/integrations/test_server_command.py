@@ -37,13 +37,13 @@ def started(tmp_path, *words, **more):
         command("port=0", *words), cwd=tmp_path, env=environment(**more), text=True, stderr=subprocess.PIPE
     )
     try:
-        said = []
+        lines = []
         for line in process.stderr:
-            said.append(line)
-            if found := re.search(r"serving (\S+) at (http://\S+)", line):
-                yield process, found[1], found[2], said
+            lines.append(line)
+            if match := re.search(r"serving (\S+) at (http://\S+)", line):
+                yield process, match[1], match[2], lines
                 return
-        raise AssertionError("".join(said))
+        raise AssertionError("".join(lines))
     finally:
         if process.poll() is None:
             process.kill()
@@ -67,8 +67,8 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
 
 def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
     words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600")
-    with started(tmp_path, *words) as (process, _, _, said):
-        assert any("anyone who reaches 0.0.0.0" in line for line in said)
+    with started(tmp_path, *words) as (process, _, _, lines):
+        assert any("anyone who reaches 0.0.0.0" in line for line in lines)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 
