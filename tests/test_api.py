@@ -117,7 +117,7 @@ def test_the_examples_of_the_pages_run(page, capsys):
     text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
-    names: dict[str, object] = {}  # a later block uses what an earlier one defines
+    names: dict[str, object] = {}  # a later block uses what an earlier block defines
     for block in blocks:
         exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out.strip()

@@ -89,7 +89,7 @@ DEFAULTS = {
     "dataset": "custom", "decoding": "greedy", "engine": "hf",
     "launcher": "local", "logging": "none",
 }  # fmt: skip
-"""Of a class that several files configure, the one that holds its own defaults."""
+"""Of a class that several files configure, the file that holds its defaults."""
 
 
 def configured(config):

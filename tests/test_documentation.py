@@ -148,7 +148,7 @@ def run_script(words, monkeypatch):
 
 
 def documented():
-    """By page, configuration and script, its commands, without runs that an earlier one shows."""
+    """By page, configuration and script, its commands, without runs that an earlier place shows."""
     seen, by_place = set(), {}
     scripts = sorted((ROOT / "experiments").glob("*.py"))
     for place in [*OWN, *sorted((ROOT / "conf").rglob("*.yaml")), *scripts]:

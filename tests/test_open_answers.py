@@ -55,7 +55,7 @@ class TestThinking:
 
 @pytest.fixture(scope="module")
 def thinker():
-    """A random model with the real template of one that thinks."""
+    """A random model with the real template of a model that thinks."""
     tokenizer = tokenizer_of("qwen3")
     model = tiny("qwen3", vocab_size=len(tokenizer), max_position_embeddings=1024)
     model.generation_config.max_new_tokens = 40

@@ -59,7 +59,7 @@ class Soak:
             self.failures.append(f"{what}: {method} answered {numbers} with {texts}")
 
     async def client(self, running, seed: int) -> None:
-        """Requests over HTTP: plain, streamed, streamed and left in the middle, given up by time."""
+        """Requests over HTTP: plain, streamed, streamed and left in the middle, ended by a time limit."""
         draw = random.Random(seed)
         async with running.client(kind=openai.AsyncOpenAI, timeout=600) as client:
             while not self.over:

@@ -42,7 +42,7 @@ def test_the_gradient_is_that_of_weighted_cross_entropy():
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """The folder of a random model with the bundled one's tokenizer."""
+    """The folder of a random model with the bundled model's tokenizer."""
     folder = tmp_path_factory.mktemp("base")
     shipped = Path(soft_reasoning.__file__).parent / "demo" / "model"
     for name in ("tokenizer.json", "tokenizer_config.json"):

@@ -1,4 +1,4 @@
-"""model.generate(custom_generate=FOLDER) with the bundled model and a random one of another architecture."""
+"""model.generate(custom_generate=FOLDER) with the bundled model and random models of other architectures."""
 
 import json
 import subprocess
