@@ -71,9 +71,9 @@ def serve(config: DictConfig, folder: Path) -> None:
             print(f"soft_reasoning: anyone who reaches {settings.host} can use this server; set "
                   "SOFT_REASONING_API_KEY", file=sys.stderr)  # fmt: skip
         server = build_server(Service(reasoner, settings, name))
+        line = f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)"
+        server.announce = lambda: print(line, file=sys.stderr, flush=True)
         with suppress(KeyboardInterrupt):  # uvicorn sends the signal again after its shutdown
-            print(f"soft_reasoning: serving {name} at {base_url(listening)} (Ctrl-C ends it)",
-                  file=sys.stderr, flush=True)  # fmt: skip
             server.run(sockets=[listening])
 
 

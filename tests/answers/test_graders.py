@@ -36,5 +36,5 @@ def test_answers_that_a_grader_cannot_read_are_refused_before_any_model_work():
     config = compose_config(["engine=fake", "grader=lm_eval_strict"])
     context = build_context(config, build_engine(config))
     check_problems([Problem("p", "How many?", "3")], None, context)
-    with pytest.raises(UserError, match="reads answers of type boolean, got lm_eval_strict; use"):
+    with pytest.raises(UserError, match="grader for answers of type boolean, got lm_eval_strict; use"):
         check_problems([Problem("p", "Is it?", "True", "boolean")], None, context)

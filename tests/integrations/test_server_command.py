@@ -66,11 +66,18 @@ def test_a_process_serves_and_ends_by_a_signal(tmp_path):
 
 
 def test_a_second_signal_ends_at_once_and_other_networks_are_warned_of(tmp_path):
-    words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600")
-    with started(tmp_path, *words) as (process, _, _, lines):
+    words = ("engine=fake", "host=0.0.0.0", "server.drain_seconds=600", "server.max_rounds=9999")
+    with started(tmp_path, *words, "search.stopping.rule=none") as (process, name, url, lines):
         assert any("anyone who reaches 0.0.0.0" in line for line in lines)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        body = {"model": name, "messages": chat(Q), "stream": True, "soft_reasoning": {"rounds": 9999}}
+        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as response:
+            events = response.iter_lines()  # which would close the response if it were dropped
+            next(events)
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(2)  # the request is in work
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import chain
 from socket import AF_INET, AF_INET6
 from typing import Annotated, Any, TypeVar
@@ -189,11 +189,22 @@ def base_url(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def build_server(service: Service) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """Calls ``announce`` once it accepts connections and handles signals."""
+
+    announce: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.announce is not None:
+            self.announce()
+
+
+def build_server(service: Service) -> Server:
     """Return the server, which ``run(sockets=[listening])`` starts and a signal ends."""
     settings = service.settings
     config = uvicorn.Config(
         create_app(service), lifespan="off", limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=settings.drain_seconds,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
-    return uvicorn.Server(config)
+    return Server(config)
