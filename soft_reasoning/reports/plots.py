@@ -13,7 +13,7 @@ from typing import Any, cast
 import pandas as pd
 
 MISSING = "no plots: matplotlib is not installed; pip install 'soft-reasoning[plots]' draws them"
-BLUE, ORANGE, GREY = "#2f6db3", "#e0812c", "#9a9a9a"
+BLUE, ORANGE = "#2f6db3", "#e0812c"
 MARKERS = "osD^vpX<>h*"
 """Their number is coprime to Matplotlib's ten colours, so 110 methods look different."""
 STYLE: dict[str, Any] = {

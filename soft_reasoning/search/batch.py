@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -21,10 +21,7 @@ differs between batch sizes, does not affect the choice."""
 
 Acquire = Callable[[Model, Tensor], AcquisitionFunction]
 """Builds the acquisition function from a model and the values (b, 1) to improve on."""
-
-
-def _empty() -> Tensor:
-    return torch.empty(0, dtype=torch.float64)
+_EMPTY = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +40,9 @@ class Proposal:
     """
 
     points: Tensor
-    mean: Tensor = field(default_factory=_empty)
-    sd: Tensor = field(default_factory=_empty)
-    acquisition: Tensor = field(default_factory=_empty)
+    mean: Tensor = _EMPTY
+    sd: Tensor = _EMPTY
+    acquisition: Tensor = _EMPTY
     incumbent: float = float("nan")
     decided: float = 0.0
     chosen: tuple[int, ...] = ()

@@ -160,9 +160,10 @@ def test_a_nearly_singular_problem_is_fitted_and_changes_no_other():
     U[2] += 0.1 * points(20)
     surrogate = Surrogate(noise=1e-18)
     together = surrogate.fit(U, y)
-    for i in range(3):
+    for i in range(3):  # L itself depends on the number of threads; L L^T shows jitter, 1e-8
         alone = surrogate.fit(U[i : i + 1], y[i : i + 1])
-        assert torch.equal(together.conditioned()[0][i], alone.conditioned()[0][0])
+        factors = together.conditioned()[0][i], alone.conditioned()[0][0]
+        torch.testing.assert_close(*(L @ L.mT for L in factors), rtol=0, atol=1e-12)
     torch.testing.assert_close(together.marginals(U)[0], y, rtol=0, atol=1e-3)
     with pytest.raises(UserError, match="noise: .* raise it"):
         cholesky(-torch.eye(3, dtype=torch.float64)[None])
