@@ -120,8 +120,8 @@ def by_opener(study: Measurement) -> str:
     rows = []
     for author in AUTHORS:
         word = tuple(tokenizer.encode(author.openers[0], add_special_tokens=False))
-        prompts = [study.context.prompts.solve(p).followed_by(word) for p in study.problems]
-        texts = study.engine.generate([Request(p.ids, stop=study.context.prompts.stop) for p in prompts])
+        prompts = [study.context.prompts.solve(p).ids + word for p in study.problems]
+        texts = study.engine.generate([Request(ids, stop=study.context.prompts.stop) for ids in prompts])
         answers = [grader.extract(c.text, p.answer_type) for c, p in zip(texts, study.problems, strict=True)]
         right = [study.right(p, a) for p, a in zip(study.problems, answers, strict=True)]
         rows.append([author.openers[0], ", ".join(sorted(author.habits)), share(right)])

@@ -275,11 +275,6 @@ class SoftReasoner:
                 job.cancel()
 
     @property
-    def max_live(self) -> int:
-        """The most questions of all calls that are solved at a time."""
-        return self._worker.max_live
-
-    @property
     def closed(self) -> bool:
         """Whether the model was freed."""
         return self._worker.closed

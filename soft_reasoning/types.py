@@ -110,10 +110,6 @@ class Prompt:
         """Return the prompt's ``max_new_tokens``, or the method's if the prompt has none."""
         return max_new_tokens if self.max_new_tokens is None else self.max_new_tokens
 
-    def followed_by(self, ids: tuple[int, ...]) -> Prompt:
-        """Return the prompt with ``ids`` appended."""
-        return replace(self, ids=self.ids + ids, cue=0)
-
 
 @dataclass(frozen=True)
 class Sampling:

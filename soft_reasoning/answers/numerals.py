@@ -7,6 +7,7 @@ without rounding. A comma before any number of digits but three is a decimal com
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ _GLYPH = "[¼-¾⅐-⅞]"
 _EXPONENT = rf"(?:\^\{{?[{_MINUS}+]?\d+\}}?|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)"
 _TIMES = r"(?:[×x*·⋅]|\\times|\\cdot)"
 _SCALES = {
+    "dozen": 12,
     "hundred": 10**2,
     "thousand": 10**3,
     "million": 10**6,
@@ -160,27 +162,43 @@ def canonical(value: Fraction) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_UNITS = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_COUNTED = ["zero", *_UNITS, *_TEENS]
-for _ten in _TENS:
-    _COUNTED += [_ten, *(f"{_ten}-{unit}" for unit in _UNITS)]
-_WORDS = {words: str(i) for i, words in enumerate(_COUNTED)}
-_WORD = "|".join(["zero", *_UNITS, *_TEENS, *_TENS])
+_SMALL = {word: i for i, word in enumerate(_UNITS + _TEENS)}
+_SMALL |= {word: 10 * i for i, word in enumerate(_TENS, 2)}
+_WORD, _SCALE = "|".join(_SMALL), "|".join(_SCALES)
 _PHRASE = re.compile(
-    rf"(?<![\w-])(?<!minus )(?:{_WORD})(?:(?:[ -]|\sand\s(?:an?\s)?)"
-    rf"(?:{_WORD}|half|third|quarter|dozen|hundred|thousand|million|point)s?\b)*(?![\w-])",
+    rf"(?<![\w-])(?<!minus )(?:{_WORD}|(?<!half )a(?= (?:{_SCALE})\b))(?:(?:[ -]|\sand\s(?:an?\s)?)"
+    rf"(?:{_WORD}|half|third|quarter|{_SCALE}|point)s?\b)*(?![\w-])",
     re.IGNORECASE,
 )
 
 
 def find_words(text: str) -> Iterator[Reading]:
-    """Yield the numbers in words; those above ninety-nine have no answer.
+    """Yield the numbers in words; those that are not whole ("two and a half") have no answer.
 
     "one" counts only at the beginning: elsewhere it is mostly a pronoun ("the one that").
     """
     for match in _PHRASE.finditer(text):
-        words = match.group().lower().replace(" ", "-")
-        if words != "one" or not re.search(r"\w", text[: match.start()]):
-            yield Reading(_WORDS.get(words), *match.span())
+        words = re.split(r"[\s-]", match.group().lower())
+        if words != ["one"] or not re.search(r"\w", text[: match.start()]):
+            value = _spelt(words)
+            yield Reading(None if value is None else str(value), *match.span())
+
+
+def _spelt(words: list[str]) -> int | None:
+    """The value of "two thousand five hundred and six"; None where the words are no whole number."""
+    value = group = 0  # the thousands and millions so far; what follows them
+    room = math.inf  # the next word must be worth less
+    for word in words:
+        small, scale = 1 if word == "a" else _SMALL.get(word), _SCALES.get(word, 0)
+        if small is not None and (0 < small < room or words == ["zero"]):
+            group, room = group + small, 10 if small >= 20 else 1
+        elif scale in (12, 100) and 0 < group < 100:
+            group, room = group * scale, scale
+        elif scale >= 1000 and group and value % (1000 * scale) == 0:
+            value, group, room = value + group * scale, 0, scale
+        elif word != "and" or room not in _SCALES.values():
+            return None
+    return value + group
