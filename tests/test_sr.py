@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from soft_reasoning.commands.entry import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,3 +23,9 @@ def test_usage_comes_before_an_environment(tmp_path, arguments, code):
     done = sr(tmp_path, *arguments, PYTHON="/nowhere/python")
     assert done.returncode == code and (done.stdout + done.stderr).startswith("usage: ./sr COMMAND")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "docs", "test"])
+def test_every_command_makes_its_environment(tmp_path, command):
+    done = sr(tmp_path, command, PYTHON="/nowhere/python")
+    assert done.returncode == 127 and "/nowhere/python" in done.stderr
