@@ -169,8 +169,8 @@ _SMALL = {word: i for i, word in enumerate(_UNITS + _TEENS)}
 _SMALL |= {word: 10 * i for i, word in enumerate(_TENS, 2)}
 _WORD, _SCALE = "|".join(_SMALL), "|".join(_SCALES)
 _PHRASE = re.compile(
-    rf"(?<![\w-])(?<!minus )(?:{_WORD}|(?<!half )a(?= (?:{_SCALE})\b))(?:(?:[ -]|\sand\s(?:an?\s)?)"
-    rf"(?:{_WORD}|half|third|quarter|{_SCALE}|point)s?\b)*(?![\w-])",
+    rf"(?<![\w-])(?<!minus )(?<!negative )(?:{_WORD}|(?<!half )a(?= (?:{_SCALE})\b))"
+    rf"(?:(?:[ -]|\sand\s(?:an?\s)?)(?:{_WORD}|half|third|quarter|{_SCALE}|point)s?\b)*(?![\w-])",
     re.IGNORECASE,
 )
 

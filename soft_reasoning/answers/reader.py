@@ -30,15 +30,15 @@ _OPENER = re.compile(
 )
 _LAST_FIGURE = r"(?=\D*\d[\d,.]*\D*$)"
 _CONCLUSION = re.compile(
-    r"\b(?:so|therefore|thus|hence|consequently|then|but|overall|only|lean|leaves|makes|means|gives|equals"
+    r"\b(?:so(?! that)|therefore|thus|hence|consequently|then|but|overall|only|lean|leaves|makes|means|gives"
     r"|left with|now has|totals?(?= of)|of which|i\.e\.,?|that is,?|in other words,|rounds?(?: up| down)? to"
-    r"|(?<=, )(?:leaving|giving|making)|conclu(?:de|sion)|in summary|based on (?:this|that))(?!\w)"
+    r"|(?<=, )(?:leaving|giving|making)|conclu(?:de|sion)|in summary|based on (?:this|that)|equals)(?!\w)"
     rf"|:{_LAST_FIGURE}",
     re.IGNORECASE,
 )
 _REASON = re.compile(
     r",?\s(?:because|since|as required|while|whereas|(?:even )?though|although|where|when|if|after|before)\s"
-    rf"|,\s(?:as|all of)\s|:\s(?!{_LAST_FIGURE[3:]}"
+    rf"|,\s(?:as|all of|twice|from|which (?:is|was))\s|:\s(?!{_LAST_FIGURE[3:]}"
 )
 
 
