@@ -28,16 +28,23 @@ def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
     done = command(*words)
     assert done.returncode == 0, done.stderr
     assert "slot is left out: " in done.stderr
-    counts = {name: len((tmp_path / "out" / name / "samples.jsonl").read_text().splitlines())
-              for name in names if name != "slot"}  # fmt: skip
-    assert sorted(counts.values()) == [2, 2, 4, 8]
-    best = next(name for name, count in counts.items() if count == 8)
+    runs = sorted((tmp_path / "out").glob("stage-*/*/samples.jsonl"))
+    assert [len(path.read_text().splitlines()) for path in runs] == [2, 2, 2, 2, 0, 4, 4, 8]  # 0: slot
+    best = runs[-1].parent.name
+    earlier = tmp_path / "out" / "stage-2" / best / "samples.jsonl"
+    assert runs[-1].read_bytes().startswith(earlier.read_bytes())
     config = compose_config([f"preset={tmp_path / 'out' / 'preset.yaml'}", "engine=fake"])
     assert (config.method.name, config.max_tokens, config.max_new_tokens) == (best, 60, 12)
     assert config.dataset.split == "test" and config.limit is None
-    folder = tmp_path / "out" / "stage-3"
-    [row] = json.loads((folder / "comparison.json").read_text())
+    [row] = json.loads((tmp_path / "out" / "stage-3" / "comparison.json").read_text())
     assert row["label"] == best
+    written = {path: path.stat().st_mtime_ns for path in runs}
+    again = command(*words)
+    assert again.stdout.splitlines()[-1] == done.stdout.splitlines()[-1], again.stderr
+    assert written == {path: path.stat().st_mtime_ns for path in runs}
+    for bad in ("cto", "slot k=3", "k=3"):
+        error = command("compare", "--all", "cot", bad, *FAKE).stderr
+        assert error.startswith("soft_reasoning: compare --all: expected names of methods") and bad in error
 
 
 def test_a_preset_keeps_the_method_s_own_options_and_must_hold_some(tmp_path):

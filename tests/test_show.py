@@ -47,7 +47,11 @@ def test_a_problem_is_explained(folders, capsys):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["one", "no-such-id"], "expected the id of one of its problems"), (["nowhere"], "expected the folder")],
+    [
+        (["one", "no-such-id"], "expected the id of one of its problems"),
+        (["nowhere"], "expected the folder"),
+        (["both", "--tables"], "run it to its end, or give the folder of one run"),
+    ],
 )
 def test_what_is_not_there_is_refused_in_one_line(folders, capsys, words, message):
     with pytest.raises(SystemExit) as ended:

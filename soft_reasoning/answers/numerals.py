@@ -32,7 +32,6 @@ _GLYPH = "[¼-¾⅐-⅞]"
 _EXPONENT = rf"(?:\^\{{?[{_MINUS}+]?\d+\}}?|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)"
 _TIMES = r"(?:[×x*·⋅]|\\times|\\cdot)"
 _SCALES = {
-    "dozen": 12,
     "hundred": 10**2,
     "thousand": 10**3,
     "million": 10**6,
@@ -165,12 +164,13 @@ def canonical(value: Fraction) -> str:
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SMALL = {word: i for i, word in enumerate(_UNITS + _TEENS)}
-_SMALL |= {word: 10 * i for i, word in enumerate(_TENS, 2)}
-_WORD, _SCALE = "|".join(_SMALL), "|".join(_SCALES)
+_SMALL = dict(zip(_UNITS + _TEENS + _TENS, [*range(20), *range(20, 100, 10)], strict=True))
+_COUNTS = _SCALES | {"dozen": 12}
+_WORD, _SCALE = "|".join(_SMALL), "|".join(_COUNTS)
 _PHRASE = re.compile(
     rf"(?<![\w-])(?<!minus )(?<!negative )(?:{_WORD}|(?<!half )a(?= (?:{_SCALE})\b))"
-    rf"(?:(?:[ -]|\sand\s(?:an?\s)?)(?:{_WORD}|half|third|quarter|{_SCALE}|point)s?\b)*(?![\w-])",
+    rf"(?:(?:[ -]|\sand\s(?:an?\s)?)(?:{_WORD}|{_SCALE}|half|third|quarter|point"
+    r"|(?:four|fif|six|seven|eigh|nin|ten|hundred)th)s?\b)*(?![\w-])",
     re.IGNORECASE,
 )
 
@@ -192,13 +192,13 @@ def _spelt(words: list[str]) -> int | None:
     value = group = 0  # the thousands and millions so far; what follows them
     room = math.inf  # the next word must be worth less
     for word in words:
-        small, scale = 1 if word == "a" else _SMALL.get(word), _SCALES.get(word, 0)
+        small, scale = 1 if word == "a" else _SMALL.get(word), _COUNTS.get(word, 0)
         if small is not None and (0 < small < room or words == ["zero"]):
             group, room = group + small, 10 if small >= 20 else 1
         elif scale in (12, 100) and 0 < group < 100:
             group, room = group * scale, scale
         elif scale >= 1000 and group and value % (1000 * scale) == 0:
             value, group, room = value + group * scale, 0, scale
-        elif word != "and" or room not in _SCALES.values():
+        elif word != "and" or room not in _COUNTS.values():
             return None
     return value + group

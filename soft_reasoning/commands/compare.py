@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ from soft_reasoning.commands.launch import launch, refuse
 from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.configuration.folder import choices
+from soft_reasoning.configuration.options import KEYS
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.runner import Summary
@@ -60,9 +62,12 @@ def main(words: Sequence[str]) -> None:
 def choose(names: Sequence[str], words: Sequence[str]) -> None:
     """Run successive halving (Karnin et al. 2013) over the methods ``names``, by default over all.
 
-    The stages use a quarter, half and all of the questions and continue the runs of the previous stage. The
-    more accurate half stays; ties go to fewer tokens. The best method is written as a preset.
+    The stages use a quarter, half and all of the questions; each continues copies of the previous one's runs.
+    The more accurate half stays; ties go to fewer tokens. The best method is written as a preset.
     """
+    known = choices("method")
+    if others := [*({*names} - {*known}), *(word for word in words if word.partition("=")[0] in KEYS)]:
+        refuse(f"compare --all: expected names of methods ({', '.join(known)}), got {', '.join(others)}")
 
     def halve(config: DictConfig, folder: Path) -> None:
         total = QUESTIONS if config.limit is None else config.limit
@@ -72,14 +77,18 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
             w for w in HydraConfig.get().overrides.task if not w.startswith(("limit=", "max_tokens="))
         ]
         budget = f"max_tokens={config.max_tokens or TOKENS}"
-        methods, summaries = list(names) or choices("method"), dict[str, Summary]()
+        methods, summaries = list(names) or known, dict[str, Summary]()
         with closing(built(config, "launcher")) as launcher:
             for stage, size in enumerate((total // 4, total // 2, total)):
                 summaries = {}
                 for name in methods:
+                    before, place = (folder / f"stage-{i}" / name for i in (stage, stage + 1))
+                    changes = [*overrides, f"method={name}", budget, f"limit={size}"]
+                    if stage and (config.fresh or not place.exists()):
+                        shutil.copytree(before, place, dirs_exist_ok=True)
+                        changes.append("fresh=false")
                     try:
-                        method = compose_config([*overrides, f"method={name}", budget, f"limit={size}"])
-                        summaries[name] = run.run_one(method, folder / name, launcher, tracked=False)
+                        summaries[name] = run.run_one(compose_config(changes), place, launcher, tracked=False)
                     except UserError as error:  # such as a missing ability of the engine
                         if stage:
                             raise

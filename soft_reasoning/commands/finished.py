@@ -21,7 +21,7 @@ from soft_reasoning.configuration.folder import choices, conf_dir
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.reports.viewer.run import final_rule
-from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_manifest, read_records
+from soft_reasoning.runs.files import MANIFEST, PAGE, REPORT, read_json, read_records
 from soft_reasoning.runs.records import stored_candidates, stored_problem
 from soft_reasoning.runs.runner import regrade
 from soft_reasoning.solution import Solution
@@ -101,7 +101,7 @@ def regrade_main(words: Sequence[str]) -> None:
                 )
         if not folder.is_dir():
             raise UserError(f"expected the folder of a finished run, found none at {folder}; check the path")
-        grader = build_grader(read_manifest(folder)["config"], arguments.changes)
+        grader = build_grader(read_json(folder / MANIFEST)["config"], arguments.changes)
         regrade(folder, grader)
         for note in write_report(folder, grader):
             print(note, file=sys.stderr)
@@ -114,7 +114,7 @@ def read_solution(folder: Path, name: str) -> Solution:
     Raises:
         UserError: If the run in ``folder`` has not solved the problem.
     """
-    config = read_manifest(folder)["config"]
+    config = read_json(folder / MANIFEST)["config"]
     record = next((record for record in read_records(folder) if record["doc_id"] == name), None)
     if record is None:
         raise UserError(f"{folder}: expected the id of one of its problems, got {name}; {PAGE} lists them")

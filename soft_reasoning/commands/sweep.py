@@ -16,7 +16,7 @@ from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.sweeps import accuracies, build_notes, build_tables, draw_sweep
 from soft_reasoning.reports.tables import save
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.runs.files import PROBES, RESULTS, read_grades, write_json, write_text, writing
+from soft_reasoning.runs.files import GRADES, PROBES, RESULTS, read_json, write_json, write_text, writing
 from soft_reasoning.runs.manifest import result_keys
 from soft_reasoning.types import UserError
 
@@ -105,7 +105,7 @@ def _compare_all(groups: Mapping[tuple[str, str, str], Sequence[Cell]], folder: 
 
 def _problems(cell: Cell) -> set[str]:
     """The ids of the problems that the runs of ``cell`` solved."""
-    return {name for folder in cell.folders for name in read_grades(folder)}
+    return {name for folder in cell.folders for name in read_json(folder / GRADES)}
 
 
 def _changes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:

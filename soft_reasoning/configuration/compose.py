@@ -219,6 +219,8 @@ def compared_methods(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
         name, *changes = words
         if not isinstance(name, str) or not all(isinstance(word, str) and "=" in word for word in changes):
             raise UserError(f"{expected}, got {entry} in it")
+        if any(word.startswith(("limit=", "seed=", "dataset=", "dataset.")) for word in changes):
+            raise UserError(f"methods: expected methods on the same problems and seed, got {entry}")
         if (name, changes) in compared.values():
             method = " ".join([name, *changes])
             raise UserError(f"methods: expected each method once, got {method} twice; remove one")

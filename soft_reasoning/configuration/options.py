@@ -347,7 +347,8 @@ class PartsMaker:
         )
         prompts = parts.context.prompts.ending(options.get("stop") or ())
         seed = options.get("seed", parts.context.seed)
-        context = replace(parts.context, limits=limits, prompts=prompts, seed=seed)
+        judges = {name: replace(judge, seed=seed) for name, judge in parts.context.judges.items()}
+        context = replace(parts.context, limits=limits, prompts=prompts, seed=seed, judges=judges)
         check_fits(parts.config, parts.method, context)
         return replace(parts, context=context)
 

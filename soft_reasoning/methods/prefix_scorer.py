@@ -18,6 +18,7 @@ from soft_reasoning.checks import choice, counts, real
 from soft_reasoning.methods.base import join, majority_vote, solution_request
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Completion, Generate, Problem, Request, Result, Sampling, generator_for
 
@@ -112,7 +113,10 @@ def prefix_values(problem: Problem, solutions: Sequence[str], context: Context) 
     """
     problem = problem.without_gold()
     prompts = [context.prompts.task(TASK, problem, partial=" ".join(text.split())) for text in solutions]
-    return (yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier"))
+    try:
+        return (yield from ask_yes_no(prompts, context.engine.tokenizer, role="verifier"))
+    except BudgetSpent:  # all count the same, and the solution so far remains
+        return torch.zeros(len(prompts), dtype=torch.float64)
 
 
 def tilt(logits: Tensor, values: Tensor, strength: float) -> Tensor:

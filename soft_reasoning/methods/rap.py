@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from soft_reasoning.methods.base import check_sampling
 from soft_reasoning.rewards.judged import same_answers
 from soft_reasoning.rewards.yes_no import ask_yes_no
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.effects import BudgetSpent
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.search.mcts import Node, search, votes
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Prompt, Request, Result, Sampling
@@ -117,20 +119,20 @@ class ReasoningViaPlanning:
         def visit(node: Node, iteration: int):
             stage = nodes.index(node)
             earlier = [(n.step.question, n.step.answer) for n in node.path[1:-1]]
-            if node is root:
-                node.reward = 0.0
-            else:
+            reward = 0.0
+            if node is not root:
                 node.step = yield from self._answer(node.step, earlier, problem, context, stage, iteration)
-                node.reward = self._reward(node.step.useful, node.step.confidence)
-                if END in node.step.question:
-                    return
+                reward = self._reward(node.step.useful, node.step.confidence)
                 earlier.append((node.step.question, node.step.answer))
-            for step in (yield from self._propose_questions(earlier, problem, context, stage)):
-                expected = self._reward(step.useful, self.expected_confidence)
-                node.children.append(Node(step, node, expected))
-            nodes.extend(node.children)
+            if node is root or END not in node.step.question:
+                for step in (yield from self._propose_questions(earlier, problem, context, stage)):
+                    expected = self._reward(step.useful, self.expected_confidence)
+                    node.children.append(Node(step, node, expected))
+                nodes.extend(node.children)
+            node.reward = reward
 
-        yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
+        with suppress(BudgetSpent):  # the chains so far vote
+            yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)
 
         def same(a: str | None, b: str | None) -> bool:
             return context.grader.equal(a, b, problem.answer_type)

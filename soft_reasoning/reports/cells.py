@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from soft_reasoning.runs.files import read_manifest, read_results
+from soft_reasoning.runs.files import MANIFEST, RESULTS, read_json
 from soft_reasoning.runs.manifest import DRAWS, IGNORED, LIMIT, flatten, result_keys, setting_keys
 
 METHOD, LABEL = "method", "label"
@@ -94,8 +94,7 @@ def read_cells(folders: Sequence[Path]) -> list[Cell]:
 
 def group_runs(folders: Sequence[Path]) -> list[Cell]:
     """Return the cells of finished runs in the order of the folders; runs of a cell differ only in seeds."""
-    manifests = [read_manifest(folder) for folder in folders]
-    results = [read_results(folder) for folder in folders]
+    manifests, results = ([read_json(folder / name) for folder in folders] for name in (MANIFEST, RESULTS))
     configs = [manifest["config"] for manifest in manifests]
     flat = [flatten(config) for config in configs]
     models = _model_names([config.get("model.path") for config in flat])

@@ -15,7 +15,7 @@ from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap
 from soft_reasoning.reports.stopped import mean_curve, read_stopped
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
 from soft_reasoning.reports.viewer.overview import write_overview
-from soft_reasoning.runs.files import read_grades, write_json, write_text, writing
+from soft_reasoning.runs.files import GRADES, read_json, write_json, write_text, writing
 from soft_reasoning.runs.manifest import grows
 from soft_reasoning.runs.records import FIRST, MEMORY
 from soft_reasoning.types import UserError
@@ -109,7 +109,7 @@ def compare(
 
 def _grades(cell: Cell) -> Any:
     """For each graded problem the share of its seeds with a ``right`` answer, and the number of ``seeds``."""
-    runs = [pd.DataFrame.from_dict(read_grades(folder), orient="index") for folder in cell.folders]
+    runs = [pd.DataFrame.from_dict(read_json(folder / GRADES), orient="index") for folder in cell.folders]
     graded = pd.concat(runs).dropna(subset="correct")
     if graded.empty:
         raise UserError(f"compare: {cell.label} has no problem with a reference answer; give the data's gold")

@@ -13,12 +13,13 @@ from soft_reasoning.reports.stopped import STOPPED, if_stopped
 from soft_reasoning.reports.tables import Table, count, duration, memory, number, percent, rough, save, share
 from soft_reasoning.reports.viewer.run import final_rule, write_run
 from soft_reasoning.runs.files import (
+    GRADES,
+    MANIFEST,
     PREDICTIONS,
     REPORT,
-    read_grades,
-    read_manifest,
+    RESULTS,
+    read_json,
     read_records,
-    read_results,
     write_json,
     write_text,
     writing,
@@ -71,7 +72,8 @@ def write_report(folder: Path, grader: AnswerGrader) -> list[str]:
     Raises:
         UserError: If the folder holds no finished run, or cannot be written.
     """
-    metrics, config, grades = read_results(folder), read_manifest(folder)["config"], read_grades(folder)
+    metrics, manifest, grades = (read_json(folder / name) for name in (RESULTS, MANIFEST, GRADES))
+    config = manifest["config"]
     with writing(folder):
         records = (record for record in read_records(folder) if record["doc_id"] in grades)
         rounds = if_stopped(records, grader, final_rule(config))
@@ -100,7 +102,7 @@ def write_tables(folder: Path) -> Path:
     Raises:
         UserError: If ``folder`` holds no finished run, or cannot be written.
     """
-    tables = build_tables(read_results(folder))
+    tables = build_tables(read_json(folder / RESULTS))
     with writing(folder):
         for name, table in tables.items():
             save(table, folder / TABLES, name)
@@ -109,7 +111,7 @@ def write_tables(folder: Path) -> Path:
 
 def summary(folder: Path) -> str:
     """Format the finished run in ``folder`` for a terminal: its answers if none was graded, two tables."""
-    metrics, grades = read_results(folder), read_grades(folder)
+    metrics, grades = read_json(folder / RESULTS), read_json(folder / GRADES)
     lines: list[str] = []
     if _ungraded(grades):
         answers = list(_predictions(folder, grades))

@@ -205,6 +205,7 @@ class ModelVerifier:
         kind, grader = problem.answer_type, context.grader
         if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
+            context.prompts.review_wording(name)  # fresh shows no candidates, so it cannot choose
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]

@@ -48,8 +48,8 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def read_json(path: Path, fix: str = "run it to its end") -> Any:
-    """Read a file of a run; ``fix`` ends the message.
+def read_json(path: Path, fix: str = "run it to its end, or give the folder of one run") -> Any:
+    """Read the manifest, the metrics or the grades of a run; ``fix`` ends the message.
 
     Raises:
         UserError: If ``path`` is missing or damaged.
@@ -60,22 +60,6 @@ def read_json(path: Path, fix: str = "run it to its end") -> Any:
         raise UserError(
             f"{path}: expected a finished run's {path.name}, which cannot be read; {fix}"
         ) from error
-
-
-def read_results(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The metrics of a finished run. Raises UserError when they are missing or damaged."""
-    return read_json(Path(folder) / RESULTS)
-
-
-def read_grades(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Each problem's outcome in a finished run, by id. Raises UserError when they are missing or damaged."""
-    return read_json(Path(folder) / GRADES)
-
-
-def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run. Raises UserError when it is missing or damaged."""
-    fix = "start over with fresh=true, or choose another folder with hydra.run.dir="
-    return read_json(Path(folder) / MANIFEST, fix)
 
 
 @contextmanager

@@ -11,15 +11,7 @@ from typing import Any, Protocol, cast
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
-from soft_reasoning.runs.files import (
-    GRADES,
-    RESULTS,
-    read_grades,
-    read_manifest,
-    read_records,
-    read_results,
-    write_json,
-)
+from soft_reasoning.runs.files import GRADES, MANIFEST, RESULTS, read_json, read_records, write_json
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.progress import Progress
 from soft_reasoning.runs.records import Graded, grade, stored_problem, to_record
@@ -198,7 +190,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
         UserError: If the folder holds no finished run.
     """
     folder = Path(folder)
-    manifest, ids, results = read_manifest(folder), read_grades(folder), read_results(folder)
+    manifest, ids, results = (read_json(folder / name) for name in (MANIFEST, GRADES, RESULTS))
     rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in ids]
     rate, independent = manifest.get("flops"), manifest.get("independent", False)
     metrics = measure(rows, costs=results, rate=rate, independent=independent)

@@ -29,7 +29,6 @@ from soft_reasoning.runs.files import (
     SAMPLES,
     encode,
     read_json,
-    read_manifest,
     read_records,
     write_json,
     write_text,
@@ -43,6 +42,7 @@ try:
 except ImportError:  # Windows has no flock; there the folder is not locked
     fcntl = None  # type: ignore[assignment]
 
+START_OVER = "start over with fresh=true, or choose another folder with hydra.run.dir="
 DERIVED = (RESULTS, GRADES, REPORT, PREDICTIONS, PAGE, "*.png", "*.pdf")
 """Files that are computed from the others, and removed when a run starts over."""
 
@@ -114,9 +114,9 @@ class Store:
 
     def _resume(self, manifest: Mapping[str, Any]) -> None:
         """Check that the run is the same and read its records; remove a torn last line."""
-        old, path = read_manifest(self.folder), self.folder / SAMPLES
+        old, path = read_json(self.folder / MANIFEST, START_OVER), self.folder / SAMPLES
         check_same_run(old, manifest, self.folder)
-        self.costs = read_json(self.folder / COSTS, "start over with fresh=true")
+        self.costs = read_json(self.folder / COSTS, START_OVER)
         self.records = list(read_records(self.folder))
         whole = path.read_bytes().rfind(b"\n") + 1
         if whole < os.fstat(self._samples).st_size:
@@ -145,7 +145,7 @@ class Store:
 
         Keys that change no problem's result, such as ``limit``, may have had other values at the first start.
         """
-        self._describe(read_manifest(self.folder) | {"config": self._config})
+        self._describe(read_json(self.folder / MANIFEST) | {"config": self._config})
 
     def _describe(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and Hydra's files, which Hydra itself would write before the run is accepted."""

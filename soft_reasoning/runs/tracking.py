@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from soft_reasoning.checks import finite
-from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, read_results
+from soft_reasoning.runs.files import MANIFEST, PAGE, PREDICTIONS, REPORT, RESULTS, read_json
 from soft_reasoning.runs.manifest import flatten, result_keys
 from soft_reasoning.types import UserError
 
@@ -176,7 +176,7 @@ def follow_run(
     except BaseException:
         guarded(tracker.end, None)
         raise
-    metrics = read_results(folder)
+    metrics = read_json(folder / RESULTS)
     numbers = {
         "final/" + re.sub(r"[^\w\-. :/]", "_", name): float(value)  # MLflow refuses other characters
         for name, value in flatten(metrics).items()

@@ -81,7 +81,7 @@ class Scheduler:
         """Answer new effects; those whose requests were submitted to the engine are left out."""
         new = [job for job in self.live if job.submitted is None]
         answers: Answered = []
-        for jobs in grouped(new, lambda job: type(job.effect)):
+        for jobs in grouped(new, lambda job: (type(job.effect), id(getattr(job.effect, "engine", None)))):
             answers += self._answer_group(jobs)
         return answers + self._complete(new)  # effects without requests
 

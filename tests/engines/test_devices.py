@@ -50,5 +50,5 @@ def test_a_small_model_gets_one_thread_unless_the_user_says(monkeypatch, caplog,
 
 
 def test_a_number_of_threads_that_cannot_be_is_refused():
-    with pytest.raises(UserError, match="threads: expected a whole number"):
+    with pytest.raises(UserError, match="^threads: expected a whole number"):
         HuggingFaceEngine("demo", threads=0)

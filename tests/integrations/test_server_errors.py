@@ -49,6 +49,12 @@ def test_a_field_that_cannot_be_is_named(client, sent, param, words):
         assert param is None or body["param"] == param
 
 
+def test_token_ids_outside_the_vocabulary(client):
+    for ids in ([-1], [50, 10**9]):
+        with pytest.raises(openai.BadRequestError, match="prompt: expected token ids below"):
+            client.completions.create(model="cot-demo", prompt=ids)
+
+
 def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
     with served(reasoner, unknown_fields="ignore") as running, running.client() as other:
         sent = {"presence_penalty": 1, "tools": [{"type": "function", "function": {"name": "f"}}]}

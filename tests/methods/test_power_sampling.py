@@ -67,6 +67,8 @@ def test_the_lookahead_ends_a_rollout_and_the_rollouts_are_counted():
     result = solve(PowerLookahead(candidates=2, rollouts=3, lookahead=4, max_new_tokens=1), engine)
     assert len(engine.requests) == 6 and {r.max_new_tokens for r in engine.requests} == {4}
     assert result.candidates[0].finish_reason == "length" and result.candidates[0].generated_tokens == 1
+    engine.context_length = len(engine.requests[0].prompt_ids) + 1  # the prompt and two tokens
+    assert solve(lookahead(max_new_tokens=9), engine).candidates[0].generated_tokens == 1
 
 
 def test_the_jackknife_by_hand():

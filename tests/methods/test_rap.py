@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import defaultdict
 from copy import deepcopy
 
 import pytest
@@ -46,12 +47,11 @@ class Scripted(AtOnce, ScriptedEngine):
         return Completion(ids, (0.0,) * len(ids), text, "stop", 1)
 
 
-def run(script, problem=PROBLEM, **changes):
+def run(script, problem=PROBLEM, budget="null", **changes):
     """The result and the requests for text."""
     engine = Scripted(deepcopy(script))
-    config = compose_config(
-        ["engine=fake", "method=rap", *(f"method.{key}={value}" for key, value in changes.items())]
-    )
+    options = [f"method.{key}={value}" for key, value in changes.items()]
+    config = compose_config(["engine=fake", "method=rap", f"max_tokens={budget}", *options])
     method, context = build_method(config), build_context(config, engine)
     [(_, result)] = drive([problem], method, context)
     return result, engine.requests
@@ -113,6 +113,13 @@ def test_answer_candidates_and_usage():
     assert result.candidates[0].generated_tokens == count
     assert len({request.seed for request in requests}) == len(requests) == 24
     assert result.usage["candidate"].sequences == 24 and result.usage["verifier"].sequences == 5
+
+
+def test_chains_outlast_the_budget():
+    written = sum(usage.generated_tokens for usage in run(TABLE, **SMALL)[0].usage.values())
+    script = defaultdict(lambda: 0.5, TABLE)  # a spent budget forces the final question in other places, too
+    for most in range(written // 2, written, 5):
+        assert run(script, budget=most, **SMALL)[0].candidates
 
 
 def test_chains_that_agree_outvote_the_best_one():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from soft_reasoning import SoftReasoner
 from soft_reasoning.configuration.build import build_context, build_engine, build_method
 from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.scheduling.scheduler import drive
@@ -31,6 +32,15 @@ def test_the_bundled_model_judges_what_another_wrote():
         assert result.usage["verifier"].generated_tokens > 0
     again, _ = solved("verifier=single_judge", "verifier.model=demo")
     assert again.judges["demo"].engine is judge.engine, "loaded once"
+
+
+def test_the_seed_of_a_call_is_its_seed():
+    options = {"verifier": "fresh", "k": 2, "rounds": 0, "max_new_tokens": 20, "seed": 1}
+    overrides = ["verifier.temperature=1.5", "verifier.samples=2", "verifier.model=demo"]
+    with SoftReasoner.from_pretrained("demo", **options, overrides=overrides) as reasoner:
+        first, other, again = (reasoner.solve(PROBLEMS[0].question, seed=seed) for seed in (1, 2, 1))
+    texts = [solution.trace[0]["verifier"]["texts"] for solution in (first, other, again)]
+    assert texts[0] == texts[2] != texts[1]
 
 
 def test_a_budget_binds_it():

@@ -13,7 +13,7 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.reports.report import summary as terminal
 from soft_reasoning.reports.report import write_report
-from soft_reasoning.runs.files import read_manifest, read_records
+from soft_reasoning.runs.files import MANIFEST, read_json, read_records
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.runs.runner import run
 from soft_reasoning.scheduling.job import ProblemError
@@ -97,7 +97,7 @@ def test_more_problems_continue_and_fewer_are_refused(tmp_path):
     assert go(4).metrics["problems"] == len(kept(tmp_path)) == 4
     with pytest.raises(UserError, match=r"problem p3, which this run does not take; raise limit.*fresh="):
         go(3)
-    assert read_manifest(tmp_path)["config"]["limit"] == 4
+    assert read_json(tmp_path / MANIFEST)["config"]["limit"] == 4
     assert json.loads((tmp_path / "results.json").read_text())["problems"] == 4
 
 

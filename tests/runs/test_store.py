@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.runs.files import read_json, read_manifest, read_records
+from soft_reasoning.runs.files import MANIFEST, read_json, read_records
 from soft_reasoning.runs.store import Store
 from soft_reasoning.types import UserError
 
@@ -138,12 +138,12 @@ def test_a_full_disk_is_one_line_and_lets_the_folder_go(tmp_path):
 
 def test_the_manifest_says_what_the_run_was_made_with(tmp_path):
     fill(tmp_path, "a", about={"device": "cpu", "model": {"path": "demo"}})
-    manifest = read_manifest(tmp_path)
+    manifest = read_json(tmp_path / MANIFEST)
     assert manifest["config"] == CONFIG
     assert manifest["versions"]["torch"] and manifest["device"] == "cpu"
     store = fill(tmp_path, about={"device": "cuda:0", "model": {"path": "demo"}})
     assert 'device: "cpu" -> "cuda:0"' in store.notes[0]
-    assert read_manifest(tmp_path) == manifest
+    assert read_json(tmp_path / MANIFEST) == manifest
 
 
 @pytest.mark.parametrize(

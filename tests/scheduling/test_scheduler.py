@@ -10,8 +10,8 @@ from soft_reasoning.configuration.compose import compose_config
 from soft_reasoning.methods.propose import Propose
 from soft_reasoning.scheduling.context import Limits
 from soft_reasoning.scheduling.effects import next_logits
-from soft_reasoning.scheduling.job import Clock, ProblemError
-from soft_reasoning.scheduling.scheduler import drive
+from soft_reasoning.scheduling.job import Clock, Job, ProblemError
+from soft_reasoning.scheduling.scheduler import Scheduler, drive
 from soft_reasoning.search import SearchState
 from soft_reasoning.types import Generate, Problem, Prompt, Request, Result, Usage, UserError
 from tests.scripted import (
@@ -198,3 +198,18 @@ def test_a_request_that_fails_ends_its_own_problem_alone():
             finished[problem.id] = result.answer
     assert finished == {"0": "100", "1": "101", "3": "103"}
     assert context.engine.generated == [8]
+
+
+def test_what_an_engine_refuses_repeats_no_request_of_another():
+    def steps(problem):
+        if problem.id == "1":
+            yield Generate([Request((13,))], Engine())
+        return answer((yield ask(problem)))
+
+    scheduler = Scheduler(Engine())
+    first, second = jobs = [Job(p, Script(steps), Context(scheduler.engine)) for p in problems(2)]
+    scheduler.live += jobs
+    while scheduler.live:
+        scheduler.step()
+    assert first.result().answer == "100" and "a 13" in str(second.exception())
+    assert scheduler.engine.generated == [1]

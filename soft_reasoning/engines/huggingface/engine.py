@@ -73,7 +73,7 @@ class HuggingFaceEngine(OpenModel):
         threads: int | None = None,
     ) -> None:
         if threads is not None:
-            whole("engine.threads", threads, least=1)
+            whole("threads", threads, least=1)
         torch_device = choose_device(device)
         with memory_for(path):
             model, tokenizer = loading.load(

@@ -137,6 +137,9 @@ class TextBody(Body):
     def questions(self, tokenizer: Any) -> list[Asked]:
         single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         prompts = cast(list[str | list[int]], [self.prompt] if single else self.prompt)
+        vocabulary = range(len(tokenizer))
+        if not all(isinstance(prompt, str) or all(i in vocabulary for i in prompt) for prompt in prompts):
+            raise ApiError(400, f"prompt: expected token ids below {len(vocabulary)}, got others", "prompt")
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
         return [{"question": text, "prompt": prompt} for text, prompt in zip(texts, prompts, strict=True)]
 

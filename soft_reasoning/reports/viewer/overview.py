@@ -12,7 +12,7 @@ from soft_reasoning.reports.cells import Cell
 from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, write_page
 from soft_reasoning.reports.viewer.run import last_in_trace
-from soft_reasoning.runs.files import PAGE, read_grades, read_records
+from soft_reasoning.runs.files import GRADES, PAGE, read_json, read_records
 
 
 def write_overview(
@@ -58,7 +58,7 @@ def _entries(number: int, cells: Sequence[Cell]) -> Iterator[Entry]:
 
 def _outcomes(run: Path) -> dict[str, tuple[Any, Any, Any]]:
     """Each graded problem of a run by its id: question and target, outcome, and solution."""
-    grades = read_grades(run)
+    grades = read_json(run / GRADES)
     return {
         record["doc_id"]: (
             (record["question"], record["target"]),

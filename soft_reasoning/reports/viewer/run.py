@@ -12,7 +12,7 @@ from soft_reasoning.reports.tables import Table
 from soft_reasoning.reports.viewer.files import Entry, short, write_page
 from soft_reasoning.rewards.final import FinalAnswer, count_votes
 from soft_reasoning.rewards.judged import Judged, stored_verdicts
-from soft_reasoning.runs.files import read_manifest, read_records
+from soft_reasoning.runs.files import MANIFEST, read_json, read_records
 from soft_reasoning.runs.records import read_answers, stored_agreement, stored_candidates, stored_problem
 from soft_reasoning.types import Problem, UserError
 
@@ -32,7 +32,7 @@ def write_run(
 
     ``pictures`` are files of the folder by title.
     """
-    config = read_manifest(folder)["config"]
+    config = read_json(folder / MANIFEST)["config"]
     final = final_rule(config)
     model = (config.get("model") or {}).get("path", "unknown")
     head = {
