@@ -8,13 +8,7 @@ from soft_reasoning.engines.fake import FakeEngine
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.output import PreparedRequest
 from soft_reasoning.scheduling.context import Limits
-from soft_reasoning.types import (
-    Completion,
-    Generate,
-    Problem,
-    Request,
-    Result,
-)
+from soft_reasoning.types import Completion, Generate, Problem, Request, Result
 
 
 class Engine(base.Engine):

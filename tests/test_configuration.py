@@ -10,13 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import (
-    build_context,
-    build_dataset,
-    build_engine,
-    build_method,
-    built,
-)
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method, built
 from soft_reasoning.configuration.compose import compared_methods, compose_config, override
 from soft_reasoning.configuration.folder import conf_dir, run_name
 from soft_reasoning.configuration.options import expand_options
@@ -157,10 +151,7 @@ def test_an_experiment_s_preset_is_for_the_methods_that_have_presets():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "verifier._target_=soft_reasoning.nowhere.Judge",
-            "method.verifier: expected a class or",
-        ),
+        ("verifier._target_=soft_reasoning.nowhere.Judge", "method.verifier: expected a class or"),
         ("+verifier.mood=calm", "method.verifier: expected a class or function and its arguments"),
         ("search.rounds=${nowhere}", "search.stopping.rounds: Interpolation key 'nowhere' not found"),
     ],

@@ -164,7 +164,7 @@ def canonical(value: Fraction) -> str:
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SMALL = dict(zip(_UNITS + _TEENS + _TENS, [*range(20), *range(20, 100, 10)], strict=True))
+_SMALL: dict[str, int] = dict(zip(_UNITS + _TEENS + _TENS, [*range(20), *range(20, 100, 10)], strict=True))
 _COUNTS = _SCALES | {"dozen": 12}
 _WORD, _SCALE = "|".join(_SMALL), "|".join(_COUNTS)
 _PHRASE = re.compile(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -204,45 +205,37 @@ def test_other_weights_have_another_mark(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Loads the engine under overrides; returns what config, tokenizer and model were asked for with."""
-    model, calls = tiny("llama"), {}
-
-    def record(part, result):
-        def from_pretrained(name, **options):
-            calls[part] = {"name": name, **options}
-            return result
-
-        return from_pretrained
-
-    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", record("config", model.config))
-    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", record("tokenizer", FakeTokenizer()))
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", record("model", (model, {})))
+    """Loads the engine under overrides; returns the calls for its config, tokenizer and model."""
+    model = tiny("llama")
+    names = "AutoConfig", "AutoTokenizer", "AutoModelForCausalLM"
+    mocks = [Mock(return_value=result) for result in (model.config, FakeTokenizer(), (model, {}))]
+    for name, mock in zip(names, mocks, strict=True):
+        monkeypatch.setattr(getattr(loading, name), "from_pretrained", mock)
 
     def load(*overrides):
         instantiate(compose_config(["engine.device=cpu", *overrides]).engine).close()
-        return calls
+        return [mock.call_args for mock in mocks]
 
     return load
 
 
 def test_every_option_of_a_model_reaches_transformers(asked):
-    calls = asked(
+    config, tokenizer, model = asked(
         "model.path=someone/model", "model.revision=abc123", "model.dtype=bfloat16", "model.device_map=auto",
         "model.attn_implementation=sdpa", "model.quantization=4bit", "model.trust_remote_code=true",
     )  # fmt: skip
-    common = {"name": "someone/model", "revision": "abc123", "trust_remote_code": True}
-    assert calls["model"].pop("output_loading_info") is True
-    assert calls["config"] == calls["tokenizer"] == common
-    quantised = calls["model"].pop("quantization_config")
+    common = {"revision": "abc123", "trust_remote_code": True}
+    assert config == tokenizer == call("someone/model", **common)
+    quantised = model.kwargs.pop("quantization_config")
     named = {"dtype": torch.bfloat16, "device_map": "auto", "attn_implementation": "sdpa"}
-    assert calls["model"] == common | named
+    assert model == call("someone/model", output_loading_info=True, **common, **named)
     assert isinstance(quantised, BitsAndBytesConfig) and quantised.load_in_4bit
 
 
 def test_quantisation_in_full_and_a_map_of_devices(asked):
-    options = asked(
+    _, _, model = asked(
         "model.quantization={load_in_4bit: true, bnb_4bit_quant_type: nf4}", "+model.device_map.model=cpu"
-    )["model"]
-    assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
-    assert dict(options["device_map"]) == {"model": "cpu"}
-    assert asked("model.quantization=8bit")["model"]["device_map"] == {"": "cpu"}
+    )
+    assert model.kwargs["quantization_config"].bnb_4bit_quant_type == "nf4"
+    assert dict(model.kwargs["device_map"]) == {"model": "cpu"}
+    assert asked("model.quantization=8bit")[2].kwargs["device_map"] == {"": "cpu"}

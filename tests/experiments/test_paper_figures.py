@@ -40,17 +40,13 @@ def value(metric, config):
     [
         ("", {"model": "llama31_8b"}),
         ("model.path=someone/Qwen2-7B-Instruct-tuned", {}),
-        ("acquisition=ucb acquisition.beta=3", {}),
         ("embedding=token_simplex", {}),
         ("limit=10", {}),
         ("max_new_tokens=60", {}),
         ("engine=fake", {}),
-        ("search.rounds=0", {}),
         ("search.stopping.rule=none", {}),
         ("embedding=gaussian embedding.sigma=0", {}),
         ("method.temperature=0.8 method.top_p=0.9", {"method": "self_consistency"}),
-        ("method.first_temperature=5", {"method": "fire"}),
-        ("method.continuation=greedy", {"method": "cot_decoding"}),
     ],
 )
 def test_a_run_that_the_paper_has_no_like_of_finds_none(overrides, options):

@@ -28,10 +28,7 @@ DEMO = str(DEMO_FOLDER)
 ROOT = Path(__file__).parents[2]
 ANSWER = {
     "name": "strict-match",
-    "filter": [
-        {"function": "regex", "regex_pattern": "Answer: (-?[0-9]+)"},
-        {"function": "take_first"},
-    ],
+    "filter": [{"function": "regex", "regex_pattern": "Answer: (-?[0-9]+)"}, {"function": "take_first"}],
 }
 
 

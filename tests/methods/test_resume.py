@@ -27,21 +27,12 @@ def records(folder):
 
 
 @pytest.mark.parametrize(
-    "method",
-    [pytest.param(m, marks=pytest.mark.slow) if m in ("rap", *UNFAKED) else m for m in METHODS],
+    "method", [pytest.param(m, marks=pytest.mark.slow) if m in ("rap", *UNFAKED) else m for m in METHODS]
 )
 def test_cut_off_anywhere_and_continued(method, tmp_path):
     engine = "hf" if method in UNFAKED else "fake"
-    config = compose_config(
-        [
-            f"method={method}",
-            f"engine={engine}",
-            "limit=5",
-            "max_live=2",
-            "max_new_tokens=16",
-            "progress=false",
-        ]
-    )
+    options = "limit=5", "max_live=2", "max_new_tokens=16", "progress=false"
+    config = compose_config([f"method={method}", f"engine={engine}", *options])
     with closing(built(config, "launcher")) as launcher:
         whole = tmp_path / "whole"
         run_one(config, whole, launcher)

@@ -3,13 +3,7 @@
 import pytest
 
 from soft_reasoning.reports.cells import by_problems, read_cells
-from soft_reasoning.reports.sweeps import (
-    GAIN,
-    build_notes,
-    cost_tables,
-    rounds_table,
-    sweep_table,
-)
+from soft_reasoning.reports.sweeps import GAIN, build_notes, cost_tables, rounds_table, sweep_table
 from soft_reasoning.types import UserError
 from tests.reports.sweeps import finished
 

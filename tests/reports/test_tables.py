@@ -5,15 +5,7 @@ import csv
 import pytest
 
 from soft_reasoning.reports.cells import find_settings
-from soft_reasoning.reports.tables import (
-    Table,
-    count,
-    duration,
-    number,
-    over_seeds,
-    percent,
-    share,
-)
+from soft_reasoning.reports.tables import Table, count, duration, number, over_seeds, percent, share
 
 
 def test_text_and_markdown():

@@ -24,11 +24,7 @@ from soft_reasoning.search import (
 )
 from soft_reasoning.search import optimiser as module
 from soft_reasoning.search.batch import KrigingBeliever, TopK, first_best
-from soft_reasoning.search.candidates import (
-    LocalCandidates,
-    NormalCandidates,
-    UniformCandidates,
-)
+from soft_reasoning.search.candidates import LocalCandidates, NormalCandidates, UniformCandidates
 from soft_reasoning.types import UserError, generator_for
 from tests.contracts.surrogate import data
 
