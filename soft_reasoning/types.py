@@ -20,8 +20,8 @@ class UserError(Exception):
     """An error that the user can fix, in one line: the expected value, the actual value, and the fix."""
 
     def __init__(self, message: object = "") -> None:
-        """Store ``message`` without line breaks, which quoted values may contain."""
-        super().__init__(" ".join(str(message).splitlines()))
+        """Store ``message`` without line breaks and half surrogate pairs, which quoted values may contain."""
+        super().__init__(" ".join(str(message).encode(errors="backslashreplace").decode().splitlines()))
 
 
 def seed_for(seed: int, *stage: object) -> int:

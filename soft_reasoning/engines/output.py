@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -93,12 +92,13 @@ class Output:
         self.fed: Tensor | None = None  # an embedding (D,) that replaces the newest token's
         self.cached_tokens = 0
         self.recomputed_tokens = 0
+        self._draws, self._generator = list[float](), torch.Generator().manual_seed(self.request.seed)
 
-    @cached_property
-    def draws(self) -> list[float]:
-        """The uniform numbers that sampling uses, one per token, drawn with the request's seed."""
-        generator = torch.Generator().manual_seed(self.request.seed)
-        return torch.rand(self.request.max_new_tokens, generator=generator, dtype=torch.float64).tolist()
+    def draw(self) -> float:
+        """The uniform number that samples the next token, one of a row drawn with the request's seed."""
+        while len(self._draws) <= len(self.ids):
+            self._draws += torch.rand(64, generator=self._generator, dtype=torch.float64).tolist()
+        return self._draws[len(self.ids)]
 
     def read(self, logits: Tensor, normaliser: float) -> bool:
         """Store the request's readings of the next token's ``logits`` (V,); True if it wants no token.
@@ -193,7 +193,7 @@ def choose(logits: Tensor, rows: Sequence[Output], eos: Sequence[int]) -> Tensor
         if parameters[0] > 0:
             sampled.setdefault(parameters, []).append(i)
     for (temperature, top_k, top_p), members in sampled.items():
-        u = torch.tensor([rows[i].draws[len(rows[i].ids)] for i in members], dtype=torch.float64)
+        u = torch.tensor([rows[i].draw() for i in members], dtype=torch.float64)
         index = torch.tensor(members, device=logits.device)
         tokens[index] = draw(
             logits[index], u.to(logits.device), temperature=temperature, top_k=top_k, top_p=top_p

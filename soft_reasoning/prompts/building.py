@@ -281,9 +281,9 @@ def _question(problem: Problem) -> str:
     if not question:
         raise UserError(f"problem {problem.id}: expected a question, got empty text")
     try:
-        question.encode()
+        "".join((question, *(text for _, text in problem.messages))).encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can escape
-        wrong = question[error.start : error.end]
+        wrong = error.object[error.start : error.end]
         raise UserError(
             f"problem {problem.name}: expected a question in Unicode text, got {wrong!r} in it; fix it"
         ) from error

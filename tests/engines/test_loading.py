@@ -71,24 +71,25 @@ def requests() -> list[Request]:
     return [Request(tuple(range(5, 20 + i % 4)), max_new_tokens=4 + i) for i in range(12)]
 
 
-def scarce(monkeypatch, most: int) -> list[int]:
-    """Memory runs out in decode steps of more than ``most`` rows; returns how many rows each attempt had."""
-    real, sizes = ModelRunner.decode, []
+def scarce(monkeypatch, most: int, owner: type = ModelRunner, name: str = "decode") -> list[int]:
+    """Memory runs out in steps of more than ``most`` rows; returns how many rows each attempt had."""
+    real, sizes = getattr(owner, name), []
 
-    def decode(self, sequences):
+    def step(self, sequences, *more):
         sizes.append(len(sequences))
         if len(sequences) > most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(self, sequences)
+        return real(self, sequences, *more)
 
-    monkeypatch.setattr(ModelRunner, "decode", decode)
+    monkeypatch.setattr(owner, name, step)
     return sizes
 
 
-def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch):
+@pytest.mark.parametrize("place", [(ModelRunner, "decode"), (HuggingFaceEngine, "extend")])
+def test_out_of_memory_halves_the_bound_and_remembers(engine, monkeypatch, place):
     expected = engine.generate(requests())
     fresh = HuggingFaceEngine.from_loaded(engine.model, engine.tokenizer)
-    bound, sizes = fresh.max_batch_tokens, scarce(monkeypatch, 3)
+    bound, sizes = fresh.max_batch_tokens, scarce(monkeypatch, 3, *place)
     for _ in range(2):
         got = fresh.generate(requests())
         assert [(r.token_ids, r.logprobs) for r in got] == [(r.token_ids, r.logprobs) for r in expected]

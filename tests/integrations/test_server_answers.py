@@ -1,6 +1,7 @@
 """The server's answers, read by OpenAI's client, are those of SoftReasoner.solve."""
 
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -8,6 +9,10 @@ import pytest
 pytest.importorskip("fastapi")
 openai = pytest.importorskip("openai")
 
+from soft_reasoning import Candidate, Solution  # noqa: E402
+from soft_reasoning.engines.fake_tokenizer import FakeTokenizer  # noqa: E402
+from soft_reasoning.integrations.server.requests import TextBody  # noqa: E402
+from soft_reasoning.integrations.server.responses import build_choices  # noqa: E402
 from tests.integrations.serving import QUESTION, ask, chat, served  # noqa: E402
 
 Q = QUESTION
@@ -114,7 +119,17 @@ def test_log_probabilities_are_the_engines(client, reasoner):
     assert all(bytes(entry.bytes).decode() == entry.token and entry.top_logprobs == [] for entry in entries)
 
 
-@pytest.mark.parametrize("model", ["demo", "cot-demo"])
+def test_log_probabilities_of_bytes_end_before_a_stop():
+    tokenizer, text = FakeTokenizer(), "日本: 12"
+    ids = tuple(tokenizer.encode(f"{text}\nMore", add_special_tokens=False))
+    candidate = Candidate(text, "12", 0, token_ids=ids, logprobs=(-1.0,) * len(ids))
+    prompts = SimpleNamespace(tokenizer=tokenizer, neutral=False, split=lambda text: ("", text))
+    body = TextBody(model="cot-demo", prompt="?", logprobs=1, stop="\n")
+    [choice] = build_choices(Solution("12", (candidate,), ()), body, prompts)
+    assert "".join(token for token, _ in choice.logprobs) == choice.text == text
+
+
+@pytest.mark.parametrize("model", ["demo", "cot-demo", "rap-demo"])
 def test_a_stream_holds_the_same_answer(client, model):
     whole = ask(client, model, n=2, logprobs=True)
     options = {"n": 2, "logprobs": True, "stream_options": {"include_usage": True}}
@@ -170,6 +185,9 @@ class TestCompletions:
             assert choice.logprobs.token_logprobs == list(alone.logprobs[: len(choice.logprobs.tokens)])
             pairs = zip(choice.logprobs.text_offset, choice.logprobs.tokens, strict=True)
             assert all(alone.text[place:].startswith(token) for place, token in pairs)
+
+        both = client.completions.create(model="cot-demo", prompt=[ids, ids[1:]])  # of the same text
+        assert both.choices[0].text == alone.text and len(both.choices) == 2
 
     def test_several_prompts_and_a_stream(self, client):
         whole = client.completions.create(model="demo", prompt=[PROMPT, "Hello"], max_tokens=20, n=2)

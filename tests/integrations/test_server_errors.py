@@ -64,11 +64,16 @@ def test_unknown_fields_are_ignored_where_the_server_says_so(reasoner, client):
         )
 
 
+TURNS = b'{"model":"cot-demo","messages": [{"role":"user", "content":"%s"}, {"role":"user", "content":"%s"}]}'
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "words"),
     [
         (b"{", "application/json", 400, "expected a JSON object"),
         (b"{}", "application/json", 400, "messages: Field required"),
+        (TURNS % (b"Why?", b"\\ud83d"), "application/json", 400, "expected a question in Unicode text"),
+        (TURNS % (b"\\ud83d", b"Why?"), "application/json", 400, "expected a question in Unicode text"),
         (b"{}", "text/plain", 400, "Content-Type: application/json"),
         (b"{}", None, 400, "Content-Type: application/json"),
         (b"x" * 20_001, "application/json", 413, "Content Too Large"),

@@ -132,12 +132,12 @@ class HuggingFaceEngine(OpenModel):
             self._running += started
             rows = started or list(self._running)
             logits = self._runner.prefill(rows) if started else self._runner.decode(rows)
+            outcomes = self.extend(rows, logits)
         except BaseException as error:
             if is_out_of_memory(error):
                 return self._halve()
             self._restart([])  # the next batch must not read blocks of this batch
             raise
-        outcomes = self.extend(rows, logits)
         self._leave(outcomes)
         return list(outcomes.items())
 

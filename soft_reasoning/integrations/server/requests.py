@@ -141,7 +141,7 @@ class TextBody(Body):
         if not all(isinstance(prompt, str) or all(i in vocabulary for i in prompt) for prompt in prompts):
             raise ApiError(400, f"prompt: expected token ids below {len(vocabulary)}, got others", "prompt")
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
-        return [{"question": text, "prompt": prompt} for text, prompt in zip(texts, prompts, strict=True)]
+        return [{"question": t, "id": str(p), "prompt": p} for t, p in zip(texts, prompts, strict=True)]
 
 
 class ResponsesBody(Body):

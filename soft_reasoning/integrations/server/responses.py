@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, count
+from itertools import accumulate, count, pairwise
 from typing import Any
 
 from soft_reasoning.engines.text import decode, earliest_stop
@@ -41,7 +41,7 @@ class Choice:
 
 def build_choices(solution: Solution, body: Body, prompts: Prompts) -> list[Choice]:
     """Return at most ``n`` choices: the chosen solution, then the others by reward."""
-    lines = "".join(map(format_round, range(len(solution.rounds)), solution.rounds)) if solution.trace else ""
+    lines = "".join(format_round(i, r) for i, r in enumerate(solution.rounds) if r) if solution.trace else ""
     candidates = solution.ranked[: body.n]
     return [_choice(c, solution, "" if i else lines, body, prompts) for i, c in enumerate(candidates)]
 
@@ -58,10 +58,10 @@ def _choice(
         return Choice(text, lines + thought, "stop", 0, None, extra)
     logprobs = None
     if candidate.token_ids and body.logprobs is not None and body.logprobs is not False:
-        tokens = [decode(prompts.tokenizer, [id]) for id in candidate.token_ids]
-        places = accumulate(map(len, tokens), initial=0)
-        entries = zip(tokens, candidate.logprobs, places, strict=False)
-        logprobs = [(token, value) for token, value, at in entries if start <= at < start + len(text)]
+        ids, tokenizer = candidate.token_ids, prompts.tokenizer  # a text ends before an incomplete character
+        ends = [len(decode(tokenizer, ids[:i]).rstrip("\ufffd")) for i in range(len(ids) + 1)]
+        entries, last = zip(pairwise(ends), candidate.logprobs, strict=True), start + len(text)
+        logprobs = [(full_text[at : min(end, last)], p) for (at, end), p in entries if start <= at < last]
     opening = "" if thought or not prompts.neutral else solution.opening(candidate)
     if opening in prompts.tokenizer.all_special_tokens:
         opening = ""
