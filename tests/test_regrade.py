@@ -77,7 +77,10 @@ def test_grades_are_computed_anew(folder, capsys, changes, accuracy, unparsed):
         assert str(now["grader"][key]) == value and f"{key}={value}" in (folder / "report.md").read_text()
     for name in ("samples.jsonl", "manifest.json"):
         assert (folder / name).read_bytes() == before[name]
+    assert call(capsys, folder, "grader.same=operator.eq")[0] == 0
+    assert results(folder)["grader"]["same"] == "eq"
     if not changes:
+        call(capsys, folder)
         assert results(folder) == json.loads(before["results.json"]) | {"grader": now["grader"]}
 
 

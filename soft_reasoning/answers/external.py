@@ -1,9 +1,9 @@
 """Graders that read and compare exactly as other programs do.
 
-lm-evaluation-harness (tasks ``gsm8k`` and ``gsm8k_cot``, version 3.0): a filter extracts a piece of the text
-by a regular expression. ``exact_match`` compares it with the reference after removing commas, dollars,
-everything before ``#### `` and a final full stop from both. The harness stops generation at "Question:",
-"</s>" and "<|im_end|>"; a grader receives texts that were already stopped.
+lm-evaluation-harness (task ``gsm8k``, version 3.0): a filter extracts a piece of the text by a regular
+expression. ``exact_match`` compares it with the reference after removing commas, dollars, everything before
+``#### `` and a final full stop from both. The harness stops generation at "Question:", "</s>" and
+"<|im_end|>"; a grader receives texts that were already stopped.
 
 Math-Verify reads numbers and formulas, in the worker process of ``algebra``.
 """

@@ -102,10 +102,10 @@ def generate(
         arguments["temperature"] = settings.get("temperature", 1.0) if settings["do_sample"] else 0.0
     if "max_time" in settings:
         arguments["max_seconds"] = settings["max_time"]
-    questions: list[Question] = [
-        {"question": decode(tokenizer, row), "id": " ".join(map(str, row)), "prompt": row, "stop": stops}
-        for row in _rows(ids, attention_mask, None if pad in ends else pad)
-    ]
+    rows = _rows(ids, attention_mask, None if pad in ends else pad)
+    names = [" ".join(map(str, row)) + " again" * rows[:i].count(row) for i, row in enumerate(rows)]
+    questions: list[Question] = [{"question": decode(tokenizer, row), "id": key, "prompt": row, "stop": stops}
+                                 for row, key in zip(rows, names, strict=True)]  # fmt: skip
     training = model.training
     try:
         with SoftReasoner(model, tokenizer, **arguments) as reasoner:

@@ -188,7 +188,7 @@ def report(
         parts += [f"## {name}", table.markdown(), advice]
     chosen = "without labels, by distinct answers" if configured.correct is None else "by labels"
     summary = f"Portfolio: {size} of {len(configured.answers[0])} points, chosen {chosen}."
-    if configured.correct is not None:
+    if configured.correct is not None and len(configured.answers) > 1:
         first = min(size, ROUND)
         summary += (
             f" Chosen on three quarters of the questions, its first {first} points solve "

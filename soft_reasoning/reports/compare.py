@@ -12,7 +12,7 @@ import pandas as pd
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import LABEL, METHOD, Cell, group_runs
 from soft_reasoning.reports.statistics import half_width, holm, paired_bootstrap, paired_permutation
-from soft_reasoning.reports.stopped import mean_curve, read_stopped
+from soft_reasoning.reports.stopped import STOPPED, mean_curve
 from soft_reasoning.reports.tables import Table, count, duration, memory, over_seeds, percent, rough, save
 from soft_reasoning.reports.viewer.overview import write_overview
 from soft_reasoning.runs.files import GRADES, read_json, write_json, write_text, writing
@@ -121,8 +121,8 @@ def _reference(cells: Sequence[Cell], label: str | None) -> Cell:
     if label is None:
         preferred = [cell for cell in cells if cell.method == PREFERRED] or cells
         return next((cell for cell in preferred if cell.label == PREFERRED), preferred[0])
-    for cell in cells:
-        if label in (cell.label, cell.label.removeprefix(f"{cell.method} ")):
+    for cell in sorted(cells, key=lambda cell: cell.label != label):  # an option may have been swept over
+        if label == cell.label.removeprefix(f"{cell.method} ") or f"{cell.label} ".startswith(f"{label} "):
             return cell
     raise UserError(f"compare: expected a reference among {', '.join(c.label for c in cells)}, got {label}")
 
@@ -142,7 +142,7 @@ def _statistics(cells: Sequence[Cell], base: Cell) -> list[dict[str, Any]]:
             "accuracy": accuracies.mean(),
             "error": accuracies.std() if several else first.get("exact_match_stderr"),
             "interval": half_width(accuracies.std(), len(accuracies), first.get("exact_match_stderr")),
-            "curve": mean_curve([read_stopped(folder) for folder in cell.folders]),
+            "curve": mean_curve([read_json(folder / STOPPED) for folder in cell.folders]),
             **{name: cell.each(name) for name in SHARES},
             **{f"{name}_stderr": None if several else first.get(f"{name}_stderr") for name in SHARES},
             **{name: cell.per_problem("tokens", "total", name) for name in ("prompt", "cached", "sequences")},

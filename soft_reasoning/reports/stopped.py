@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +11,6 @@ import pandas as pd
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.rewards.final import FinalAnswer
 from soft_reasoning.rewards.judged import Judged, stored_verdicts
-from soft_reasoning.runs.files import read_json
 from soft_reasoning.runs.records import read_answers, stored_problem
 from soft_reasoning.types import Candidate
 
@@ -33,13 +31,13 @@ def if_stopped(
     rows = [row for record in records for row in _rounds(record, grader, final)]
     if not rows:
         return []
-    columns = ["problem", "round", "right", "best", "tokens"]
-    frame: Any = pd.DataFrame(rows, columns=columns).pivot(index="round", columns="problem")
-    frame = frame.astype(float).ffill()
-    accuracy, problems = frame["right"].mean(axis=1, skipna=False), frame["right"].shape[1]
+    frame: Any = pd.DataFrame(rows, columns=["problem", "round", "right", "best", "tokens"])
+    frame = frame.pivot(index="round", columns="problem").astype(float).ffill()
+    right = frame["right"].dropna(axis=1, how="all")  # of the problems with a reference answer
+    accuracy = right.mean(axis=1, skipna=False)
     means = {
         "accuracy": accuracy,
-        "stderr": (accuracy * (1 - accuracy) / (problems - 1)) ** 0.5,
+        "stderr": (accuracy * (1 - accuracy) / (right.shape[1] - 1)) ** 0.5,
         "best_reward": frame["best"].mean(axis=1),
         "tokens": frame["tokens"].mean(axis=1),
     }
@@ -51,32 +49,27 @@ def _rounds(
     record: Mapping[str, Any], grader: AnswerGrader, final: FinalAnswer | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield a problem's row after each of its rounds."""
-    problem, (final_answer, answers) = stored_problem(record), read_answers(record, grader)
-    stored, verdicts = record["candidates"], stored_verdicts(record["trace"])
+    problem, stored, trace = stored_problem(record), record["candidates"], record["trace"]
     rounds = max((c["round"] for c in stored), default=0) + 1
     generated = {role: counts["generated_tokens"] for role, counts in record["usage"].items()}
     verifier_tokens = (sum(generated.values()) - generated.get("candidate", 0)) / rounds
     for number in range(1, rounds + 1):
-        so_far = [(c, answer) for c, answer in zip(stored, answers, strict=True) if c["round"] < number]
-        answer, replayed = final_answer, number == rounds
+        so_far = [c for c in stored if c["round"] < number]
+        part, replayed = record, number == rounds
         if not replayed and final is not None and final.rule in REPLAYABLE:
-            candidates = [Candidate("", a, c["round"], reward=c["reward"] or 0.0) for c, a in so_far]
-            answer = final.choose(Judged(candidates, verdicts[:number], grader, problem.answer_type))
-            replayed = True
-        right = grader.correct(answer, problem) if replayed else None
-        best = max((c["reward"] for c, _ in so_far if c["reward"] is not None), default=None)
-        tokens = sum(c.get("generated_tokens") or 0 for c, _ in so_far)
+            candidates = [Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in so_far]
+            texts, entries, replayed = [record["resps"][0][: len(so_far)]], trace[:number], True
+            judged = Judged(candidates, stored_verdicts(entries), grader, problem.answer_type)
+            part = dict(record, answer=final.choose(judged), candidates=so_far, resps=texts, trace=entries)
+        right = grader.correct(read_answers(part, grader)[0], problem) if replayed else None
+        best = max((c["reward"] for c in so_far if c["reward"] is not None), default=None)
+        tokens = sum(c.get("generated_tokens") or 0 for c in so_far)
         yield problem.id, number, right, best, tokens + verifier_tokens * number
-
-
-def read_stopped(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of a finished run; empty for runs of earlier versions."""
-    return read_json(folder / STOPPED) if (folder / STOPPED).is_file() else []
 
 
 def mean_curve(curves: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[float, float]]:
     """(tokens, accuracy) after each round, mean over runs; empty unless all accuracies are known."""
-    rounds = list(zip(*curves, strict=False))
+    rounds = [[c[min(n, len(c) - 1)] for c in curves] for n in range(max(map(len, curves))) if all(curves)]
     if any(row["accuracy"] is None for rows in rounds for row in rows):
         return []
     return [(fmean(r["tokens"] for r in rows), fmean(r["accuracy"] for r in rows)) for rows in rounds]

@@ -167,11 +167,12 @@ def cost_tables(cells: Sequence[Cell], reference: str | None) -> dict[str, Table
         UserError: If the reference is not a setting.
     """
     labels = list(dict.fromkeys(cell.label for cell in cells))
-    if reference is not None and reference not in labels:
+    named = [label for label in labels if f"{label} ".startswith(f"{reference} ")]
+    if reference is not None and not named:
         raise UserError(f"reference: expected one of {', '.join(labels)}, got {reference}")
     if len(labels) < 2:
         return {}
-    base = reference or next((cell.label for cell in cells if cell.method == OURS), labels[0])
+    base = min(named, key=len, default="") or next((c.label for c in cells if c.method == OURS), labels[0])
     values = [
         [cell.model, cell.shots, cell.label, cell.dataset, *(cell.mean(*path) for path, _ in COSTS.values())]
         for cell in cells

@@ -186,8 +186,8 @@ def _grade(record: Mapping[str, Any], grader: AnswerGrader) -> Graded:
 
 def _graders_by_mode(grader: AnswerGrader) -> list[AnswerGrader]:
     """The package's grader in each mode, with the tolerances of ``grader``; then ``grader`` if custom."""
-    tolerances = (grader.absolute, grader.relative) if isinstance(grader, Grader) else ()
-    graders: list[AnswerGrader] = [Grader(*tolerances, extraction=mode) for mode in MODES]
+    base = grader if isinstance(grader, Grader) else Grader()
+    graders: list[AnswerGrader] = [Grader(base.absolute, base.relative, mode, base.same) for mode in MODES]
     return graders if grader.name in MODES else [*graders, grader]
 
 

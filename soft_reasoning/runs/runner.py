@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
@@ -194,6 +194,7 @@ def regrade(folder: str | Path, grader: AnswerGrader) -> dict[str, Any]:
     rows = [grade(record, grader) for record in read_records(folder) if record["doc_id"] in ids]
     rate, independent = manifest.get("flops"), manifest.get("independent", False)
     metrics = measure(rows, costs=results, rate=rate, independent=independent)
-    metrics["grader"] = {"name": grader.name, **asdict(cast(Any, grader))}
+    settings = {key: getattr(value, "__qualname__", value) for key, value in vars(grader).items()}
+    metrics["grader"] = {"name": grader.name, **settings}
     write_results(folder, metrics, rows)
     return metrics

@@ -130,13 +130,16 @@ class TestArguments:
         assert call(method="cot", max_new_tokens=None, generation_config=config).sequences.shape[1] == n + 4
 
     @pytest.mark.slow
-    def test_sampling(self, call):
+    def test_sampling(self, demo, batch, call):
         def texts(**options):
             return [c.text for c in call(**{"k": 2, "rounds": 0, **options}).solutions[0].candidates]
 
         greedy = texts(do_sample=False)
         assert greedy == texts(do_sample=False) != texts(do_sample=True, temperature=3.0)
         assert texts(do_sample=True, temperature=3.0, overrides=["decoding.top_k=1"]) == greedy
+        two = {key: torch.cat([value, value]) for key, value in first(batch).items()}  # a prompt twice
+        one, other = ours(demo, two, method="self_consistency", k=1, do_sample=True, temperature=5.0)
+        assert not torch.equal(one, other)
         samples = {"method": "self_consistency", "k": 3, "rounds": None, "do_sample": True}
         assert len({*texts(**samples, temperature=1e-3)}) == 1 < len({*texts(**samples, temperature=5.0)})
 

@@ -8,6 +8,7 @@ from soft_reasoning.reports.sweeps import draw_sweep
 from tests.reports.sweeps import finished
 
 matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.figure")  # an attribute of matplotlib once it is imported
 
 ROUNDS = [
     {"round": 1, "accuracy": 0.48, "stderr": 0.05, "best_reward": 1.3},

@@ -33,11 +33,18 @@ def test_a_problem_that_ended_keeps_what_it_had():
     assert [row["accuracy"] for row in rows] == [pytest.approx(2 / 3)] * 2
     assert [row["best_reward"] for row in rows] == [0.5, pytest.approx(3.5 / 3)]  # it never falls
     assert [row["tokens"] for row in rows] == [26.0, pytest.approx((26 + 62 + 42) / 3)]
+    more = if_stopped([solved, later, spoilt, record("d", "3", "33") | {"target": None}], Grader(), VOTE)
+    assert [row["accuracy"] for row in more] == [row["accuracy"] for row in rows]
+    [_, (tokens, _)] = mean_curve([rows, rows[:1]])
+    assert tokens == pytest.approx((rows[1]["tokens"] + 26) / 2)
 
 
 def test_the_rule_is_applied_to_what_was_there():
     rows = if_stopped([record("c", "4", "344", "4", verifier=["3", "4"])], Grader(), FinalAnswer("verifier"))
     assert [row["accuracy"] for row in rows] == [1.0, 0.0]
+    unread = [record("c", "4", "344", "4", verifier=["3", "4"])]  # a text without "Answer:"
+    rows = if_stopped(unread, Grader(extraction="strict"), FinalAnswer("verifier"))
+    assert [row["accuracy"] for row in rows] == [0.0, 0.0]
 
 
 def test_without_a_known_rule_only_the_end_is_known():

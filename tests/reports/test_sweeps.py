@@ -97,12 +97,14 @@ def test_costs_relative_to_a_method(tmp_path):
         for d, factor in (("gsm8k", 1), ("svamp", 3))
         for m, g in (("rap", 1000 * factor), ("soft_reasoning", 100))
     ]  # fmt: skip
+    swept = [finished(tmp_path / f"{k}", 0.5, method="cot", label=f"cot k={k}", generated=9) for k in (1, 2)]
     plain, relative = cost_tables(read_cells(runs), "rap").values()
     assert relative.title == "Cost relative to rap" and len(plain.rows) == 4
     column = relative.columns.index("generated tokens %")
     assert [row[3] for row in relative.rows] == ["gsm8k", "svamp", "all"]
     assert [row[column] for row in relative.rows] == ["10.00", "3.33", "5.00"]
     assert "keys and values, peak %" in relative.columns and "activations, peak %" not in relative.columns
+    assert cost_tables(read_cells(swept), "cot")["cost_relative"].title == "Cost relative to cot k=1"
     with pytest.raises(UserError, match="reference: expected one of rap, soft_reasoning, got cot"):
         cost_tables(read_cells(runs), "cot")
 

@@ -44,6 +44,14 @@ def test_accuracy_coverage_and_their_errors():
     assert (second["problems"], second["accuracy"], second["coverage"]) == (2, 0.5, 0.5)
 
 
+def test_the_extractions_compare_as_the_grader_does():
+    grader = Grader(same=lambda a, b: a.strip(".") == b.strip("."))
+    problem = Problem("p", "Where?", "Rome", answer_type="open")
+    record = to_record(problem, Result("Rome.", (Candidate("Rome.", "Rome.", 0),)), grader)
+    m = summarise([grade(record, grader)])
+    assert m["extraction"]["flexible"]["exact_match"] == m["exact_match"] == 1.0
+
+
 def test_pass_at_5_is_reported_for_more_samples_and_only_the_first_round_counts():
     answers = ["3", *["4"] * 5]
     rows = [row("3", "3", [answers]), row("3", "3", [answers, ["3"] * 6])]
