@@ -1,6 +1,6 @@
 """Tokenizers with the published chat templates: what each renders for messages of text, without tools.
 
-Llama 3 and Gemma 2 are as published. Llama 3.2, Qwen 2.5 and 3 and Mistral 7B v0.3 are without the branches
+Gemma 2 is as published. Llama 3.2, Qwen 2.5 and 3 and Mistral 7B v0.3 are without the branches
 for tools and thoughts. All were compared with the published texts on one message, on one
 after a system message, and on three turns.
 """
@@ -8,13 +8,6 @@ after a system message, and on three turns.
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-LLAMA_3 = (
-    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
-    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
-    "'<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}"
-    "{% endfor %}{% if add_generation_prompt %}"
-    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
-)
 LLAMA_32 = (
     "{{- bos_token }}{%- if not date_string is defined %}{%- if strftime_now is defined %}"
     "{%- set date_string = strftime_now('%d %b %Y') %}{%- else %}{%- set date_string = '26 Jul 2024' %}"
@@ -76,7 +69,6 @@ CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TURNS = ("<start_of_turn>", "<end_of_turn>")
 FAMILIES = {
-    "llama3": (LLAMA_3, "<|begin_of_text|>", LLAMA),
     "llama3.2": (LLAMA_32, "<|begin_of_text|>", LLAMA),
     "qwen2.5": (QWEN_25, None, CHATML),
     "qwen3": (QWEN_3, None, (*CHATML, "<think>", "</think>")),
@@ -86,10 +78,6 @@ FAMILIES = {
 """Template, BOS and the tokens that a text cannot hold, by family."""
 
 HEADERS = {
-    "llama3": (
-        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n",
-        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-    ),
     "llama3.2": (
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
         "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"

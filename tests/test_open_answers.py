@@ -50,7 +50,7 @@ class TestThinking:
         assert prompts.split("Frogs.\n</think>\n\nOld pond") == ("Frogs.", "Old pond")
         assert prompts.split("<think>\nFrogs.</think>Old pond") == ("Frogs.", "Old pond")
         assert prompts.split("Frogs jump and") == ("Frogs jump and", "")  # it was cut while it thought
-        assert prompts_of("llama3").split("<think>Frogs jump") == ("Frogs jump", "")
+        assert prompts_of("llama3.2").split("<think>Frogs jump") == ("Frogs jump", "")
 
 
 @pytest.fixture(scope="module")
