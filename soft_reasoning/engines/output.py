@@ -94,6 +94,10 @@ class Output:
         self.recomputed_tokens = 0
         self._draws, self._generator = list[float](), torch.Generator().manual_seed(self.request.seed)
 
+    def late(self) -> bool:
+        """Whether the request's deadline has passed."""
+        return self.request.deadline is not None and monotonic() >= self.request.deadline
+
     def draw(self) -> float:
         """The uniform number that samples the next token, one of a row drawn with the request's seed."""
         while len(self._draws) <= len(self.ids):
@@ -118,8 +122,7 @@ class Output:
         self.ids.append(token)
         self.logprobs.append(logprob)
         count, least = len(self.ids), self.request.min_new_tokens
-        late = self.request.deadline is not None and monotonic() >= self.request.deadline
-        if count >= self.prepared.max_new_tokens or late:
+        if count >= self.prepared.max_new_tokens or self.late():
             return True
         if count < least:
             return False

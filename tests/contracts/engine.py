@@ -6,6 +6,7 @@ import math
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from time import monotonic
 
 import pytest
 import torch
@@ -153,6 +154,11 @@ class EngineContract:
         assert outcomes.keys() == left
         for ticket, completion in zip(tickets, expected, strict=True):
             assert ticket not in left or self.same(outcomes[ticket], completion)
+
+    def test_a_deadline_ends_a_completion(self, engine, prompts):
+        request = Request(prompts[0], max_new_tokens=100)
+        whole, late = engine.generate([request, replace(request, deadline=monotonic())])
+        assert 0 < len(late.token_ids) <= 32 and late.token_ids == whole.token_ids[: len(late.token_ids)]
 
     def test_what_is_read_beside_text(self, engine, prompts):
         """Logits and likeliest tokens are those of the looks at every prefix, soft tokens included."""

@@ -51,6 +51,8 @@ MOST_NAMED = 128
 HOTTEST = 2.0
 """The highest temperature at which vLLM samples."""
 
+TURN = 32  # most tokens that vLLM generates before a deadline is looked at
+
 SAME = 0.1
 """Largest difference of log-probabilities after ids and after their embeddings, also in bfloat16."""
 
@@ -198,7 +200,7 @@ class VLLMEngine(Engine):
             receive = self._receive_logprobs
         else:
             params = self._params(
-                max_tokens=most - count,
+                max_tokens=min(most - count, TURN if request.deadline else most),
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
@@ -259,7 +261,8 @@ class VLLMEngine(Engine):
         row.ids += ids
         row.logprobs += logprobs
         completion = row.completion(self.tokenizer, self.eos_ids, self.stops)
-        if completion.finish_reason == "length" and len(row.ids) < row.prepared.max_new_tokens:
+        whole = len(row.ids) == row.prepared.max_new_tokens or row.late()
+        if completion.finish_reason == "length" and not whole:
             self._send(row)
         else:
             self._done.append((row.ticket, completion))
