@@ -20,7 +20,7 @@ class UserError(Exception):
     """An error that the user can fix, in one line: the expected value, the actual value, and the fix."""
 
     def __init__(self, message: object = "") -> None:
-        """Store ``message`` without line breaks and half surrogate pairs, which quoted values may contain."""
+        """Store ``message`` without line breaks, and with escapes for what UTF-8 cannot hold."""
         super().__init__(" ".join(str(message).encode(errors="backslashreplace").decode().splitlines()))
 
 

@@ -11,9 +11,8 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method, built
-from soft_reasoning.configuration.compose import compared_methods, compose_config, override
+from soft_reasoning.configuration.compose import compared_methods, compose_config, expand_options, override
 from soft_reasoning.configuration.folder import conf_dir, run_name
-from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser, SearchState

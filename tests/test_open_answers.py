@@ -83,7 +83,7 @@ def test_free_text_is_chosen_by_the_verifier():
         assert solution.usage["verifier"].sequences == answered
         assert [entry["verifier"]["answers"] for entry in solution.trace] == [[]]  # it chose and wrote none
         assert solution.answer in {candidate.answer for candidate in solution.candidates}
-        with pytest.raises(UserError, match="verifier=fresh_judge: "):  # it is shown no candidates
+        with pytest.raises(UserError, match="verifier=fresh: expected one that sees the answers"):
             reasoner.solve(HAIKU, verifier="fresh")
 
 

@@ -30,7 +30,10 @@ FAKE = ["engine=fake", "progress=false", "max_new_tokens=40"]
         (["seed=abc"], "seed: expected a whole number of at least 0, got 'abc'"),
         (["methods=cot"], "methods: expected a list such as [cot,"),
         (["methods=[cot,cot]"], "cot twice"),
-        (["methods=[cot,[self_consistency,'limit=3']]"], "methods: expected methods on the same problems"),
+        (
+            ["methods=[cot,[self_consistency,'limit=3']]"],
+            "expected one seed and data set for all",
+        ),
         (["methods=[cot,[self_consistency,'method.samples=0']]"], "method.samples|samples"),
         (["acquisition=ei", "acquisition._target_=botorch.acquisition.Nope"], "acquisition.Nope"),
         (["acquisiton=ei"], "did you mean acquisition?"),

@@ -15,9 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from soft_reasoning.commands import run
 from soft_reasoning.commands.launch import launch, refuse
 from soft_reasoning.configuration.build import built
-from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.compose import KEYS, compose_config
 from soft_reasoning.configuration.folder import choices
-from soft_reasoning.configuration.options import KEYS
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.runner import Summary

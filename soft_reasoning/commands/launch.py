@@ -17,10 +17,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import check, complete_overrides, override
+from soft_reasoning.configuration.compose import check, complete_overrides, expand_options, override
 from soft_reasoning.configuration.errors import one_line
 from soft_reasoning.configuration.folder import conf_dir, known_keys, register_resolvers, run_name
-from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 

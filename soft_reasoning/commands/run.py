@@ -13,9 +13,8 @@ from omegaconf import DictConfig
 from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.commands.sweep import combine
 from soft_reasoning.configuration.build import build_dataset, build_method, built, plain
-from soft_reasoning.configuration.compose import compared_methods, compose_config
+from soft_reasoning.configuration.compose import compared_methods, compose_config, expand_options
 from soft_reasoning.configuration.folder import run_name
-from soft_reasoning.configuration.options import expand_options
 from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.runs.files import PROBES, REPORT

@@ -32,6 +32,12 @@ BUDGETS = ("own", "equal")
 PRESET_METHODS = ("soft_reasoning", "random_embedding")
 """Methods whose parts a preset chooses."""
 
+KEYS = {
+    "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
+    "rounds": ("search.rounds",),
+    "temperature": ("method.temperature",),
+}
+"""Options whose key depends on the method: the first that the configuration has."""
 
 SETTINGS: dict[str, Any] = {
     "answer_type": None, "layout": "auto", "system": None, "date": DATE, "chat_options": {},
@@ -220,7 +226,7 @@ def compared_methods(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
         if not isinstance(name, str) or not all(isinstance(word, str) and "=" in word for word in changes):
             raise UserError(f"{expected}, got {entry} in it")
         if any(word.startswith(("limit=", "seed=", "dataset=", "dataset.")) for word in changes):
-            raise UserError(f"methods: expected methods on the same problems and seed, got {entry}")
+            raise UserError(f"methods: expected one seed and data set for all, got {entry} in the list")
         if (name, changes) in compared.values():
             method = " ".join([name, *changes])
             raise UserError(f"methods: expected each method once, got {method} twice; remove one")
@@ -228,6 +234,48 @@ def compared_methods(config: DictConfig) -> dict[str, tuple[str, list[str]]]:
         label = " ".join([name, *(word for word in changes if not word.startswith(hidden))])
         compared.setdefault(label, (name, changes))
     return compared
+
+
+def expand_options(overrides: Sequence[str]) -> list[str]:
+    """Return ``overrides`` with ``k``, ``rounds`` and ``temperature`` as keys of the method.
+
+    Raises:
+        UserError: For a method without such a key, and in a comparison.
+    """
+    values = {key: value for key, _, value in (word.partition("=") for word in overrides)}
+    short = {key: value for key, value in values.items() if key in KEYS}
+    if not short:
+        return list(overrides)
+    name, value = next(iter(short.items()))
+    if "methods" in values:
+        raise UserError(f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
+                        f'{value}", got it for a whole comparison')  # fmt: skip
+    methods = values.get("method", "soft_reasoning").split(",")
+    configs = [compose_config([f"method={method}"]) for method in methods]
+    long = [[word for key in short for word in _method_keys(key, short[key], config)] for config in configs]
+    if any(words != long[0] for words in long):
+        raise UserError(f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
+                        "over one of them at a time")  # fmt: skip
+    return [*(word for word in overrides if word.partition("=")[0] not in KEYS), *long[0]]
+
+
+def _method_keys(name: str, value: str, config: DictConfig) -> list[str]:
+    """The overrides that set ``name``, one of ``KEYS``, for the method of ``config``."""
+    if name == "temperature":
+        greedy = value in ("0", "0.0")
+        if "decoding" in config:
+            return ["decoding=greedy"] if greedy else ["decoding=sampled", f"decoding.temperature={value}"]
+        if greedy and "temperature" not in config.method and "verifier" not in config:
+            return []  # greedy in any case
+    key = next((key for key in KEYS[name] if OmegaConf.select(config, key) is not None), None)
+    if key is None:
+        raise lacking(name, config.method.name)
+    return [f"{key}={value}"]
+
+
+def lacking(name: str, method: str) -> UserError:
+    """Return the error for an option that the method does not have."""
+    return UserError(f"{name}: expected a method that has it, got method={method}; leave {name} out")
 
 
 def override(key: str, value: Any) -> str:

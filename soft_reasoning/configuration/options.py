@@ -20,11 +20,14 @@ from soft_reasoning.configuration.build import (
     check_problems,
 )
 from soft_reasoning.configuration.compose import (
+    KEYS,
     PromptLike,
     check_prompt,
     compose_config,
+    expand_options,
     is_bundled,
     is_file_name,
+    lacking,
     model_overrides,
     override,
     prompt_for,
@@ -45,13 +48,6 @@ RUN_KEYS = (
     "limit", "logging", "ray",
 )  # fmt: skip
 """Keys that only a run of a data set reads."""
-
-KEYS = {
-    "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
-    "rounds": ("search.rounds",),
-    "temperature": ("method.temperature",),
-}
-"""Options whose key depends on the method: the first that the configuration has."""
 
 PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 """Parts of a method that an option replaces: by a name, a function or an object."""
@@ -192,47 +188,6 @@ def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
         if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
             words.append(f"{'search.stopping.rule' if name == 'stopping' else name}={value}")
     return compose_config(expand_options(words))
-
-
-def expand_options(overrides: Sequence[str]) -> list[str]:
-    """Return ``overrides`` with ``k``, ``rounds`` and ``temperature`` as keys of the method.
-
-    Raises:
-        UserError: For a method without such a key, and in a comparison.
-    """
-    values = {key: value for key, _, value in (word.partition("=") for word in overrides)}
-    short = {key: value for key, value in values.items() if key in KEYS}
-    if not short:
-        return list(overrides)
-    name, value = next(iter(short.items()))
-    if "methods" in values:
-        raise UserError(f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
-                        f'{value}", got it for a whole comparison')  # fmt: skip
-    methods = values.get("method", "soft_reasoning").split(",")
-    configs = [compose_config([f"method={method}"]) for method in methods]
-    long = [[word for key in short for word in _method_keys(key, short[key], config)] for config in configs]
-    if any(words != long[0] for words in long):
-        raise UserError(f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
-                        "over one of them at a time")  # fmt: skip
-    return [*(word for word in overrides if word.partition("=")[0] not in KEYS), *long[0]]
-
-
-def _method_keys(name: str, value: str, config: DictConfig) -> list[str]:
-    """The overrides that set ``name``, one of ``KEYS``, for the method of ``config``."""
-    if name == "temperature":
-        greedy = value in ("0", "0.0")
-        if "decoding" in config:
-            return ["decoding=greedy"] if greedy else ["decoding=sampled", f"decoding.temperature={value}"]
-        if greedy and "temperature" not in config.method and "verifier" not in config:
-            return []  # greedy in any case
-    key = next((key for key in KEYS[name] if OmegaConf.select(config, key) is not None), None)
-    if key is None:
-        raise _lacking(name, config.method.name)
-    return [f"{key}={value}"]
-
-
-def _lacking(name: str, method: str) -> UserError:
-    return UserError(f"{name}: expected a method that has it, got method={method}; leave {name} out")
 
 
 def check_overrides(overrides: Any) -> None:
@@ -400,7 +355,7 @@ def _build_method(options: Options, config: DictConfig) -> Method:
         if isinstance(part, str | None):
             continue
         if field not in known:
-            raise _lacking(name, method.name)
+            raise lacking(name, method.name)
         if name != "acquisition":
             parts[field] = as_part(name, part, *([config.search.rounds] if name == "stopping" else []))
         elif callable(part):

@@ -129,7 +129,7 @@ class ReasoningViaPlanning:
                     expected = self._reward(step.useful, self.expected_confidence)
                     node.children.append(Node(step, node, expected))
                 nodes.extend(node.children)
-            node.reward = reward
+            node.reward = reward  # last: a node that a budget cut off ends no chain
 
         with suppress(BudgetSpent):  # the chains so far vote
             yield from search(root, visit, iterations=self.iterations, exploration=self.exploration)

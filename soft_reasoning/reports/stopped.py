@@ -55,13 +55,13 @@ def _rounds(
     verifier_tokens = (sum(generated.values()) - generated.get("candidate", 0)) / rounds
     for number in range(1, rounds + 1):
         so_far = [c for c in stored if c["round"] < number]
-        part, replayed = record, number == rounds
-        if not replayed and final is not None and final.rule in REPLAYABLE:
+        part = record if number == rounds else None  # the record of a run that stops here
+        if part is None and final is not None and final.rule in REPLAYABLE:
             candidates = [Candidate("", c["answer"], c["round"], reward=c["reward"] or 0.0) for c in so_far]
-            texts, entries, replayed = [record["resps"][0][: len(so_far)]], trace[:number], True
+            texts, entries = [record["resps"][0][: len(so_far)]], trace[:number]
             judged = Judged(candidates, stored_verdicts(entries), grader, problem.answer_type)
             part = dict(record, answer=final.choose(judged), candidates=so_far, resps=texts, trace=entries)
-        right = grader.correct(read_answers(part, grader)[0], problem) if replayed else None
+        right = None if part is None else grader.correct(read_answers(part, grader)[0], problem)
         best = max((c["reward"] for c in so_far if c["reward"] is not None), default=None)
         tokens = sum(c.get("generated_tokens") or 0 for c in so_far)
         yield problem.id, number, right, best, tokens + verifier_tokens * number

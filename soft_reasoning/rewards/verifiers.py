@@ -21,7 +21,7 @@ from soft_reasoning.answers import FREE
 from soft_reasoning.checks import choice, counts, real, whole
 from soft_reasoning.rewards.coherence import coherence
 from soft_reasoning.rewards.judgement import FreshSolution, Judgement, NamedChoice
-from soft_reasoning.rewards.presentation import Together, fitting, warn_of_bound
+from soft_reasoning.rewards.presentation import Together, Unseen, fitting, warn_of_bound
 from soft_reasoning.scheduling.context import Context
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import (
@@ -205,7 +205,8 @@ class ModelVerifier:
         kind, grader = problem.answer_type, context.grader
         if self.answers_itself and kind in FREE:  # no two texts would agree
             name = f"{self.name.partition('_')[0]}_judge"
-            context.prompts.review_wording(name)  # fresh shows no candidates, so it cannot choose
+            if isinstance(self.presentation, Unseen):
+                raise UserError(f"verifier={self.name}: expected one that sees the answers; use single_judge")
             chooser = replace(self, name=name, judgement=NamedChoice())
             return (yield from chooser.verify(problem, candidates, context, earlier))
         shown = [i for i, c in enumerate(candidates) if c.answer is not None]

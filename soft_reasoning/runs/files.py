@@ -49,7 +49,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def read_json(path: Path, fix: str = "run it to its end, or give the folder of one run") -> Any:
-    """Read the manifest, the metrics or the grades of a run; ``fix`` ends the message.
+    """Read a JSON file of a run, such as its manifest or metrics; ``fix`` ends the message.
 
     Raises:
         UserError: If ``path`` is missing or damaged.

@@ -58,9 +58,9 @@ def answers(
 ) -> Callable[[Answer], Answer]:
     """Register the decorated function to answer effects of a type.
 
-    The function receives the jobs of all problems that wait for an effect of this type, and the engine. It
-    raises UserError or ValueError for an effect that cannot be answered. It is then called for one problem
-    at a time, to find out which problem failed.
+    The function receives the jobs of all problems that wait for an effect of this type (and, if the effect
+    has one, the same ``engine``), and the run's engine. It raises UserError or ValueError for an effect that
+    cannot be answered. It is then called for one problem at a time, to find out which problem failed.
 
     Args:
         effect: The type, which has no function yet.
@@ -105,21 +105,20 @@ def generate(jobs: Sequence[Job[Generate]], engine: Engine) -> list[Submitted | 
     Requests for another engine are completed at once, in one batch. A problem whose budget is spent gets
     empty completions.
     """
-    answered: dict[Job[Any], Submitted | list[Completion]] = {}
-    for group in grouped(jobs, lambda job: id(job.effect.engine)):
-        other_engine = group[0].effect.engine
-        granted = {job: job.within_budget(job.effect.requests) for job in group}
-        requests = [request for bounded in granted.values() for request in bounded or ()]
-        queued = engine.add(requests) if other_engine is None else other_engine.generate(requests)
-        results: Iterator[Any] = iter(queued)
-        for job, bounded in granted.items():
-            if bounded is None:
-                answered[job] = [NOTHING] * len(job.effect.requests)
-            elif other_engine is None:
-                answered[job] = Submitted(list(islice(results, len(bounded))), partial(_count_usage, job))
-            else:
-                answered[job] = _count_usage(job, list(islice(results, len(bounded))))
-    return [answered[job] for job in jobs]
+    other_engine = jobs[0].effect.engine
+    granted = {job: job.within_budget(job.effect.requests) for job in jobs}
+    requests = [request for bounded in granted.values() for request in bounded or ()]
+    queued = engine.add(requests) if other_engine is None else other_engine.generate(requests)
+    results: Iterator[Any] = iter(queued)
+    answered: list[Submitted | list[Completion]] = []
+    for job, bounded in granted.items():
+        if bounded is None:
+            answered.append([NOTHING] * len(job.effect.requests))
+        elif other_engine is None:
+            answered.append(Submitted(list(islice(results, len(bounded))), partial(_count_usage, job)))
+        else:
+            answered.append(_count_usage(job, list(islice(results, len(bounded)))))
+    return answered
 
 
 def _count_usage(job: Job[Generate], completions: list[Completion]) -> list[Completion]:

@@ -1,7 +1,7 @@
 """Solves many problems at once and merges their effects into batches.
 
 A method is a generator for one problem. The scheduler advances every active problem until each of them
-waits for an effect. Effects of one type are answered together, by the function registered for it
+waits for an effect. Effects of one type and engine are answered together, by the function registered for it
 (``effects``). Requests are submitted to the engine. When no other effect waits, a problem continues as soon
 as its own requests are complete. A problem's answers depend only on its own effects. So its result is the
 same for any ``max_live``, any order and any other problems, as far as engine and optimiser guarantee this.

@@ -137,9 +137,9 @@ class TextBody(Body):
     def questions(self, tokenizer: Any) -> list[Asked]:
         single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         prompts = cast(list[str | list[int]], [self.prompt] if single else self.prompt)
-        vocabulary = range(len(tokenizer))
-        if not all(isinstance(prompt, str) or all(i in vocabulary for i in prompt) for prompt in prompts):
-            raise ApiError(400, f"prompt: expected token ids below {len(vocabulary)}, got others", "prompt")
+        size = len(tokenizer)
+        if wrong := [i for p in prompts if not isinstance(p, str) for i in p if not 0 <= i < size]:
+            raise ApiError(400, f"prompt: expected token ids in 0..{size - 1}, got {wrong[0]}", "prompt")
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
         return [{"question": t, "id": str(p), "prompt": p} for t, p in zip(texts, prompts, strict=True)]
 
