@@ -1,1 +1,1 @@
-"""Methods, one per file."""
+"""The methods of the paper, one per file; ``since`` holds those published after it."""

@@ -4,7 +4,6 @@ from soft_reasoning.search.acquisition import NoiseAdaptiveExpectedImprovement
 from soft_reasoning.search.batch import Proposal
 from soft_reasoning.search.embedding import Embedding, GaussianEmbedding, Subspace, TokenSimplexEmbedding
 from soft_reasoning.search.optimiser import BayesianOptimiser, Optimiser, SearchState
-from soft_reasoning.search.preferential import PreferentialOptimiser
 from soft_reasoning.search.random import RandomOptimiser
 from soft_reasoning.search.stopping import Stopping
 from soft_reasoning.search.surrogate import Surrogate
@@ -15,7 +14,6 @@ __all__ = [
     "GaussianEmbedding",
     "NoiseAdaptiveExpectedImprovement",
     "Optimiser",
-    "PreferentialOptimiser",
     "Proposal",
     "RandomOptimiser",
     "SearchState",

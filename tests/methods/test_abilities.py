@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from soft_reasoning.methods.slot import Slot
+from soft_reasoning.methods.since.slot import Slot
 from soft_reasoning.types import Request, UserError
 from tests.methods.scripted import ScriptedEngine, solve
 from tests.methods.test_gradients import METHODS

@@ -8,9 +8,9 @@ import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.methods.latentseek import LatentSeek, policy_loss
-from soft_reasoning.methods.ltpo import Ltpo, confidence
-from soft_reasoning.methods.slot import Slot
+from soft_reasoning.methods.since.latentseek import LatentSeek, policy_loss
+from soft_reasoning.methods.since.ltpo import Ltpo, confidence
+from soft_reasoning.methods.since.slot import Slot
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem, Prompt, Request, UserError, generator_for
 from tests.engines.models import random_ids, tiny

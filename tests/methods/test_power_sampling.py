@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from soft_reasoning.methods.power_lookahead import PowerLookahead, conditional
-from soft_reasoning.methods.power_sampling import PowerSampling
+from soft_reasoning.methods.since.power_lookahead import PowerLookahead, conditional
+from soft_reasoning.methods.since.power_sampling import PowerSampling
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.types import Problem
 from tests.methods.scripted import END, ScriptedEngine, context_of, solve

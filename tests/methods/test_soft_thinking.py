@@ -5,7 +5,7 @@ import torch
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.methods.soft_thinking import SoftThinking, _Mixture
+from soft_reasoning.methods.since.soft_thinking import SoftThinking, _Mixture
 from tests.engines.models import tiny
 from tests.methods.scripted import ScriptedEngine, context_of
 from tests.methods.test_gradients import PROBLEMS, greedy, results, texts

@@ -17,7 +17,6 @@ from botorch.utils.transforms import t_batch_mode_transform
 
 from soft_reasoning.search import (
     BayesianOptimiser,
-    PreferentialOptimiser,
     RandomOptimiser,
     SearchState,
     Surrogate,
@@ -39,7 +38,6 @@ ALL = {
     "ucb": BayesianOptimiser(acquisition=partial(UpperConfidenceBound, beta=2.0)),
     "observed": BayesianOptimiser(incumbent="observed"),
     "map": BayesianOptimiser(Surrogate(fit="map")),
-    "preferential": PreferentialOptimiser(),
     "random": RandomOptimiser(),
 }
 

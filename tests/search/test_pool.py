@@ -5,7 +5,6 @@ import torch
 
 from soft_reasoning.search import (
     BayesianOptimiser,
-    PreferentialOptimiser,
     RandomOptimiser,
     SearchState,
     Surrogate,
@@ -59,7 +58,7 @@ def test_what_was_right_is_where_the_next_round_goes(features):
     assert all(len(p.mean) == 2 and p.mean[0] > y[0].mean() for p in proposals)
 
 
-@pytest.mark.parametrize("kind", [BayesianOptimiser, PreferentialOptimiser, RandomOptimiser])
+@pytest.mark.parametrize("kind", [BayesianOptimiser, RandomOptimiser])
 def test_no_behaviour_is_chosen_twice_and_none_that_is_closed(features, kind):
     method = kind(candidate_points=PoolCandidates(N))
     behaviour = (torch.arange(N) % 7).masked_fill(torch.arange(N) % 7 == 3, -1).expand(B, N)
