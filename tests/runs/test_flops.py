@@ -7,9 +7,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralFo
 
 from soft_reasoning.engines.fake_tokenizer import FakeTokenizer
 from soft_reasoning.engines.huggingface import HuggingFaceEngine
-from soft_reasoning.scheduling.gradients import HeadGradient, SoftGradient
 from soft_reasoning.runs.manifest import rates
 from soft_reasoning.runs.metrics import flops
+from soft_reasoning.scheduling.gradients import HeadGradient, SoftGradient
 from soft_reasoning.types import Request, Result, Usage
 from tests.methods.scripted import solve
 

@@ -19,9 +19,9 @@ from soft_reasoning.checks import real, whole
 from soft_reasoning.engines.abilities import HiddenStates, LMHead
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.methods.base import join, read_candidate, solution_request
-from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
 from soft_reasoning.rewards.verifiers import Verdict, Verifier
 from soft_reasoning.scheduling.context import Context
+from soft_reasoning.scheduling.gradients import HeadGradient, ReadStates
 from soft_reasoning.scheduling.method import Steps
 from soft_reasoning.types import Candidate, Completion, Generate, Problem, Request, Result, Round
 
