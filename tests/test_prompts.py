@@ -93,9 +93,10 @@ def test_a_template_that_refuses_the_system_message_is_one_line(tokenizer):
     )
     try:
         Prompts(tokenizer, wording(), layout="chat").solve(PROBLEM)
-        prompts = Prompts(tokenizer, wording(), layout="chat", system="Task")
-        with pytest.raises(UserError, match="refuses .*System role not supported.*; leave prompt.system out"):
-            prompts.solve(PROBLEM)
+        with pytest.raises(
+            UserError, match="refuses .*System role not supported.*; leave the system message"
+        ):
+            Prompts(tokenizer, wording(), layout="chat", system="Task")
     finally:
         tokenizer.chat_template = None
 

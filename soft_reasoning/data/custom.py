@@ -45,13 +45,13 @@ class Columns:
         if self.choices is None:
             return [], []
         choices = fields.value(row, self.choices)
-        texts = choices.get("text") if isinstance(choices, Mapping) else choices
-        if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
-            raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(texts)[:60]}")
-        if any(isinstance(text, Mapping | list) for text in texts):
-            raise UserError(f"expected texts in field '{self.choices}', got {str(texts)[:60]}")
-        labels = choices.get("label") if isinstance(choices, Mapping) else None
-        return [str(text).strip() for text in texts], list(map(str, labels or range(len(texts))))
+        labels = None
+        if isinstance(choices, Mapping):
+            choices, labels = choices.get("text"), choices.get("label")
+        if not isinstance(choices, list) or not 2 <= len(choices) <= 26:
+            raise UserError(f"expected 2 to 26 choices in field '{self.choices}', got {str(choices)[:60]}")
+        texts = fields.texts(choices, self.choices)
+        return texts, fields.texts(labels or list(range(len(texts))), self.choices)
 
     def _gold(self, row: Mapping[str, Any], column: str, texts: list[str], labels: list[str]) -> str:
         if self.answer_type == "number":

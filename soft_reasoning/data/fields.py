@@ -5,6 +5,7 @@ Each function raises UserError with the expected and the actual value; the data 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,31 @@ from soft_reasoning.types import UserError
 
 
 def value(row: Mapping[str, Any], name: str) -> Any:
-    """Return the field ``name``."""
-    if row.get(name) is None:
-        actual = "null" if name in row else ", ".join(map(str, row)) or "no field"
-        raise UserError(f"expected a field '{name}', got {actual}")
+    """Return the field ``name``; null is a missing value, and so are NaN and infinity."""
+    if name not in row:
+        raise UserError(f"expected a field '{name}', got {', '.join(map(str, row)) or 'no field'}")
+    if missing(row[name]):
+        raise UserError(f"expected a value in field '{name}', got {_written(row[name])}")
     return row[name]
+
+
+def missing(content: Any) -> bool:
+    """Whether a value is null, NaN or infinite."""
+    return content is None or isinstance(content, float) and not math.isfinite(content)
+
+
+def texts(content: Any, name: str) -> list[str]:
+    """Return the texts of a list in field ``name``."""
+    if not isinstance(content, list):
+        raise UserError(f"expected a list in field '{name}', got {str(content)[:60]}")
+    for entry in content:
+        if missing(entry) or isinstance(entry, Mapping | list):
+            raise UserError(f"expected texts in field '{name}', got {_written(entry)} among them")
+    return [str(entry).strip() for entry in content]
+
+
+def _written(content: Any) -> str:
+    return "null" if content is None else str(content)[:60]
 
 
 def text(row: Mapping[str, Any], name: str) -> str:

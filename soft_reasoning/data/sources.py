@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,14 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
     try:
         for place, doc in READERS[file.suffix.lower()](file):
             where = f"{file} {place}"
-            doc = json.loads(doc) if isinstance(doc, str) else doc
+            doc = json.loads(doc, object_pairs_hook=_fields) if isinstance(doc, str) else doc
             if not isinstance(doc, Mapping):
                 raise UserError(f"{where}: expected an object with fields, got {type(doc).__name__}")
             rows.append(Row(where, len(rows), doc))
+    except _RepeatedError as error:
+        raise UserError(
+            f"{where}: expected each column once, got '{error.args[0]}' again; rename or delete one"
+        ) from error
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError, csv.Error) as error:  # of JSON, CSV, Parquet or UTF-8
@@ -72,7 +77,28 @@ def read_file(path: str, hub: Hub | None = None, key: str = "dataset.path") -> l
         raise UserError(
             f"{where}: expected {form} in UTF-8, got an error ({error!s:.200}); fix the file"
         ) from error
+    if not rows:
+        names = "; the first line of a CSV file holds its columns' names" if file.suffix == ".csv" else ""
+        raise UserError(f"{file}: expected at least one row, got none{names}")
     return rows
+
+
+class _RepeatedError(Exception):
+    """The name of a column or field that is there twice."""
+
+
+def _fields(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a JSON object."""
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise _RepeatedError(name)
+        fields[name] = value
+    return fields
+
+
+def _check_columns(names: Iterable[str]) -> None:
+    _fields((name, None) for name in names if name)  # empty cells after the last column have no name
 
 
 def _jsonl(file: Path) -> Iterator[tuple[str, str]]:
@@ -83,7 +109,7 @@ def _jsonl(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _json(file: Path) -> Iterator[tuple[str, Any]]:
-    docs = json.loads(file.read_text(encoding="utf-8-sig"))
+    docs = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_fields)
     if not isinstance(docs, list):
         raise UserError(f"{file}: expected a JSON array of objects, got {type(docs).__name__}; "
                         "one object a line goes into a .jsonl file")  # fmt: skip
@@ -92,8 +118,10 @@ def _json(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _csv(file: Path) -> Iterator[tuple[str, Any]]:
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        for number, doc in enumerate(csv.DictReader(lines), start=1):
+    with file.open(encoding="utf-8-sig", newline="") as lines, _any_length():
+        reader = csv.DictReader(lines)
+        _check_columns(reader.fieldnames or ())
+        for number, doc in enumerate(reader, start=1):
             if None in doc or None in doc.values():
                 actual = "more" if None in doc else "fewer"
                 raise UserError(f"{file} row {number}: expected the columns of its first line, got {actual}; "
@@ -101,9 +129,20 @@ def _csv(file: Path) -> Iterator[tuple[str, Any]]:
             yield f"row {number}", doc
 
 
-def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
-    from pyarrow.parquet import read_table
+@contextmanager
+def _any_length() -> Iterator[None]:
+    """Let fields of CSV be longer than 131,072 characters; a question that is too long is refused later."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
+
+def _parquet(file: Path) -> Iterator[tuple[str, Any]]:
+    from pyarrow.parquet import read_schema, read_table
+
+    _check_columns(read_schema(file).names)
     for number, doc in enumerate(read_table(file).to_pylist(), start=1):
         yield f"row {number}", doc
 
@@ -126,4 +165,8 @@ def read_hub(hub: Hub, key: str) -> list[Row]:
             f"data set {hub.id} (split {hub.split}) could not be loaded ({type(error).__name__}: "
             f"{error!s:.200}); {three_ways(hub, key)}"
         ) from error
+    if not len(table):
+        raise UserError(
+            f"data set {hub.id} (split {hub.split}): expected at least one row, got none; choose another"
+        )
     return [Row(f"{hub.id} {hub.split} row {i}", i, dict(doc)) for i, doc in enumerate(table)]

@@ -11,14 +11,15 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import torch
-from jinja2 import TemplateError
 
 from soft_reasoning.checks import choice, form
+from soft_reasoning.prompts.chat import ChatTemplate, Message
+from soft_reasoning.prompts.special_tokens import PromptEncoder
 from soft_reasoning.prompts.wording import ReviewWording, Wording
 from soft_reasoning.types import Problem, Prompt, UserError, generator_for
 
 T = TypeVar("T")
-Messages: TypeAlias = tuple[tuple[str, str], ...]
+Messages: TypeAlias = tuple[Message, ...]
 PLACEMENTS = ("first", "middle", "last")
 LAYOUTS = ("auto", "chat", "completion")
 CACHED_PROMPTS = 1024
@@ -42,12 +43,13 @@ class Prompts:
             message and appends the cue to the assistant's header. ``auto`` is chat if the tokenizer has a
             template; the attribute ``layout`` holds the choice.
         system: A system message, with ``chat``.
-        date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this date in Llama's
-            format (26 Jul 2024), so that a prompt is the same on any day.
+        date: YYYY-MM-DD. Templates that state today's date (``strftime_now``) state this date, so that a
+            prompt is the same on any day.
         chat_options: Options passed to ``apply_chat_template`` (``enable_thinking`` and the like).
 
     Raises:
-        UserError: For an unknown layout, a missing template, or exemplars without a wording.
+        UserError: For an unknown layout, a template that is missing or loses messages, or exemplars without
+            a wording.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Prompts:
         if exemplars and not wording.exemplar:
             raise UserError("dataset.shots: this prompt has no wording for exemplars; use dataset.shots=0")
         self.tokenizer = tokenizer
+        self._encode_text = PromptEncoder(tokenizer)
         self.wording = wording
         self.exemplars: tuple[Any, ...] = tuple(exemplars)
         self.stop: tuple[str, ...] = tuple(wording.stop)
@@ -78,19 +81,19 @@ class Prompts:
         self._most: int | None = None
         self.layout = layout
         self.system = system
-        self.chat_options: dict[str, Any] = dict(chat_options or {})
         day = _day(date)
-        if "strftime_now" in str(template := self.chat_options.get("chat_template", template)):
-            fixed = f"{{%- macro strftime_now(format) -%}}{day:%d %b %Y}{{%- endmacro -%}}"
-            self.chat_options["chat_template"] = fixed + tokenizer.get_chat_template(template)
         shown = (wording.exemplar.format_map(vars(exemplar)) for exemplar in exemplars)
         self._head = wording.head + "".join(shown)
         # A problem's prompt is built for a check before any model work and again in every round.
         self._solution = lru_cache(CACHED_PROMPTS)(self._solution_prompt)
         self._headers = lru_cache(CACHED_PROMPTS)(self._header_lengths)
         self._cue, self.thinks = wording.cue, False
-        if layout == "chat" and not wording.cue:
-            self._cue, self.thinks = self._thinking()
+        if layout == "chat":
+            self._template = ChatTemplate(tokenizer, day, chat_options or {})
+            header = self._template.render([("user", SPAN_TEXTS[0])]).rpartition(SPAN_TEXTS[0])[2]
+            self._template.render(self._messages(SPAN_TEXTS[0], ()))  # with the system message
+            if not wording.cue:
+                self._cue, self.thinks = self._thinking(header)
 
     @property
     def neutral(self) -> bool:
@@ -121,8 +124,8 @@ class Prompts:
         question = _question(problem)
         if (complete := problem.given) is not None:
             text = complete.prompt
-            ids = self.tokenizer.encode(text) if isinstance(text, str) else text
-            return Prompt(tuple(ids), stop=complete.stop, max_new_tokens=complete.max_new_tokens)
+            ids = self._encode_text(text) if isinstance(text, str) else text
+            return Prompt(ids, stop=complete.stop, max_new_tokens=complete.max_new_tokens)
         return self._build(problem, self._head, self.wording.ask, self._cue, question=question)
 
     def split(self, text: str) -> tuple[str, str]:
@@ -135,18 +138,14 @@ class Prompts:
             return "", text
         return thought.replace(OPEN, "", 1).strip(), solution.lstrip("\n")
 
-    def _thinking(self) -> tuple[str, bool]:
+    def _thinking(self, header: str) -> tuple[str, bool]:
         """Return the cue that opens a thinking model's thoughts, and whether a solution begins in them.
 
         The first generated token, which a soft token replaces, then is the first token of the thoughts.
         """
-        template = str(self.chat_options.get("chat_template", getattr(self.tokenizer, "chat_template", "")))
-        messages = [{"role": "user", "content": SPAN_TEXTS[0]}]
-        options = {**self.chat_options, "tokenize": False, "add_generation_prompt": True}
-        header = str(self.tokenizer.apply_chat_template(messages, **options)).rpartition(SPAN_TEXTS[0])[2]
         if header.rstrip().endswith(OPEN):  # the template opens them
             return "", True
-        thinks = CLOSE not in header and "enable_thinking" in template
+        thinks = CLOSE not in header and "enable_thinking" in self._template.source
         return (f"{OPEN}\n", True) if thinks else ("", False)
 
     def review(
@@ -224,7 +223,7 @@ class Prompts:
         if placement == "last":
             return len(prompt.ids)
         if self.layout == "completion" or problem.given is not None:
-            before, after = int(prompt.ids[0] == getattr(self.tokenizer, "bos_token_id", None)), 0
+            before, after = self._encode_text.opening(prompt.ids), 0
         else:
             before, after = self._headers(problem.messages)
         if placement == "first":
@@ -246,21 +245,17 @@ class Prompts:
     def _encode(self, text: str, cue: str, earlier: Messages) -> tuple[int, ...]:
         if self.layout == "completion":
             before = "".join(f"{role.capitalize()}: {content}\n\n" for role, content in earlier)
-            return tuple(self.tokenizer.encode(before + text + cue))
-        messages = [{"role": role, "content": content} for role, content in earlier]
-        messages.append({"role": "user", "content": text})
-        if self.system is not None and messages[0]["role"] != "system":
-            messages.insert(0, {"role": "system", "content": self.system})
-        try:
-            ids = self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=True, return_dict=True, **self.chat_options
-            )["input_ids"]
-        except TemplateError as error:
-            fix = "use prompt.layout=completion" if self.system is None else "leave prompt.system out"
-            raise UserError(
-                f"prompt.layout=chat: this chat template refuses the prompt ({error}); {fix}"
-            ) from error
+            return self._encode_text(before + text + cue)
+        ids = self.tokenizer.encode(
+            self._template.render(self._messages(text, earlier)), add_special_tokens=False
+        )
         return tuple(ids) + tuple(self.tokenizer.encode(cue, add_special_tokens=False) if cue else ())
+
+    def _messages(self, text: str, earlier: Messages) -> Messages:
+        messages: Messages = (*earlier, ("user", text))
+        if self.system is None or messages[0][0] == "system":
+            return messages
+        return (("system", self.system), *messages)
 
 
 def _named(wordings: Mapping[str, T], kind: str, message: str) -> T:

@@ -48,6 +48,53 @@ def test_every_answer_type(load, kind, column, more, gold):
     assert problem.question == ("Row 3?\n(A) x\n(B) y" if kind == "choice" else "Row 3?")
 
 
+GOOD = {"question": "Which?", "answer": "x", "id": "1", "choices": ["x", "y"], "other": "z"}
+NAN = {
+    "an answer": ("text", "answer", "NaN", "answer"),
+    "an answer in LaTeX": ("latex", "answer", "NaN", "answer"),
+    "an answer that is any text": ("open", "answer", "NaN", "answer"),
+    "a number": ("number", "answer", "NaN", "answer"),
+    "a truth value": ("boolean", "answer", "NaN", "answer"),
+    "a choice": ("choice", "answer", "NaN", "answer"),
+    "infinity": ("text", "answer", "Infinity", "answer"),
+    "minus infinity": ("text", "answer", "-Infinity", "answer"),
+    "a number too large": ("text", "answer", "1e999", "answer"),
+    "a question": ("text", "question", "NaN", "question"),
+    "an id": ("text", "id", "NaN", "id"),
+    "one of the choices": ("choice", "choices", '["x", NaN]', "choices"),
+    "a choice that is null": ("choice", "choices", '["x", null]', "choices"),
+    "a label": ("choice", "choices", '{"text": ["x", "y"], "label": ["A", NaN]}', "choices"),
+    "labels that are null": ("choice", "choices", '{"text": ["x", "y"], "label": [null, "B"]}', "choices"),
+    "null": ("text", "answer", "null", "answer"),
+}
+
+
+@pytest.mark.parametrize("name", NAN)
+@pytest.mark.parametrize("end", [".jsonl", ".json"])
+def test_what_is_missing_is_no_answer(tmp_path, name, end):
+    kind, column, value, named = NAN[name]
+    fields = {key: json.dumps(text) for key, text in GOOD.items()} | {column: value}
+    row = "{" + ", ".join(f'"{key}": {text}' for key, text in fields.items()) + "}"
+    file = tmp_path / f"rows{end}"
+    file.write_text(row if end == ".jsonl" else f"[{row}]", encoding="utf-8")
+    choices = ["dataset.row.choices=choices"] if kind == "choice" else []
+    prompt = {"number": "math", "open": "any"}.get(kind, kind)
+    config = compose_config(
+        ["dataset=custom", f"dataset.path={file}", f"dataset.answer_type={kind}", f"prompt={prompt}",
+         "dataset.row.id=id", *choices]
+    )  # fmt: skip
+    with pytest.raises(UserError) as caught:
+        build_dataset(config).problems()
+    line = str(caught.value)
+    assert str(file) in line and f"field '{named}'" in line and "\n" not in line
+
+
+def test_a_missing_value_that_is_not_read_is_kept(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"question": "1?", "answer": 2, "note": NaN}', encoding="utf-8")
+    config = compose_config(["dataset=custom", f"dataset.path={tmp_path}/rows.jsonl"])
+    assert [problem.gold for problem in build_dataset(config).problems()] == ["2"]
+
+
 def test_training_rows_are_read_like_the_problems(tmp_path):
     rows = [
         {"question": f"Which is {n}?", "choices": ["1", "2", "3"], "answer": n - 1, "thought": f"{n} is {n}."}

@@ -46,7 +46,14 @@ def test_parquet(tmp_path):
         ("rows.jsonl", '{"a": 1}\n[1]\n', "rows.jsonl line 2: expected an object with fields, got list"),
         ("rows.json", '{"a": 1}', "expected a JSON array of objects, got dict"),
         ("rows.csv", "a,b\n1,2\n1\n", "rows.csv row 2: expected the columns of its first line, got fewer"),
-        ("rows.csv", f"a,b\n1,2\n1,{'2' * 131_073}\n", "rows.csv row 1: expected CSV in UTF-8, got an error"),
+        ("rows.csv", "", "rows.csv: expected at least one row, got none"),
+        (
+            "rows.csv",
+            "question,answer\n",
+            "rows.csv: expected at least one row, got none; the first line of a CSV",
+        ),
+        ("rows.jsonl", "\n\n", "rows.jsonl: expected at least one row, got none"),
+        ("rows.json", "[]", "rows.json: expected at least one row, got none"),
         ("rows.parquet", "text", "expected PARQUET"),
         ("rows.txt", "a", "expected a file ending in .jsonl"),
     ],
@@ -55,6 +62,56 @@ def test_broken_files_are_named_in_one_line(tmp_path, name, text, message):
     with pytest.raises(UserError, match=message) as caught:
         read_file(write(tmp_path / name, text))
     assert "\n" not in str(caught.value)
+
+
+TWICE = {
+    "a column": ("rows.csv", "question,answer,answer\n1?,2,3\n", "answer"),
+    "a quoted column": ("rows.csv", 'question,"answer",answer\n1?,2,3\n', "answer"),
+    "a column that is not read": ("rows.csv", "question,note,answer,note\n1?,a,2,b\n", "note"),
+    "three columns": ("rows.csv", "a,a,a\n1,2,3\n", "a"),
+    "a column after a byte-order mark": ("rows.csv", "\ufeffanswer,question,answer\n1,2?,3\n", "answer"),
+    "the id": ("rows.csv", "id,question,id,answer\n1,2?,3,4\n", "id"),
+    "a name with spaces": ("rows.csv", "the answer,q,the answer\n1,2?,3\n", "the answer"),
+    "a field": ("rows.jsonl", '{"question": "1?", "answer": 2, "answer": 3}\n', "answer"),
+    "a field of a later line": ("rows.jsonl", '{"q": "1?"}\n{"q": "2?", "q": "3?"}\n', "q"),
+    "an escaped field": ("rows.jsonl", '{"answer": 1, "\\u0061nswer": 2}\n', "answer"),
+    "a field inside": ("rows.jsonl", '{"choices": {"text": ["a"], "text": ["b"]}}\n', "text"),
+    "a field of an array's object": ("rows.json", '[{"answer": 1}, {"answer": 1, "answer": 1}]', "answer"),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_column_that_is_there_twice_is_named(tmp_path, name):
+    file, text, column = TWICE[name]
+    with pytest.raises(
+        UserError, match=f"{file}.*: expected each column once, got '{column}' again; rename"
+    ) as line:
+        read_file(write(tmp_path / file, text))
+    assert "\n" not in str(line.value)
+
+
+def test_columns_without_a_name_are_no_column(tmp_path):
+    rows = docs(write(tmp_path / "rows.csv", "question,answer,,\n1?,2,,\n"))
+    assert [(row["question"], row["answer"]) for row in rows] == [("1?", "2")]
+
+
+def test_a_repeated_column_of_parquet_is_named(tmp_path):
+    from pyarrow import array, parquet, table
+
+    parquet.write_table(
+        table([array([1]), array([2])], names=["answer", "answer"]), tmp_path / "rows.parquet"
+    )
+    with pytest.raises(UserError, match="expected each column once, got 'answer' again"):
+        read_file(str(tmp_path / "rows.parquet"))
+
+
+@pytest.mark.parametrize("length", [131_072, 131_073, 200_000, 1_000_000])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_field_of_any_length_is_read(tmp_path, length, quoted):
+    long, limit = "7" * length, csv.field_size_limit()
+    cell = f'"{long}"' if quoted else long
+    rows = docs(write(tmp_path / "rows.csv", f"question,answer\n1?,2\n{cell},3\n"))
+    assert rows[1] == {"question": long, "answer": "3"} and csv.field_size_limit() == limit
 
 
 def test_data_that_cannot_be_had_name_the_three_ways(tmp_path, monkeypatch):

@@ -21,7 +21,8 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from soft_reasoning.integrations.server.requests import ApiError, ChatBody, ResponsesBody, TextBody
+from soft_reasoning.integrations.server.errors import ApiError, ErrorsAsJson, error_body
+from soft_reasoning.integrations.server.requests import ChatBody, ResponsesBody, TextBody
 from soft_reasoning.integrations.server.responses import ChatReply, ResponsesReply, TextReply, event
 from soft_reasoning.integrations.server.service import Service, shutting_down
 from soft_reasoning.integrations.server.settings import Settings, describe_error
@@ -38,7 +39,14 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(
         CORSMiddleware, allow_origins=settings.allowed_origins, allow_methods=["*"], allow_headers=["*"]
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.hosts, www_redirect=False)
+    messages = {
+        "Invalid host header": f"Host: expected a name of this server ({', '.join(settings.hosts)}), got "
+                               "another; start the server with server.allowed_hosts=[NAME]",
+        "Content Too Large": f"body: expected at most {settings.max_body_bytes} bytes, got more; raise "
+                             "server.max_body_bytes",
+    }  # fmt: skip
+    app.add_middleware(ErrorsAsJson, messages=messages)
 
     def check_key(credentials: Credentials) -> None:
         if settings.api_key is None:
@@ -88,6 +96,7 @@ def create_app(service: Service) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
+        error.detail = messages.get(error.detail, error.detail)
         return JSONResponse(error_body(error), error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
@@ -101,13 +110,6 @@ def create_app(service: Service) -> FastAPI:
 
     app.include_router(v1)
     return app
-
-
-def error_body(error: HTTPException) -> dict[str, Any]:
-    """Return an error in OpenAI's format."""
-    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    details = {key: getattr(error, key, None) for key in ("param", "code")}
-    return {"error": {"message": error.detail, "type": kind, **details}}
 
 
 async def respond(http: Request, service: Service, reply: ChatReply) -> Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import HTTPException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from soft_reasoning.data.questions import Asked, Message
 from soft_reasoning.engines.text import decode
+from soft_reasoning.integrations.server.errors import ApiError
 
 HINTS = frozenset(
     "client_metadata include metadata min_p parallel_tool_calls prompt_cache_key prompt_cache_retention "
@@ -24,39 +26,89 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Values of other fields that have no effect, besides null, false, 0 and empty values."""
 
 
-class ApiError(HTTPException):
-    """An answer with a status other than 200: a message, the field that it is about, and a code."""
+OF_MESSAGES = frozenset("annotations id name phase reasoning reasoning_content status type".split())
+"""Further fields of messages without effect here, such as those of an earlier answer that is sent back."""
 
-    def __init__(
-        self, status: int, message: str, param: str | None = None, code: str | None = None, **headers: str
-    ) -> None:
-        super().__init__(status, message, headers)
-        self.param, self.code = param, code
+TEXTS = ("text", "input_text", "output_text")
+"""The types of a message's parts that are text."""
 
 
-class Part(BaseModel):
-    """A part of a message; only text is supported."""
+def read_content(content: Any) -> str:
+    """Return the text of a message's content, which may be a list of parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise refused("a text or parts of type text", _kind(content))
+    for part in cast(list[Any], content):
+        kind = part.get("type", "none") if isinstance(part, dict) else _kind(part)
+        if kind not in TEXTS:
+            raise refused("a text or parts of type text", f"a part of type {kind}")
+        if not isinstance(part.get("text"), str):
+            raise refused("a text or parts of type text", f"a part of type {kind} without its text")
+    return "".join(part["text"] for part in content)
 
-    type: Literal["text", "input_text", "output_text"]
-    text: str
+
+def refuse(what: str) -> BeforeValidator:
+    """Return a validator that refuses all values but empty ones."""
+
+    def check(value: Any) -> None:
+        if value:
+            raise refused(f"no {what}", "some, which this model cannot be shown; leave the message out")
+
+    return BeforeValidator(check)
+
+
+def refused(expected: str, actual: str) -> PydanticCustomError:
+    """Return the error of a field."""
+    return PydanticCustomError("refused", f"expected {expected}, got {actual}")  # pyright: ignore
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"{value!r:.40}"
 
 
 class ChatMessage(BaseModel):
     """A message of a chat; an answer of an earlier request may be sent back unchanged."""
 
+    model_config = ConfigDict(extra="allow")
+
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    content: Annotated[str, BeforeValidator(read_content)]
+    tool_calls: Annotated[None, refuse("calls of tools")] = None
+    function_call: Annotated[None, refuse("calls of tools")] = None
+    audio: Annotated[None, refuse("audio")] = None
 
     def plain(self) -> Message:
         """Return the message in the format of ``solve``."""
-        parts = [self.content] if isinstance(self.content, str) else [part.text for part in self.content]
-        return {"role": "system" if self.role == "developer" else self.role, "content": "".join(parts)}
+        return {"role": "system" if self.role == "developer" else self.role, "content": self.content}
 
 
-class Thought(BaseModel):
-    """The thoughts of an earlier answer, sent back; they are ignored."""
+def read_item(item: Any) -> Any:
+    """Return a message among the items of a request for a response, or None for thoughts sent back."""
+    kind = item.get("type", "message") if isinstance(item, dict) else _kind(item)
+    if kind not in ("message", "reasoning"):
+        raise refused("messages and their reasoning", f"an item of type {kind}")
+    return item if kind == "message" else None
 
-    type: Literal["reasoning"]
+
+def as_items(items: Any) -> Any:
+    """Return the items of a request for a response, which may be a text."""
+    return items if isinstance(items, list) else [{"role": "user", "content": items}]
+
+
+Item = Annotated[ChatMessage | None, BeforeValidator(read_item)]
+
+
+def read_prompts(prompt: Any) -> list[Any]:
+    """Return the prompts of a request for completions: texts, or lists of token ids."""
+    prompts = cast(list[Any], prompt) if isinstance(prompt, list) and not _are_ids(prompt) else [prompt]
+    if not prompts or not all(p and (isinstance(p, str) or _are_ids(p)) for p in prompts):
+        raise refused("a text, token ids, or a list of either, none of them empty", _kind(prompt))
+    return prompts
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(i) is int for i in cast(list[Any], value))
 
 
 class Extra(BaseModel):
@@ -112,12 +164,21 @@ class Body(BaseModel):
         Raises:
             ApiError: For the first such field.
         """
-        for name, value in (self.model_extra or {}).items():
-            if value and name not in HINTS and value not in NEUTRAL.get(name, ()):
+        extra = {name: value for name, value in (self.model_extra or {}).items()
+                 if name not in HINTS and value not in NEUTRAL.get(name, ())}  # fmt: skip
+        for place, message in self.messages_by_place():
+            values = (message.model_extra or {}).items()
+            extra |= {f"{place}.{name}": value for name, value in values if name not in OF_MESSAGES}
+        for name, value in extra.items():
+            if value:
                 raise ApiError(
                     400, f"{name}: expected a field that has an effect here, got {name}={value!r:.40}; "
                     "leave it out, or start the server with server.unknown_fields=ignore", name,
                 )  # fmt: skip
+
+    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
+        """Return the messages of the request, and the names of their fields."""
+        return ()
 
 
 class ChatBody(Body):
@@ -128,16 +189,17 @@ class ChatBody(Body):
     def questions(self, tokenizer: Any) -> list[Asked]:
         return [[message.plain() for message in self.messages]]
 
+    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
+        return ((f"messages.{i}", message) for i, message in enumerate(self.messages))
+
 
 class TextBody(Body):
     """The body of ``/v1/completions``, whose prompts reach the model unchanged."""
 
-    prompt: str | list[str] | list[int] | list[list[int]] = Field(min_length=1)
+    prompt: Annotated[list[str | list[int]], BeforeValidator(read_prompts)]
 
     def questions(self, tokenizer: Any) -> list[Asked]:
-        single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        prompts = cast(list[str | list[int]], [self.prompt] if single else self.prompt)
-        size = len(tokenizer)
+        prompts, size = self.prompt, len(tokenizer)
         if wrong := [i for p in prompts if not isinstance(p, str) for i in p if not 0 <= i < size]:
             raise ApiError(400, f"prompt: expected token ids in 0..{size - 1}, got {wrong[0]}", "prompt")
         texts = (prompt if isinstance(prompt, str) else decode(tokenizer, prompt) for prompt in prompts)
@@ -147,10 +209,12 @@ class TextBody(Body):
 class ResponsesBody(Body):
     """The body of ``/v1/responses``."""
 
-    input: str | list[Thought | ChatMessage] = Field(min_length=1)
+    input: Annotated[list[Item], BeforeValidator(as_items)] = Field(min_length=1)
     instructions: str | None = None
 
     def questions(self, tokenizer: Any) -> list[Asked]:
-        items = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        chat = [item.plain() for item in items if isinstance(item, ChatMessage)]
+        chat = [item.plain() for item in self.input if item is not None]
         return [[{"role": "system", "content": self.instructions}, *chat] if self.instructions else chat]
+
+    def messages_by_place(self) -> Iterable[tuple[str, ChatMessage]]:
+        return ((f"input.{i}", item) for i, item in enumerate(self.input) if item is not None)

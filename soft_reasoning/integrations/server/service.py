@@ -11,7 +11,8 @@ from collections.abc import Callable
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.configuration.folder import choices
 from soft_reasoning.configuration.options import Options
-from soft_reasoning.integrations.server.requests import ApiError, Body
+from soft_reasoning.integrations.server.errors import ApiError
+from soft_reasoning.integrations.server.requests import Body
 from soft_reasoning.integrations.server.settings import Settings
 from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError

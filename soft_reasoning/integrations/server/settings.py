@@ -62,6 +62,6 @@ class Settings(BaseModel):
 def describe_error(error: Mapping[str, Any]) -> tuple[str, str]:
     """Return the field of an error of pydantic, and a message that begins with this field."""
     field = ".".join(str(part) for part in error["loc"] if part != "body")
-    silent = error["type"] in ("missing", "string_pattern_mismatch")  # the latter may be a key
+    silent = error["type"] in ("missing", "refused", "string_pattern_mismatch")  # the last may be a key
     got = "" if silent else f", got {error['input']!r:.80}"
     return field, f"{field}: {error['msg']}{got}"
