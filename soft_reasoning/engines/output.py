@@ -13,6 +13,9 @@ from torch import Tensor
 from soft_reasoning.engines.text import StopChecker, finish
 from soft_reasoning.types import Completion, Request, Sampling, TopLogprobs, UserError
 
+HEAD = 256
+"""Likeliest tokens among which most draws fall."""
+
 
 @dataclass(frozen=True, eq=False)
 class PreparedRequest:
@@ -217,19 +220,49 @@ def draw(logits: Tensor, u: Tensor, *, temperature: float, top_k: int = 0, top_p
     """Return tokens (R,) for ``logits`` (R, V) and uniform numbers ``u`` (R,).
 
     Filters act in the usual order: temperature, the ``top_k`` likeliest, then the smallest set of tokens
-    whose probability reaches ``top_p``.
+    whose probability reaches ``top_p``. Tokens are ordered by probability, equal ones by id; a row's token is
+    the first at which the cumulative probability exceeds ``u``.
     """
-    count = min(top_k, logits.shape[-1]) if top_k > 0 else logits.shape[-1]
-    # Stable, so that the order of equal logits does not depend on the other rows.
-    values, order = logits.double().sort(dim=-1, descending=True, stable=True)
-    values, order = values[:, :count], order[:, :count]
-    probabilities = (values / temperature).softmax(-1)
-    if top_p < 1:
-        before = probabilities.cumsum(-1) - probabilities
-        probabilities = probabilities.masked_fill(before >= top_p, 0.0)
-        probabilities[:, 0] = probabilities[:, 0].clamp_min(1e-300)
+    filters = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    tokens, decided = _draw_among(max(HEAD, top_k), logits, u, **filters)
+    if not bool(decided.all()):  # few rows need more than the likeliest tokens
+        rest = (~decided).nonzero().squeeze(-1)
+        tokens[rest], _ = _draw_among(logits.shape[-1], logits[rest], u[rest], **filters)
+    return tokens
+
+
+def _draw_among(
+    head: int, logits: Tensor, u: Tensor, *, temperature: float, top_k: int, top_p: float
+) -> tuple[Tensor, Tensor]:
+    """Return tokens (R,), and whether the ``head`` likeliest tokens decide them."""
+    head, vocabulary = min(head, logits.shape[-1]), logits.shape[-1]
+    count = min(top_k, vocabulary) if top_k > 0 else vocabulary
+    values, order = _likeliest(logits, head)
+    highest = values[:, :1].double()
+    weights = (values[:, :count].double() - highest).div_(temperature).exp_()
+    total = weights.sum(-1, keepdim=True)
+    if head < count:  # row by row, since a sum over rows may differ in its last bits from one over a row alone
+        tops = zip(logits, highest, strict=True)
+        total = torch.stack([(row.double() - top).div_(temperature).exp_().sum() for row, top in tops])[:, None]
+    probabilities = weights / total
     cumulative = probabilities.cumsum(-1)
-    target = (u.to(cumulative) * cumulative[:, -1]).unsqueeze(-1)
-    positive = (probabilities > 0).sum(-1, keepdim=True)
-    place = torch.searchsorted(cumulative, target, right=True).minimum(positive - 1)
-    return order.gather(-1, place).squeeze(-1)
+    kept = cumulative - probabilities < top_p if top_p < 1 else torch.ones_like(cumulative, dtype=torch.bool)
+    kept[:, 0] = True
+    mass = cumulative.where(kept, 0.0).amax(-1, keepdim=True) if top_p < 1 else 1.0
+    place = torch.searchsorted(cumulative, u.to(cumulative).unsqueeze(-1) * mass, right=True).squeeze(-1)
+    # Of equal values at the end of the head, others may come first in the order of ids.
+    decided = place < (values > values[:, -1:]).sum(-1)
+    if top_p < 1 and head < count:
+        decided &= ~kept.all(-1)  # the set ends within the head
+    last = (kept & (probabilities > 0)).sum(-1) - 1
+    return order.gather(-1, place.minimum(last).unsqueeze(-1)).squeeze(-1), decided
+
+
+def _likeliest(logits: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """The ``head`` largest of ``logits`` (R, V) and their ids, (R, head) each; equal ones in order of ids."""
+    if head == logits.shape[-1]:
+        values, order = logits.sort(dim=-1, descending=True, stable=True)
+        return values, order
+    ids = logits.topk(head, sorted=False).indices.sort(dim=-1).values
+    values, by_value = logits.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(-1, by_value)

@@ -48,3 +48,52 @@ def test_numbers_are_drawn_as_tokens_need_them():
         numbers.append(row.draw())
         row.ids.append(1)
     assert numbers == torch.rand(100, generator=generator, dtype=torch.float64).tolist()
+
+
+def draw_by_sorting(logits, u, *, temperature: float, top_k: int = 0, top_p: float = 1.0) -> torch.Tensor:
+    """The definition: all tokens sorted, equal ones by id; the cumulative distribution inverted at ``u``."""
+    values, order = logits.double().sort(dim=-1, descending=True, stable=True)
+    count = top_k or logits.shape[-1]
+    values, order = values[:, :count], order[:, :count]
+    probabilities = (values / temperature).softmax(-1)
+    if top_p < 1:
+        before = probabilities.cumsum(-1) - probabilities
+        before[:, 0] = -1
+        probabilities = probabilities.masked_fill(before >= top_p, 0.0)
+    cumulative = probabilities.cumsum(-1)
+    target = (u * cumulative[:, -1]).unsqueeze(-1)
+    last = (probabilities > 0).sum(-1, keepdim=True) - 1
+    place = torch.searchsorted(cumulative, target, right=True).minimum(last)
+    return order.gather(-1, place).squeeze(-1)
+
+
+FILTERS = [
+    {}, {"temperature": 0.5}, {"temperature": 30.0}, {"top_k": 5}, {"top_k": 300}, {"top_p": 0.9}, {"top_p": 0.0},
+    {"temperature": 30.0, "top_p": 0.9}, {"temperature": 30.0, "top_k": 25}, {"top_k": 50, "top_p": 0.3},
+    {"temperature": 30.0, "top_k": 400, "top_p": 0.95},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+@pytest.mark.parametrize("step", [None, 0.5, 4.0], ids=["no ties", "some ties", "mostly ties"])
+def test_tokens_are_those_of_a_sorted_vocabulary(filters, step):
+    """A million draws in all; most of the vocabulary need not be sorted for that."""
+    generator = torch.Generator().manual_seed(5)
+    logits = 3 * torch.randn(3200, 400, generator=generator)
+    logits[::7, ::3] = -torch.inf
+    logits[1::7] *= 5
+    if step:
+        logits = (logits / step).round() * step
+    options = {"temperature": 1.0} | filters
+    for _ in range(10):
+        u = torch.rand(len(logits), generator=generator, dtype=torch.float64)
+        assert torch.equal(draw(logits, u, **options), draw_by_sorting(logits, u, **options))
+
+
+def test_a_row_gets_its_token_in_any_batch():
+    generator = torch.Generator().manual_seed(6)
+    logits = torch.randn(9, 50_000, generator=generator)
+    u = torch.rand(9, generator=generator, dtype=torch.float64)
+    together = draw(logits, u, temperature=1.0)
+    alone = [draw(logits[i : i + 1], u[i : i + 1], temperature=1.0) for i in range(9)]
+    assert torch.equal(together, torch.cat(alone))
