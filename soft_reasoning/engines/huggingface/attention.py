@@ -268,9 +268,12 @@ def block_attention(
     kinds = getattr(module.config, "layer_types", None)
     if "sliding_window" not in kwargs and kinds and kinds[module.layer_idx] == "sliding_attention":
         window = module.config.sliding_window
-    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    out = attend(current_pass.get(), module.layer_idx, q, k, v, window=window, softcap=softcap, sinks=s_aux)
+    out = attend(
+        current_pass.get(), module.layer_idx, q, k, v,
+        scale=scale, window=window, softcap=softcap, sinks=s_aux,
+    )  # fmt: skip
     return out.unsqueeze(0), None
 
 
@@ -278,14 +281,18 @@ AttentionInterface.register(NAME, block_attention)
 
 
 def attend(
-    current: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None,
-    softcap: float | None = None, sinks: Tensor | None = None,
+    current: Pass, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0,
+    window: int | None = None, softcap: float | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Attention of the tokens of ``current`` over their sequences' blocks.
 
+    In half precision scores, softmax and sums are float32 nonetheless: where keys have large biases, as
+    Qwen2's, scores are in the hundreds and their differences would be rounded away.
+
     Args:
-        q: (N, Hq, d), scaled.
+        q: (N, Hq, d).
         k: (N, Hkv, d) and v: (N, Hkv, dv), of the same tokens; they are written to the pool.
+        scale: The factor of the scores.
         window: How many positions a token sees, including its own; None for all.
         softcap: Scores s become softcap * tanh(s / softcap).
         sinks: (Hq,) logits that take weight and add no value.
@@ -295,18 +302,22 @@ def attend(
     """
     # Each tile has its own softmax; the log-sum-exp of its scores is its weight in the sum.
     keys, values = current.write(layer, k, v)
+    if q.dtype == torch.float32:  # queries are fewer than scores; half precision would round them again
+        q, scale = q * scale, 1.0
     heads, repeat = k.shape[1], q.shape[1] // k.shape[1]
     total = _Sum(len(q), q.shape[1], v.shape[2], q.device)
     rows = pad(q, (0, 0, 0, 0, 0, 1)).view(-1, repeat * q.shape[2])  # the last are padding
     for chunk, biases in current.chunks(window):
-        out = values.new_empty(chunk.rows * heads, repeat * values.shape[3])
+        out = torch.empty(chunk.rows * heads, repeat * values.shape[3], device=q.device)
         lse = torch.empty(chunk.rows * heads, repeat, device=q.device)
         end = 0
         for tiles, bias in zip(chunk.tiles, biases, strict=True):
             picked = rows.index_select(0, tiles.queries(heads))
             begin, end = end, end + len(picked)
             k_tiles, v_tiles = (tiles.select(pool).flatten(0, 1) for pool in (keys, values))
-            scores = torch.bmm(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles).float()
+            scores = _product(picked.view(len(k_tiles), -1, q.shape[2]), k_tiles)
+            if scale != 1:
+                scores.mul_(scale)
             if softcap is not None:
                 scores = scores.div_(softcap).tanh_().mul_(softcap)
             if bias is not None:
@@ -315,17 +326,25 @@ def attend(
             # The largest weight is exp(max - lse), which spares a second pass of exp over the scores.
             shape = scores.shape[:2]
             torch.sub(scores.amax(-1), weights.amax(-1).log_(), out=lse[begin:end].view(shape))
-            torch.bmm(weights.to(values.dtype), v_tiles, out=out[begin:end].view(*shape, values.shape[3]))
+            sums = out[begin:end].view(*shape, values.shape[3])
+            _product(weights, v_tiles, out=sums)
         order = chunk.order(heads)
         shape = len(chunk.tokens), heads * repeat
         total.add(
             chunk.tokens,
-            out.index_select(0, order).view(*shape, -1).float(),
+            out.index_select(0, order).view(*shape, -1),
             lse.index_select(0, order).view(shape),
         )
     if sinks is not None:
         total.add(torch.arange(len(q), device=q.device), None, sinks.float().repeat(len(q), 1))
     return total.mean().to(v.dtype)
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """The float32 products of ``a`` (U, n, m) and ``b`` (U, m, p), which may be in half precision."""
+    if b.device.type == "cuda" and b.dtype != torch.float32:  # without copies in float32
+        return torch.bmm(a.to(b.dtype), b, out_dtype=torch.float32, out=out)
+    return torch.bmm(a.float(), b.float(), out=out)
 
 
 class _Sum:

@@ -28,12 +28,16 @@ LONG = BLOCK + 8
 """Tokens of one prompt: a full block and a few more."""
 ROWS, SHORT, STEPS = 9, 5, 4
 """A batch of ROWS prompts of SHORT tokens; each of STEPS steps feeds one more token, then ends a row."""
+SHAPES = ((1, LONG + 1, LONG), (ROWS, SHORT + STEPS, SHORT))
+"""One long text, then several short texts: rows, tokens, tokens of the prompt."""
 MAX_TOKENS = 2 * ROWS * BLOCK
 LEAST_ROWS = (8, 16)
 """Paddings to try on the CPU in float32 until a row's bits do not depend on the other rows."""
 CROWD = (8, 16, 24, 32, 64)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Settings of mixtures: an expert's number of rows depends on the batch, which few tokens may not show."""
+WORSE = 3
+"""How much farther from float32 than the model's own half precision a runner's may be; rounding is chance."""
 KINDS = {"full_attention", "sliding_attention"}
 LENGTH_DEPENDENT = {"dynamic", "longrope"}
 """Rotary embeddings that change with the largest position of a pass."""
@@ -64,23 +68,23 @@ def _choose(model: Any) -> ModelRunner | PlainRunner:
             "there; take model.attn_implementation=sdpa"
         )
     try:
-        texts = _texts(model)
+        texts = [_Text(model, rows, length, prompt) for rows, length, prompt in SHAPES]
     except Exception as error:  # a model's code may raise any error
         if is_out_of_memory(error):
             raise
         raise UserError(_refusal(model, f"a plain forward pass fails: {error}")) from error
-    if not all(bool(logits.isfinite().all()) for _, _, logits in texts):
+    if not all(bool(text.own.isfinite().all()) for text in texts):
         raise UserError(not_finite(model.get_input_embeddings().weight.dtype))
     problem = _no_block_table(model)
     if not problem:
         runner = ModelRunner(model, max_tokens=MAX_TOKENS)
-        problem = _problem(runner, texts)
+        problem = _problem(model, runner, texts)
         if not problem:
             return runner
     plain = PlainRunner(model, max_tokens=MAX_TOKENS)
-    if _problem(plain, texts):
+    if _problem(model, plain, texts):
         plain.serve_rows_alone()
-        if differs := _problem(plain, texts):
+        if differs := _problem(model, plain, texts):
             raise UserError(_refusal(model, f"run from input embeddings, {differs}"))
         problem += "; its cache is wrong once a row has left a batch, so it runs one row at a time"
     name, reason = type(model).__name__, " ".join(problem.split())[:300]
@@ -117,28 +121,131 @@ def _rows_alike(runner: ModelRunner | PlainRunner) -> bool:
     return all(torch.equal(logits, crowded[2, position]) for (_, position), logits in alone.items())
 
 
-def _texts(model: Any) -> list[tuple[Tensor, int, Tensor]]:
-    """One long text, then several short texts: ids, length of the prompt, logits of a plain pass."""
-    lookup = model.get_input_embeddings().weight
-    texts = (_ids(len(lookup), 1, LONG + 1), LONG), (_ids(len(lookup), ROWS, SHORT + STEPS), SHORT)
-    return [(ids, prompt, model(ids.to(lookup.device)).logits.float()) for ids, prompt in texts]
+class _Text:
+    """Token ids (R, L), the length of their prompts, and their logits (R, L, V) in a plain pass.
+
+    ``exact`` are those of a pass in float32; None if the model computes in float32 anyway, or cannot.
+    """
+
+    def __init__(self, model: Any, rows: int, length: int, prompt: int) -> None:
+        lookup = model.get_input_embeddings().weight
+        self.ids = _ids(len(lookup), rows, length)
+        self.prompt = prompt
+        self.own: Tensor = model(self.ids.to(lookup.device)).logits.float()
+        self.exact: Tensor | None = None
+        if lookup.dtype != torch.float32 and not getattr(model, "is_quantized", False):
+            try:
+                with in_float32(model):
+                    self.exact = model(self.ids.to(lookup.device)).logits
+            except RuntimeError as error:  # a layer that reads the weights of another (Jamba)
+                if is_out_of_memory(error):
+                    raise
+                log.info("the probe compares with half precision: no pass in float32 (%s)", error)
 
 
-def _problem(runner: ModelRunner | PlainRunner, texts: list[tuple[Tensor, int, Tensor]]) -> str:
-    """Why ``runner`` does not give the logits of ``texts``; empty if it does."""
-    worst = 0.0
+@contextmanager
+def in_float32(model: Any) -> Iterator[None]:
+    """Compute in float32 with the weights of ``model``, which are converted while their layer runs."""
+    stored: dict[int, dict[str, Any]] = {}
+
+    def widen(module: Any, inputs: Any) -> None:
+        stored[id(module)] = dict(module._parameters)
+        for name, weight in module._parameters.items():
+            if weight is not None and weight.is_floating_point():
+                module._parameters[name] = torch.nn.Parameter(weight.float(), requires_grad=False)
+
+    def restore(module: Any, inputs: Any, output: Any) -> None:
+        module._parameters.update(stored.pop(id(module)))
+
+    handles = []
+    for module in model.modules():
+        if module._parameters:
+            handles.append(module.register_forward_pre_hook(widen))
+            handles.append(module.register_forward_hook(restore, always_call=True))
     try:
-        for ids, prompt, expected in texts:
-            for (row, position), logits in _serve(runner, ids, prompt).items():
-                error = (logits - expected[row, position]).abs().max()
-                worst = max(worst, float(error / expected.abs().max().clamp_min(1e-6)))
-    except Exception as error:  # a model's code may raise any error
-        if is_out_of_memory(error):
-            raise
-        return f"it fails: {error}"
-    # Half precision differs by rounding alone; a wrong mask or scale differs by far more than this.
-    tolerance = 1e-3 if runner.dtype == torch.float32 else 0.1
-    return "" if worst < tolerance else f"its logits differ by {worst:.2g} of their size"
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def divergence(logits: Tensor, exact: Tensor) -> float:
+    """The mean KL divergence (nats) of the distributions of ``logits`` (..., V) from those of ``exact``."""
+    log, other = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
+    return float((log.exp() * (log - other)).sum(-1).mean())
+
+
+def _problem(model: Any, runner: ModelRunner | PlainRunner, texts: list[_Text]) -> str:
+    """Why ``runner`` does not give the logits of the model's own passes; empty if it does."""
+    for text in texts:
+        try:
+            served = _serve(runner, text.ids, text.prompt)
+        except Exception as error:  # a model's code may raise any error
+            if is_out_of_memory(error):
+                raise
+            return f"it fails: {error}"
+        places, logits = tuple(zip(*served, strict=True)), torch.stack(list(served.values()))
+        own = text.own[places]
+        if text.exact is None:
+            error = _error(logits, own)
+            if not error < _tolerance(runner.dtype):
+                return f"its logits differ by {error:.2g} of their size{_where(model, runner, text)}"
+        else:
+            exact = text.exact[places]
+            ours, theirs = divergence(logits, exact), divergence(own, exact)
+            if not ours < WORSE * theirs + 1e-4:
+                return (
+                    f"its next-token distributions are {ours:.2g} nats from those in float32, the model's own "
+                    f"{theirs:.2g}{_where(model, runner, text)}"
+                )
+    return ""
+
+
+def _where(model: Any, runner: ModelRunner | PlainRunner, text: _Text) -> str:
+    """Name the first layer in which attention differs from the model's own; empty if it does in none."""
+    ids = text.ids[:1, : text.prompt + 1]
+    runner.begin_run()  # without cached positions, whose attention is not computed again
+    with _attention_outputs(model) as own:
+        model(ids[:, : text.prompt].to(runner.device))
+    with _attention_outputs(runner.model) as ours:
+        _serve(runner, ids, text.prompt)
+    kinds = getattr(model.config.get_text_config(), "layer_types", None)
+    for layer, (name, expected) in sorted(own.items()):
+        if layer in ours and _error(ours[layer][1][: text.prompt], expected) >= _tolerance(runner.dtype):
+            return f", first in layer {layer} ({kinds[layer] if kinds else name})"
+    return ""
+
+
+@contextmanager
+def _attention_outputs(model: Any) -> Iterator[dict[int, tuple[str, Tensor]]]:
+    """Collect class name and first output (N, D) of each layer's attention, by the layer's number."""
+    outputs: dict[int, tuple[str, Tensor]] = {}
+
+    def keep(module: Any, inputs: Any, output: Any) -> None:
+        rows = output[0] if isinstance(output, tuple) else output
+        outputs.setdefault(module.layer_idx, (type(module).__name__, rows[0].float()))
+
+    attention = [module for module in model.modules() if "Attention" in type(module).__name__]
+    handles = [
+        module.register_forward_hook(keep)
+        for module in attention
+        if isinstance(getattr(module, "layer_idx", None), int)
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _error(got: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the size of ``expected``."""
+    return float((got - expected).abs().amax() / expected.abs().amax().clamp_min(1e-6))
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    """Rounding alone differs by less than this; a wrong mask or scale by far more."""
+    return 1e-3 if dtype == torch.float32 else 0.05
 
 
 def _ids(vocabulary: int, rows: int, length: int) -> Tensor:
