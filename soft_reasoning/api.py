@@ -16,16 +16,16 @@ from typing import Any, TypeAlias, Unpack, cast, overload
 from omegaconf import DictConfig
 
 from soft_reasoning.configuration.build import build_engine
-from soft_reasoning.configuration.compose import PromptLike
 from soft_reasoning.configuration.options import (
+    CallBuilder,
     LoadOptions,
     Options,
     Parts,
-    PartsMaker,
     check_solvable,
     checked,
     loading_settings,
 )
+from soft_reasoning.configuration.own_prompt import PromptLike
 from soft_reasoning.data.questions import Asked, Question, read_question, read_questions
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.runs.progress import Progress
@@ -97,7 +97,7 @@ class SoftReasoner:
             return HuggingFaceEngine.from_loaded(model, tokenizer, max_batch_tokens=most)
 
         defaults = checked(options, "SoftReasoner")
-        self._open(name, PartsMaker(name, prompt, answer_type, overrides, defaults, {}, loaded))
+        self._open(name, CallBuilder(name, prompt, answer_type, overrides, defaults, {}, loaded))
 
     @classmethod
     def from_pretrained(
@@ -128,10 +128,10 @@ class SoftReasoner:
         settings, defaults = loading_settings(options)
         self = cls.__new__(cls)
         name = fspath(name_or_path)
-        self._open(name, PartsMaker(name, prompt, answer_type, overrides, defaults, settings, build_engine))
+        self._open(name, CallBuilder(name, prompt, answer_type, overrides, defaults, settings, build_engine))
         return self
 
-    def _open(self, model: str, parts: PartsMaker) -> None:
+    def _open(self, model: str, parts: CallBuilder) -> None:
         """Start the worker of the loaded model, and build the parts of the default options."""
         self._name, self._parts = model, parts
         self._worker = Worker(self._parts.engine, self._parts.default.config.max_live)

@@ -14,11 +14,19 @@ from soft_reasoning.types import UserError
 class OptionError(UserError, ValueError):
     """An invalid value of a parameter; the text begins with the parameter's name ("delta: expected ...").
 
-    ``configuration.build`` writes the option's full name ("acquisition.delta: expected ...").
+    ``configuration.parts`` raises it again with the option's full key ("acquisition.delta: expected ...").
+
+    Attributes:
+        name: The name of the parameter, or the full key of the option.
+        message: The text after the name.
     """
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
+        self.name, self.message = name, message
+
+    def __reduce__(self) -> tuple[type[OptionError], tuple[str, str]]:
+        return type(self), (self.name, self.message)  # otherwise pickle passes the text alone
 
 
 def whole(name: str, value: object, *, least: int, most: int = 2**63 - 1) -> int:

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from soft_reasoning import __version__
 from soft_reasoning.commands import entry
-from soft_reasoning.configuration.folder import conf_dir
+from soft_reasoning.configuration.conf_dir import choices, conf_dir
 
 FAKE = ["engine=fake", "progress=false", "max_new_tokens=4", "limit=2"]
 
@@ -41,6 +42,16 @@ def test_the_version_and_a_run_as_a_module(command, tmp_path):
     words = [sys.executable, "-m", "soft_reasoning.run", "--help"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "soft-reasoning run [group=choice]" in done.stdout
+
+
+@pytest.mark.parametrize("method", choices("method"))
+def test_the_configuration_of_any_method_is_shown(run, method):
+    """What follows from an option stands before Hydra's flags, behind which it reads none."""
+    shown = run(f"method={method}", "--cfg", "job")
+    assert shown.returncode == 0, shown.stderr
+    assert yaml.safe_load(shown.stdout)["method"]["name"] == method
+    listed = run("--info", "defaults", f"method={method}")
+    assert listed.returncode == 0 and f"method/{method} " in listed.stdout, listed.stderr
 
 
 def test_help_is_short_and_names_every_command_and_group(command):

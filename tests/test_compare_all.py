@@ -7,6 +7,7 @@ import pytest
 from soft_reasoning import UserError
 from soft_reasoning.commands.compare import ranked, write_preset
 from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.overrides import parse
 from soft_reasoning.runs.runner import Summary
 
 FAKE = ("engine=fake", "progress=false", "max_new_tokens=12", "dataset.split=validation")
@@ -49,7 +50,9 @@ def test_half_drops_out_and_the_best_is_a_preset(command, tmp_path):
 
 def test_a_preset_keeps_the_method_s_own_options_and_must_hold_some(tmp_path):
     file = tmp_path / "mine.yaml"
-    write_preset(file, ["model=demo", "dataset.split=validation", "method=deepconf", "method.final.keep=0.5"])
+    write_preset(
+        file, parse(["model=demo", "dataset.split=validation", "method=deepconf", "method.final.keep=0.5"])
+    )
     config = compose_config([f"preset={file}", "method.samples=3"])
     assert (config.method.samples, config.method.final.keep) == (3, 0.5)
     file.write_text("method: cot\n")

@@ -1,5 +1,6 @@
 """Every YAML under conf/ composes, and what it describes can be built on the fake engine."""
 
+import pickle
 import re
 from inspect import Parameter, signature
 from pathlib import Path
@@ -10,9 +11,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method, built
-from soft_reasoning.configuration.compose import compared_methods, compose_config, expand_options, override
-from soft_reasoning.configuration.folder import conf_dir, run_name
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.build import build_context, build_dataset, build_engine, build_method
+from soft_reasoning.configuration.compose import compared_methods, compose_config
+from soft_reasoning.configuration.conf_dir import conf_dir, run_name
+from soft_reasoning.configuration.implied import complete, full_names
+from soft_reasoning.configuration.overrides import Override
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.prompts import Prompts
 from soft_reasoning.scheduling.scheduler import drive
 from soft_reasoning.search import BayesianOptimiser, SearchState
@@ -65,8 +70,8 @@ def test_every_experiment_composes_and_builds(path):
     assert path.stem.startswith("_") or path.read_text().splitlines()[1].startswith(commands)
     if path.stem.startswith(("paper_", "sweep_", "_")):  # the slow tests run what these compare and sweep
         return
-    for method, changes in compared_methods(config).values():
-        build_method(compose_config([f"+experiment={name}", f"method={method}", *changes]))
+    for overrides in compared_methods(config).values():
+        build_method(compose_config([f"+experiment={name}", *overrides]))
     swept = OmegaConf.load(path).get("hydra", {}).get("sweeper", {}).get("params", {})
     for key, values in swept.items():
         override = OverridesParser.create().parse_override(f"{key}={values}")
@@ -168,7 +173,7 @@ def test_another_model_does_not_get_the_bundled_one_s_sigma():
 
 @pytest.mark.parametrize("value", ["it's", 'a "b" \\', "x=[1],{2}", "null", "5", None, True, 0.5])
 def test_an_override_holds_any_value(value):
-    assert compose_config([override("label", value)]).label == value
+    assert compose_config([Override.of("label", value)]).label == value
 
 
 def test_folder_names_leave_out_what_they_say_already_and_long_paths():
@@ -192,10 +197,17 @@ def test_folder_names_leave_out_what_they_say_already_and_long_paths():
             ["method=self_consistency", "method.temperature=1.1"],
         ),
         (["limit=5"], ["limit=5"]),
+        (["d=5", "delta=0.2"], ["embedding.dim=5", "acquisition.delta=0.2"]),
+        (["placement=first,last"], ["method.placement=first,last"]),
+        (["embedding=gaussian", "sigma=3"], ["embedding=gaussian", "embedding.sigma=3"]),
+        (
+            ["embedding=gaussian,token_simplex", "d=5"],
+            ["embedding=gaussian,token_simplex", "embedding.dim=5"],
+        ),
     ],
 )
 def test_short_options_become_those_of_the_method(words, full):
-    assert expand_options(words) == full
+    assert [*map(str, full_names(words))] == full
 
 
 @pytest.mark.parametrize(
@@ -204,8 +216,58 @@ def test_short_options_become_those_of_the_method(words, full):
         (["method=cot", "k=3"], "k: expected a method that has it, got method=cot"),
         (["methods=[cot,soft_reasoning]", "rounds=1"], '"soft_reasoning rounds=1", got it for a whole'),
         (["method=soft_reasoning,self_consistency", "k=3"], "k: expected methods with the same key for it"),
+        (["shots=2"], "shots: expected a full key, got the last part of verifier.shots, dataset.shots; name"),
+        (["sigma=2"], "did you mean embedding.sigma or method.sigma or model.sigma?"),
+        (["method=cot", "delta=0.2"], "got delta; did you mean acquisition.delta?"),
+        (["limti=2"], "limti: expected a key or group of the configuration, got limti; did you mean limit?"),
     ],
 )
 def test_short_options_that_cannot_be_are_one_line(words, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        expand_options(words)
+        full_names(words)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("search.dim=5", "got dim; did you mean embedding.dim?"),
+        ("acquisition.beta=2", "got beta; acquisition=ucb has it"),
+        ("search.stopping.rul=none", "got rul; did you mean rule?"),
+        ("acquisition=adaptiv_ei", "got adaptiv_ei; did you mean adaptive_ei?"),
+        ("embedding", "embedding: expected key=value, got something else"),
+    ],
+)
+def test_the_right_key_or_choice_is_named(word, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        compose_config([word])
+
+
+def test_an_error_carries_the_option_s_full_key():
+    """However deep the part is that refuses the value, and wherever its configuration refers to."""
+    for word, key in {
+        "acquisition.delta=7": "acquisition.delta",
+        "search.rounds=-1": "search.rounds",
+        "search.stopping.threshold=-1": "search.stopping.threshold",
+        "surrogate.lengthscale=0": "surrogate.lengthscale",
+    }.items():
+        with pytest.raises(OptionError) as refused:
+            build_method(compose_config([word]))
+        assert refused.value.name == key and str(refused.value) == f"{key}: {refused.value.message}"
+        assert pickle.loads(pickle.dumps(refused.value)).name == key
+
+
+def test_what_follows_from_options_follows_once():
+    for words in (["method=cot"], ["model=A/B", "max_new_tokens=9", "prompt=any"], ["prompt=mine.yaml"]):
+        assert complete(complete(words)) == complete(words)
+
+
+def test_an_own_verifier_needs_no_other_option():
+    config = compose_config(["verifier._target_=soft_reasoning.rewards.verifiers.Oracle"])
+    assert type(build_method(config).verifier).__name__ == "Oracle"
+
+
+def test_a_file_is_a_data_set(tmp_path):
+    file = tmp_path / "my rows.csv"
+    file.write_text("question,answer\n1 + 2?,3\n")
+    [problem] = build_dataset(compose_config([f"dataset={file}"])).problems()
+    assert (problem.question, problem.gold) == ("1 + 2?", "3")

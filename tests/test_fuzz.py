@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from soft_reasoning.configuration.build import build_dataset, build_method, built
+from soft_reasoning.configuration.build import build_dataset, build_method
 from soft_reasoning.configuration.compose import check, compose_config
 from soft_reasoning.configuration.errors import one_line
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.runs.manifest import flatten
 
 METHODS = ("soft_reasoning", "best_of_n", "self_consistency", "cot_decoding", "fire", "rap", "prefix_scorer")

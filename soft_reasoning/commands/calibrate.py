@@ -26,13 +26,13 @@ from soft_reasoning.configuration.build import (
     build_dataset,
     build_engine,
     build_method,
-    built,
     check_problems,
     plain,
     space_settings,
 )
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.folder import choices
+from soft_reasoning.configuration.conf_dir import choices
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.methods.base import read_candidate, solution_request
 from soft_reasoning.methods.soft_reasoning import SoftReasoning
 from soft_reasoning.reports.calibration import ROUND, TEMPERATURE, Tries, choose, report

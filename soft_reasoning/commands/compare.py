@@ -14,9 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.commands import run
 from soft_reasoning.commands.launch import launch, refuse
-from soft_reasoning.configuration.build import built
-from soft_reasoning.configuration.compose import KEYS, compose_config
-from soft_reasoning.configuration.folder import choices
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.conf_dir import choices
+from soft_reasoning.configuration.implied import NAMES
+from soft_reasoning.configuration.overrides import Override, parse, split_flags
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.runs.files import write_text
 from soft_reasoning.runs.runner import Summary
@@ -65,29 +67,31 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
     The more accurate half stays; ties go to fewer tokens. The best method is written as a preset.
     """
     known = choices("method")
-    if others := [*({*names} - {*known}), *(word for word in words if word.partition("=")[0] in KEYS)]:
+    short = [str(override) for override in split_flags(words)[0] if override.key in NAMES]
+    if others := [*({*names} - {*known}), *short]:
         refuse(f"compare --all: expected names of methods ({', '.join(known)}), got {', '.join(others)}")
 
     def halve(config: DictConfig, folder: Path) -> None:
         total = QUESTIONS if config.limit is None else config.limit
         if not isinstance(total, int) or total < 4:
             raise UserError(f"limit: expected 4 questions or more to compare, got {total}")
-        overrides = [
-            w for w in HydraConfig.get().overrides.task if not w.startswith(("limit=", "max_tokens="))
-        ]
-        budget = f"max_tokens={config.max_tokens or TOKENS}"
+        typed = parse(HydraConfig.get().overrides.task)
+        overrides = [override for override in typed if override.key not in ("limit", "max_tokens")]
+        budget = Override("max_tokens", str(config.max_tokens or TOKENS))
         methods, summaries = list(names) or known, dict[str, Summary]()
         with closing(built(config, "launcher")) as launcher:
             for stage, size in enumerate((total // 4, total // 2, total)):
                 summaries = {}
                 for name in methods:
                     before, place = (folder / f"stage-{i}" / name for i in (stage, stage + 1))
-                    changes = [*overrides, f"method={name}", budget, f"limit={size}"]
+                    changes = [*overrides, Override("method", name), budget, Override("limit", str(size))]
                     if stage and (config.fresh or not place.exists()):
                         shutil.copytree(before, place, dirs_exist_ok=True)
-                        changes.append("fresh=false")
+                        changes.append(Override("fresh", "false"))
                     try:
-                        summaries[name] = run.run_one(compose_config(changes), place, launcher, tracked=False)
+                        summaries[name] = run.run_one(
+                            compose_config(changes), place, launcher, overrides=changes, tracked=False
+                        )
                     except UserError as error:  # such as a missing ability of the engine
                         if stage:
                             raise
@@ -97,7 +101,7 @@ def choose(names: Sequence[str], words: Sequence[str]) -> None:
                 print(f"\nStage {stage + 1}: {size} questions\n")
                 compare([summaries[name].folder for name in summaries], folder / f"stage-{stage + 1}")
                 methods = ranked(summaries)[: (len(summaries) + 1) // 2]
-        write_preset(folder / PRESET, [*overrides, f"method={methods[0]}", budget])
+        write_preset(folder / PRESET, [*overrides, Override("method", methods[0]), budget])
         print(f"\nThe best of these questions is {methods[0]}: soft-reasoning run preset={folder / PRESET}")
 
     launch(halve, words)
@@ -117,9 +121,10 @@ def ranked(summaries: dict[str, Summary]) -> list[str]:
     return sorted(summaries, key=key)
 
 
-def write_preset(path: Path, overrides: Sequence[str]) -> None:
+def write_preset(path: Path, overrides: Sequence[Override]) -> None:
     """Write ``overrides`` as a preset, without those of the model, the questions and the run."""
     left_out = ("model", "dataset", "hydra", "seed", "fresh", "progress", "launcher", "max_live", "engine")
-    words = [word for word in overrides if word.partition("=")[0].partition(".")[0] not in left_out]
+    words = [str(override) for override in overrides if override.root not in left_out]
     text = OmegaConf.to_yaml(OmegaConf.create({"overrides": words}))
-    write_text(path, f"# soft-reasoning compare --all, then run {shlex.join(overrides)}\n{text}")
+    command = shlex.join(map(str, overrides))
+    write_text(path, f"# soft-reasoning compare --all, then run {command}\n{text}")

@@ -72,7 +72,7 @@ def _complete() -> None:
         return
     import hydra
 
-    from soft_reasoning.configuration.folder import conf_dir, register_resolvers
+    from soft_reasoning.configuration.conf_dir import conf_dir, register_resolvers
 
     register_resolvers()
     os.environ["COMP_LINE"] = f"{program} {options}"

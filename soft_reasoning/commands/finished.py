@@ -15,9 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import choice
 from soft_reasoning.commands.launch import one_line_errors
-from soft_reasoning.configuration.build import built
+from soft_reasoning.configuration.conf_dir import choices, conf_dir
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.folder import choices, conf_dir
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import COMPARISON
 from soft_reasoning.reports.report import summary, write_report, write_tables
 from soft_reasoning.reports.viewer.run import final_rule

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -17,13 +19,16 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import check, complete_overrides, expand_options, override
+from soft_reasoning.configuration.compose import check
+from soft_reasoning.configuration.conf_dir import conf_dir, known_keys, register_resolvers, run_name
 from soft_reasoning.configuration.errors import one_line
-from soft_reasoning.configuration.folder import conf_dir, known_keys, register_resolvers, run_name
+from soft_reasoning.configuration.implied import SEARCH_PATH, complete
+from soft_reasoning.configuration.overrides import Override, split_flags
 from soft_reasoning.engines.devices import is_out_of_memory
 from soft_reasoning.types import UserError
 
 SWEEP = ("-m", "--multirun")
+CONFIG_DIR = ("--config-dir", "-cd")
 SIGNALS = tuple(name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 OUT_OF_MEMORY = (
     "expected more memory, and it ran out; the same command continues with what is stored: use fewer "
@@ -56,24 +61,38 @@ def launch(command: Callable[[DictConfig, Path], None], words: Sequence[str]) ->
             key, _, value = word.removeprefix("--").partition("=")
             if word.startswith("--") and key.partition(".")[0] in known_keys():
                 raise UserError(f"{word}: expected options without dashes, such as {key}={value or 'VALUE'}")
-        options = expand_options([word for word in words if word not in SWEEP])
-        sys.argv[1:] = overrides = complete_overrides(options)
-        if {*SWEEP} & {*words}:
-            dirs = [word.partition("=")[2] for word in overrides if word.startswith("hydra.sweep.dir=")]
-            sweep = dirs[-1].strip("'\"") if dirs else f"runs/{run_name('sweep', sweep_name(overrides))}"
-            sys.argv[1:1] = ["--multirun", override("hydra.sweep.dir", sweep)]
+        typed, flags = split_flags(words)
+        folders = [Path(value).absolute() for flag, value in pairwise(flags) if flag in CONFIG_DIR]
+        further = ",".join(f"file://{folder}" for folder in folders)
+        overrides = complete(typed, context=[Override(SEARCH_PATH, f"[{further}]")])
+        check_launcher(overrides)
+        if {*SWEEP} & {*flags}:
+            dirs = [override.text for override in overrides if override.key == "hydra.sweep.dir"]
+            sweep = dirs[-1] if dirs else f"runs/{run_name('sweep', sweep_name(overrides))}"
+            overrides.append(Override.of("hydra.sweep.dir", sweep))
+        sys.argv[1:] = [*map(str, overrides), *flags]  # Hydra reads no option behind a flag
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(task)()
     return None if sweep is None else Path(sweep)
 
 
-def sweep_name(overrides: Sequence[str]) -> str:
+def check_launcher(overrides: Sequence[Override]) -> None:
+    """Check that Slurm is there if the jobs of a sweep are to run on it.
+
+    Raises:
+        UserError: Otherwise.
+    """
+    for override in overrides:
+        if override.key == "hydra/launcher" and "slurm" in override.text and shutil.which("srun") is None:
+            raise UserError(f"{override}: expected Slurm on this machine (srun), found none; use "
+                            "hydra/launcher=submitit_local, joblib or basic")  # fmt: skip
+
+
+def sweep_name(overrides: Sequence[Override]) -> str:
     """Return the name of a sweep's folder: its overrides without the keys excluded from folder names."""
     config = OmegaConf.load(Path(conf_dir()) / "config.yaml")
     excluded = config.hydra.job.config.override_dirname.exclude_keys
-    keys = {word: word.lstrip("+~").partition("=")[0] for word in overrides}
-    return ",".join(
-        sorted(word for word in overrides if not any(fnmatchcase(keys[word], key) for key in excluded))
-    )
+    named = [o for o in overrides if not any(fnmatchcase(o.key, key) for key in excluded)]
+    return ",".join(sorted(map(str, named)))
 
 
 class Ended(KeyboardInterrupt):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +11,12 @@ from omegaconf import DictConfig
 
 from soft_reasoning.commands.launch import launch, one_line_errors
 from soft_reasoning.commands.sweep import combine
-from soft_reasoning.configuration.build import build_dataset, build_method, built, plain
-from soft_reasoning.configuration.compose import compared_methods, compose_config, expand_options
-from soft_reasoning.configuration.folder import run_name
+from soft_reasoning.configuration.build import build_dataset, build_method, plain
+from soft_reasoning.configuration.compose import compared_methods, compose_config
+from soft_reasoning.configuration.conf_dir import run_name
+from soft_reasoning.configuration.implied import full_names
+from soft_reasoning.configuration.overrides import Override, parse
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.reports.compare import PREFERRED, compare
 from soft_reasoning.reports.report import summary, write_report
 from soft_reasoning.runs.files import PROBES, REPORT
@@ -24,22 +26,33 @@ from soft_reasoning.runs.runner import Launcher, Summary, run
 from soft_reasoning.types import UserError
 
 
-def run_one(config: DictConfig, folder: Path, launcher: Launcher, *, tracked: bool = True) -> Summary:
-    """Run one method on one data set into ``folder``; a tracker follows it if ``tracked``."""
+def run_one(
+    config: DictConfig,
+    folder: Path,
+    launcher: Launcher,
+    *,
+    overrides: Sequence[Override] = (),
+    tracked: bool = True,
+) -> Summary:
+    """Run one method on one data set into ``folder``.
+
+    Args:
+        config: The configuration.
+        folder: The run's folder.
+        launcher: Starts the engine.
+        overrides: The options of the run's command.
+        tracked: Whether a tracker follows the run.
+    """
     build_method(config)  # refuses bad values before anything is loaded
     tracker = built(config, "logging") if tracked and config.logging._target_ else None
     dataset = build_dataset(config)
     problems = dataset.problems()
     solver = launcher.start(config, problems, dataset.exemplars())
     return run(
-        problems, solver, folder, plain(config),
+        problems, solver, folder, plain(config), overrides=overrides,
         fresh=config.fresh, progress=config.progress, tracker=tracker,
         report=lambda finished: write_report(finished, solver.grader),
     )  # fmt: skip
-
-
-def _command(overrides: Sequence[str]) -> str:
-    return shlex.join(["soft-reasoning", "run", *overrides])
 
 
 def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None:
@@ -49,15 +62,15 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
     ``budget=equal`` a method with ``samples`` first runs with its configured number into ``PROBES``, and then
     with the number that ``equal_samples`` computes from that run.
     """
-    overrides, equal = list(HydraConfig.get().overrides.task), config.budget == "equal"
+    overrides, equal = parse(HydraConfig.get().overrides.task), config.budget == "equal"
     commands = {
-        label: [*overrides, *expand_options([f"method={name}", *changes])]
-        for label, (name, changes) in compared_methods(config).items()
+        label: [*overrides, *full_names(changes, context=overrides)]
+        for label, changes in compared_methods(config).items()
     }
 
-    def compose_method(label: str, *change: str) -> DictConfig:
+    def compose_method(label: str, *change: Override) -> DictConfig:
         config = compose_config([*commands[label], *change])
-        config.label, config.command = label, _command(commands[label])
+        config.label = label
         return config
 
     configs = {label: compose_method(label) for label in commands}
@@ -75,11 +88,13 @@ def run_comparison(config: DictConfig, folder: Path, launcher: Launcher) -> None
         method, name = configs[label], label.replace(" ", ",")
         if equal and label != first and grows(plain(method)["method"]):
             probe = f"{name},method.samples={method.method.samples}"
-            probed = run_one(method, folder / PROBES / run_name(probe), launcher, tracked=False)
+            probed = run_one(
+                method, folder / PROBES / run_name(probe), launcher, overrides=commands[label], tracked=False
+            )
             samples = equal_samples(probed.metrics, method.method.samples, summaries[first].metrics)
-            change = f"method.samples={samples}"
+            change = Override("method.samples", str(samples))
             method, name = compose_method(label, change), f"{name},{change}"
-        summaries[label] = run_one(method, folder / run_name(name), launcher)
+        summaries[label] = run_one(method, folder / run_name(name), launcher, overrides=commands[label])
     compare([summaries[label].folder for label in configs], folder, reference=config.reference)
 
 
@@ -87,8 +102,7 @@ def run_command(config: DictConfig, folder: Path) -> None:
     """Run the configured method or comparison."""
     with closing(built(config, "launcher")) as launcher:
         if config.methods is None:
-            config.command = _command(HydraConfig.get().overrides.task)
-            finished = run_one(config, folder, launcher)
+            finished = run_one(config, folder, launcher, overrides=parse(HydraConfig.get().overrides.task))
             print(f"{summary(finished.folder)}\n\n{finished.folder / REPORT}")
         else:
             run_comparison(config, folder, launcher)

@@ -13,25 +13,27 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.api import SoftReasoner
 from soft_reasoning.commands.launch import launch
-from soft_reasoning.configuration.compose import is_bundled
+from soft_reasoning.configuration.implied import is_bundled
 from soft_reasoning.configuration.options import check_overrides
+from soft_reasoning.configuration.overrides import Override, parse, split_flags
 from soft_reasoning.types import UserError
 
 SHORT = ("host", "port")
 """Keys of the group ``server`` that the command line may name without the group."""
 
 
-def server_overrides(words: Sequence[str]) -> list[str]:
-    """Return the overrides for the words of a command line.
+def server_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line for the server: with its group, and full keys of ``SHORT``.
 
     Models other than the bundled one get the chat unchanged, unless a prompt or a data set is named.
     """
-    named = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    overrides, flags = split_flags(words)
+    named = {override.key: override.text for override in overrides}
     model = named.get("model.path", named.get("model", "demo"))
-    if not {"prompt", "dataset", "experiment", "+experiment"} & {*named} and not is_bundled(model):
-        words = [*words, "prompt=any"]
-    long = [f"server.{word}" if word.partition("=")[0] in SHORT else word for word in words]
-    return ["+server=default", *long]
+    if not {"prompt", "dataset", "experiment"} & {*named} and not is_bundled(model):
+        overrides.append(Override("prompt", "any"))
+    overrides = [Override(f"server.{o.key}", o.value) if o.key in SHORT else o for o in overrides]
+    return ["+server=default", *map(str, overrides), *flags]
 
 
 def build_reasoner(config: DictConfig) -> SoftReasoner:
@@ -41,17 +43,18 @@ def build_reasoner(config: DictConfig) -> SoftReasoner:
         UserError: For an override that only a run of a data set reads, and for a comparison.
     """
     job = HydraConfig.get()
-    overrides = [word for word in job.overrides.task if not word.lstrip("+~").startswith("server")]
-    check_overrides(overrides)
+    overrides = [override for override in parse(job.overrides.task) if override.root != "server"]
+    words = [*map(str, overrides)]
+    check_overrides(words)
     if "path" not in config.model or config.methods is not None:
         raise UserError(
             "serve: expected one method, got methods=[...]; clients ask for METHOD-NAME for other methods"
         )
-    has_dataset = any(word.startswith("dataset=") for word in overrides)
+    has_dataset = any(override.key == "dataset" for override in overrides)
     answer_type = config.prompt.answer_type or (config.dataset.answer_type if has_dataset else None)
     return SoftReasoner.from_pretrained(
         config.model.path, prompt=config.prompt.get("path") or job.runtime.choices["prompt"],
-        answer_type=answer_type, seed=config.seed, overrides=overrides,
+        answer_type=answer_type, seed=config.seed, overrides=words,
     )  # fmt: skip
 
 
@@ -79,4 +82,4 @@ def serve(config: DictConfig, folder: Path) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Run the command line. Nothing is written, so the run's folder is the current directory."""
-    launch(serve, ["hydra.run.dir=.", *server_overrides(words)])
+    launch(serve, ["hydra.run.dir=.", *server_words(words)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from soft_reasoning.configuration.build import plain
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.folder import run_name
+from soft_reasoning.configuration.conf_dir import run_name
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.cells import Cell, by_problems, read_cells
 from soft_reasoning.reports.compare import compare

@@ -1,25 +1,22 @@
-"""Building the parts of a run from its configuration, in which ``_target_`` names the classes."""
+"""Building what a run consists of from its configuration, and checks that the parts fit together."""
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import pkgutil
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from soft_reasoning.configuration.compose import compose_config, is_bundled, override
-from soft_reasoning.configuration.errors import one_line
+from soft_reasoning.configuration.compose import compose_config
+from soft_reasoning.configuration.implied import is_bundled
+from soft_reasoning.configuration.overrides import Override
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.data.dataset import Dataset
 from soft_reasoning.data.exemplars import Exemplar
 from soft_reasoning.engines.base import Engine
@@ -31,66 +28,6 @@ from soft_reasoning.scheduling.context import Context, Limits
 from soft_reasoning.scheduling.method import Method
 from soft_reasoning.search.prior import Prior
 from soft_reasoning.types import Problem, UserError
-
-
-def built(config: DictConfig, key: str, **options: Any) -> Any:
-    """Build the part at ``key`` of ``config``, after a check of the classes that it and its parts name.
-
-    Raises:
-        UserError: In one line with the option's full name, for a value that a class refuses by ValueError.
-    """
-    try:
-        _check_targets(OmegaConf.select(config, key), key)
-        part = OmegaConf.select(deepcopy(config), key)  # instantiate resolves it in place
-        return instantiate(part, _convert_="all", **options)
-    except Exception as error:
-        line = _refused_value(config, error) or one_line(error)
-        if line is None:
-            raise
-        raise UserError(line) from error
-
-
-def _refused_value(config: DictConfig, error: Exception) -> str | None:
-    """The message of a ValueError("name: expected ...") of a class, with the option's full name."""
-    text = re.match(r"([\w.]+): expected .*", str(error.__cause__), flags=re.DOTALL)
-    key = re.search(r"full_key: (\S+)", str(error))
-    if not isinstance(error.__cause__, ValueError) or text is None or key is None:
-        return None
-    part = OmegaConf.select(config, key[1])
-    option = _option(part, text[1]) if isinstance(part, DictConfig) else None
-    return f"{option or f'{key[1]}.{text[1]}'}{text[0].removeprefix(text[1])}"
-
-
-def _option(part: DictConfig, name: str) -> str | None:
-    """The full name of a parameter of ``part`` or of its parts, after following interpolations."""
-    first, dot, rest = name.partition(".")
-    nodes = {str(key): part._get_node(key)._maybe_dereference_node() for key in part}  # pyright: ignore
-    if (node := nodes.get(first)) is not None:
-        inner = _option(node, rest) if isinstance(node, DictConfig) else None
-        return inner or f"{node._get_full_key('')}{dot}{rest}"
-    inside = (_option(node, name) for node in nodes.values() if isinstance(node, DictConfig) and node)
-    return next(filter(None, inside), None)
-
-
-def _check_targets(part: Any, key: str) -> None:
-    """Check that each ``_target_`` at or below ``part`` can be imported and takes the keys beside it.
-
-    Hydra's messages take many lines, and it checks a ``_partial_`` only when it is called.
-    """
-    if not isinstance(part, DictConfig):
-        return
-    if isinstance(name := part.get("_target_"), str):
-        arguments = [str(key) for key in part if not str(key).startswith("_")]
-        try:
-            target = inspect.signature(pkgutil.resolve_name(name))
-            bind = target.bind_partial if {"_partial_", "_args_"} & {*part} else target.bind
-            bind(**dict.fromkeys(arguments))
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise UserError(
-                f"{key}: expected a class or function and its arguments, got {name} ({error})"
-            ) from error
-    for child in part:
-        _check_targets(part[child], f"{key}.{child}")
 
 
 def build_engine(config: DictConfig) -> Engine:
@@ -157,7 +94,7 @@ def _judge(name: str, config: DictConfig, run: Context, exemplars: Sequence[Exem
 @cache
 def _second_model(name: str, device: str | None) -> tuple[DictConfig, Engine]:
     """Load another model, once per process."""
-    config = compose_config([f"model={name}", override("engine.device", device)])
+    config = compose_config([Override("model", name), Override.of("engine.device", device)])
     return config, build_engine(config)
 
 

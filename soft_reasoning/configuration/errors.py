@@ -12,15 +12,26 @@ from typing import Any
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from soft_reasoning.configuration.folder import known_keys
+from soft_reasoning.checks import OptionError
+from soft_reasoning.configuration.conf_dir import known_keys
+from soft_reasoning.configuration.keys import choices_with
 from soft_reasoning.types import UserError
+
+
+class NoSuchOption(OptionError):
+    """An option that the chosen method does not have."""
+
+
+def lacking(name: str, method: str) -> NoSuchOption:
+    """Return the error for an option that the method does not have."""
+    return NoSuchOption(name, f"expected a method that has it, got method={method}; leave {name} out")
 
 
 def one_line(error: BaseException) -> str | None:
     """Return the line for an error of the user, whatever raised it; None for an error of this package.
 
-    Hydra wraps the exceptions of constructors, so a cause may hold the line. Hydra's messages about overrides
-    are replaced, since they recommend adding keys that nothing would read.
+    A cause may hold the line. Hydra's messages about overrides are replaced, since they recommend adding keys
+    that nothing would read.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -30,14 +41,11 @@ def one_line(error: BaseException) -> str | None:
     text = " ".join(str(error).split())
     match error:
         case OverrideParseException():
-            return (
-                f"{error.override}: expected key=value, got something else; put values with =, commas or "
-                "brackets into quotes"
-            )
+            return not_an_override(str(error.override))
         case MissingConfigException(missing_cfg_file=str(file)) if file:
             group, _, name = file.rpartition("/")
-            choices = ", ".join(choice for choice in error.options or () if not choice.startswith("_"))
-            return f"{group}: expected one of {choices or 'none'}, got {name}"
+            names = [choice for choice in error.options or () if not choice.startswith("_")]
+            return f"{group}: expected one of {', '.join(names) or 'none'}, got {name}{near(name, names)}"
         case HydraException() if refused := re.search(r"Could not override '([^']+)'", text):
             return _refused_override(refused[1], error.__cause__)
         case OmegaConfBaseException():
@@ -47,6 +55,13 @@ def one_line(error: BaseException) -> str | None:
         case ValueError() if _is_raised_by("hydra", error):  # such as a group set to a number
             return text
     return None
+
+
+def not_an_override(word: str) -> str:
+    """Return the message for a word that is no ``key=value``."""
+    return (
+        f"{word}: expected key=value, got something else; put values with =, commas or brackets into quotes"
+    )
 
 
 def _is_raised_by(package: str, error: BaseException) -> bool:
@@ -59,8 +74,9 @@ def _refused_override(key: str, cause: BaseException | None) -> str:
     if key == "experiment":
         return "experiment: expected +experiment=NAME, got it without the +"
     if isinstance(cause, OmegaConfBaseException) and cause.parent_node is not None:
-        if where := cause.parent_node._get_full_key(""):
-            return unknown_key(str(cause.key), where, cause.parent_node)
+        where, _, name = str(cause.full_key).rpartition(".")
+        if where:
+            return unknown_key(name, where, cause.parent_node)
     root = re.split(r"[.@/]", key)[0]
     if root in known_keys():
         return (
@@ -73,9 +89,26 @@ def _refused_override(key: str, cause: BaseException | None) -> str:
 def unknown_key(key: str, where: str, known: Iterable[Any]) -> str:
     """Return the message for a ``key`` that is not among the ``known`` keys of ``where`` ("" is the top)."""
     names = sorted(str(name) for name in known if not str(name).startswith("_"))
-    near = difflib.get_close_matches(key, names, n=1)
+    full = f"{where}.{key}" if where else key
+    found = choices_with(key)
+    others = ", ".join(found.get(full) or ())
+    similar = near(key, names)
+    if others:
+        fix = f"; {others} has it" if others.count("=") == 1 else f"; {others} have it"
+    elif not found:
+        otherwise = (
+            "; leave it out, or add it with + if its class takes it" if where
+            else "; --help lists the groups, --cfg job the keys"
+        )  # fmt: skip
+        fix = similar or otherwise
+    else:
+        fix = f"; did you mean {' or '.join(found)}?"
     if where:
-        fix = f"did you mean {near[0]}?" if near else "leave it out, or add it with + if its class takes it"
-        return f"{where}.{key}: expected one of its keys ({', '.join(names) or 'none'}), got {key}; {fix}"
-    fix = f"did you mean {near[0]}?" if near else "--help lists the groups, --cfg job the keys"
-    return f"{key}: expected a key or group of the configuration, got {key}; {fix}"
+        return f"{full}: expected one of its keys ({', '.join(names) or 'none'}), got {key}{fix}"
+    return f"{full}: expected a key or group of the configuration, got {key}{fix}"
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message that suggests the name most like ``name``; empty if none is like it."""
+    close = difflib.get_close_matches(name, [*names], n=1)
+    return f"; did you mean {close[0]}?" if close else ""

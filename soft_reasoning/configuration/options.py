@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypedDict, cast
@@ -15,24 +14,22 @@ from soft_reasoning.configuration.build import (
     build_context,
     build_dataset,
     build_method,
-    built,
     check_fits,
     check_problems,
 )
-from soft_reasoning.configuration.compose import (
-    KEYS,
-    PromptLike,
-    check_prompt,
-    compose_config,
-    expand_options,
+from soft_reasoning.configuration.compose import check_prompt, compose_config, prompt_for
+from soft_reasoning.configuration.errors import lacking, near
+from soft_reasoning.configuration.implied import (
+    METHOD_GROUPS,
+    NAMES,
+    full_names,
     is_bundled,
     is_file_name,
-    lacking,
     model_overrides,
-    override,
-    prompt_for,
-    prompt_settings,
 )
+from soft_reasoning.configuration.overrides import Override, Overrides, parse
+from soft_reasoning.configuration.own_prompt import PromptLike, prompt_settings
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.engines.base import Engine
 from soft_reasoning.rewards.final import FinalAnswer
@@ -54,12 +51,6 @@ PARTS = ("verifier", "reward", "final", "acquisition", "stopping")
 
 MOST_CACHED = 64
 """Number of combinations of options whose parts are cached."""
-
-METHOD_GROUPS = (
-    "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
-    "features", "verifier", "reward", "final", "decoding",
-)  # fmt: skip
-"""Groups whose overrides belong to one method."""
 
 
 class Options(TypedDict, total=False):
@@ -131,6 +122,7 @@ class LoadOptions(Options, total=False):
 
 KNOWN = tuple(Options.__annotations__)
 LOADING = tuple(name for name in LoadOptions.__annotations__ if name not in KNOWN)
+SHORT = tuple(name for name in NAMES if name in KNOWN)
 
 
 def loading_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
@@ -169,40 +161,43 @@ def checked(options: Mapping[str, Any], where: str) -> Options:
 def _check_known(options: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
     for name in options:
         if name not in known:
-            raise UserError(f"{where}: expected options among {', '.join(known)}, got {name}")
+            raise UserError(
+                f"{where}: expected options among {', '.join(known)}, got {name}{near(name, known)}"
+            )
 
 
-def configured(options: Options, overrides: Sequence[str]) -> DictConfig:
+def configured(options: Options, overrides: Overrides) -> DictConfig:
     """Return the configuration of ``overrides`` with ``options``.
 
     Raises:
         UserError: For a value that does not exist, or an option that the method does not have.
     """
-    words = [*overrides]
-    for name in ("method", "preset", *PARTS, "max_new_tokens", *KEYS):
+    typed = parse(overrides)
+    for name in ("method", "preset", *PARTS, "max_new_tokens", *SHORT):
         value = options.get(name)
         if value is None:
             continue
-        if name in (*PARTS, *KEYS) and not isinstance(options.get("method"), str | None):
+        if name in (*PARTS, *SHORT) and not isinstance(options.get("method"), str | None):
             raise UserError(f"{name}: expected the name of a method, got an object; set the value in it")
         if isinstance(value, str) or name not in ("method", *PARTS):  # objects replace their parts later
-            words.append(f"{'search.stopping.rule' if name == 'stopping' else name}={value}")
-    return compose_config(expand_options(words))
+            typed.append(Override("search.stopping.rule" if name == "stopping" else name, str(value)))
+    return compose_config(typed)
 
 
-def check_overrides(overrides: Any) -> None:
-    """Check that ``overrides`` is a list of texts, none of which only a run of a data set reads.
+def check_overrides(overrides: Any) -> list[Override]:
+    """Return ``overrides``, a list of texts none of which only a run of a data set reads, as values.
 
     Raises:
         UserError: Otherwise.
     """
     if not _are_texts(overrides):
         raise UserError(f'overrides: expected a list such as ["method=cot"], got {overrides!r}')
-    for word in overrides:
-        key = word.lstrip("+~").partition("=")[0]
-        if any(key == known or key.startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
-            raise UserError(f"overrides: expected keys that solving a question reads, got {word}, which only "
-                            "soft-reasoning run reads; leave it out")  # fmt: skip
+    typed = parse(overrides)
+    for override in typed:
+        if any(f"{override.key}.".startswith((f"{known}.", f"{known}/")) for known in RUN_KEYS):
+            raise UserError(f"overrides: expected keys that solving a question reads, got {override}, which "
+                            "only soft-reasoning run reads; leave it out")  # fmt: skip
+    return typed
 
 
 def _are_texts(value: Any) -> bool:
@@ -230,7 +225,7 @@ def check_solvable(jobs: Sequence[Job[Any]]) -> None:
         check_problems([job.problem for job in jobs], job.method, job.context)
 
 
-class PartsMaker:
+class CallBuilder:
     """Builds the parts of calls, and caches them.
 
     Args:
@@ -253,7 +248,7 @@ class PartsMaker:
         settings: Mapping[str, Any],
         load: Callable[[DictConfig], Engine],
     ) -> None:
-        check_overrides(overrides)
+        typed, method = check_overrides(overrides), options.get("method")
         if answer_type is not None:
             choice("answer_type", answer_type, ANSWER_TYPES)
         self._prompt: Mapping[str, Any] | None = None
@@ -262,9 +257,11 @@ class PartsMaker:
         elif not isinstance(prompt, str) or is_file_name(prompt):
             prompt, self._prompt = "any", prompt_settings(prompt)
         self._overrides = [
-            *([override("model.path", model)] if is_bundled(model) else model_overrides(model)),
-            f"prompt={prompt}", override("seed", options.get("seed", 0)), *overrides,
-        ]  # fmt: skip
+            *([Override.of("model.path", model)] if is_bundled(model) else model_overrides(model)),
+            Override("prompt", str(prompt)),
+            Override.of("seed", options.get("seed", 0)),
+            *full_names(typed, context=[Override("method", method)] if isinstance(method, str) else ()),
+        ]
         self.options = options
         self.answer_type: str = answer_type or ""
         config = self._config(options)
@@ -313,8 +310,7 @@ class PartsMaker:
     def _config(self, options: Options) -> DictConfig:
         overrides = self._overrides
         if options.get("method") not in (None, self.options.get("method")):
-            groups = [re.split(r"[=./]", word.lstrip("+~"))[0] for word in overrides]
-            overrides = [w for w, group in zip(overrides, groups, strict=True) if group not in METHOD_GROUPS]
+            overrides = [override for override in overrides if override.root not in METHOD_GROUPS]
         config = configured(options, overrides)
         if self._prompt is not None:
             config.prompt = self._prompt

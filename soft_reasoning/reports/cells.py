@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shlex
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -102,7 +100,7 @@ def group_runs(folders: Sequence[Path]) -> list[Cell]:
         (model, str(config.get("dataset.name")), int(config.get(SHOTS) or 0))
         for model, config in zip(models, flat, strict=True)
     ]
-    settings = find_settings(configs, places)
+    settings = find_settings(manifests, places)
     groups: dict[str, list[int]] = defaultdict(list)
     for i, config in enumerate(configs):
         same = {key: value for key, value in setting_keys(config).items() if key.split(".")[-1] != "seed"}
@@ -123,13 +121,14 @@ def group_runs(folders: Sequence[Path]) -> list[Cell]:
 
 
 def find_settings(
-    configs: Sequence[Mapping[str, Any]], places: Sequence[tuple[Any, ...]]
+    manifests: Sequence[Mapping[str, Any]], places: Sequence[tuple[Any, ...]]
 ) -> list[dict[str, Any]]:
     """Return, for each run, its label or method if there are several, and the options that distinguish it.
 
-    These are the options of its command that differ between runs with the same place and label, as typed.
+    These are the options of its command that differ between runs with the same place and label.
     """
-    typed = [_typed(config.get("command") or "") for config in configs]
+    configs = [manifest["config"] for manifest in manifests]
+    typed = [_effective(manifest["overrides"]) for manifest in manifests]
     labels = [config.get(LABEL) for config in configs]
     labelled = all(labels)
     names = labels if labelled else [(config.get(METHOD) or {}).get("name") for config in configs]
@@ -147,19 +146,9 @@ def find_settings(
     ]
 
 
-def _typed(command: str) -> dict[str, Any]:
+def _effective(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a command that results depend on, except for options with columns."""
-    words = (word.lstrip("+").partition("=") for word in shlex.split(command) if "=" in word)
-    options = result_keys({key: value for key, _, value in words if key not in UNNAMED}, INEFFECTIVE)
-    return {key: _value(text) for key, text in options.items()}
-
-
-def _value(text: str) -> Any:
-    """The number that ``text`` represents, else the text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return result_keys({key: value for key, value in overrides.items() if key not in UNNAMED}, INEFFECTIVE)
 
 
 def by_problems(cells: Sequence[Cell]) -> dict[tuple[str, str, int], list[Cell]]:

@@ -6,14 +6,16 @@ import hashlib
 import json
 import platform
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.engines.paths import weights_fingerprint
 from soft_reasoning.types import UserError
 
@@ -30,7 +32,7 @@ in the list, because with ``dtype=auto`` it determines the precision."""
 LIMIT = "dataset.limit"
 
 IGNORED = (
-    "command", "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference",
+    "fresh", "progress", "limit", LIMIT, "max_live", "methods", "budget", "label", "reference",
     "launcher", "logging", "ray", "hydra", "prompt.answer_type",
     "calibration.portfolio", "calibration.reference", *RESOURCES,
 )  # fmt: skip
@@ -87,9 +89,19 @@ def grows(method: Mapping[str, Any]) -> bool:
 PACKAGES = ("soft-reasoning", "torch", "transformers", "botorch", "gpytorch")
 
 
-def build_manifest(config: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the manifest of a new run; ``about`` adds the caller's entries (model, device)."""
+def build_manifest(
+    config: Mapping[str, Any], overrides: Sequence[Override] = (), about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the manifest of a new run.
+
+    Args:
+        config: Its configuration.
+        overrides: The options of its command.
+        about: The caller's entries (model, device).
+    """
     return {
+        "command": shlex.join(["soft-reasoning", "run", *map(str, overrides)]),
+        "overrides": {override.key: override.data for override in overrides},
         "git_commit": git_commit(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "model": None,

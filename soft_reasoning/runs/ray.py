@@ -19,7 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.checks import real, whole
-from soft_reasoning.configuration.build import built, check_problems, plain
+from soft_reasoning.configuration.build import check_problems, plain
+from soft_reasoning.configuration.parts import built
 from soft_reasoning.engines.abilities import check_abilities
 from soft_reasoning.runs.local import Local, LocalLauncher
 from soft_reasoning.scheduling.job import Clock, Job

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from omegaconf import DictConfig
 
 from soft_reasoning.answers import AnswerGrader
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.runs.files import GRADES, MANIFEST, RESULTS, read_json, read_records, write_json
 from soft_reasoning.runs.metrics import measure
 from soft_reasoning.runs.progress import Progress
@@ -69,6 +70,7 @@ def run(
     folder: str | Path,
     config: Mapping[str, Any],
     *,
+    overrides: Sequence[Override] = (),
     fresh: bool = False,
     progress: bool = True,
     tracker: Tracker | None = None,
@@ -83,6 +85,7 @@ def run(
         solver: Solves the problems.
         folder: The run's folder.
         config: The configuration as plain data.
+        overrides: The options of the run's command, by which tables tell runs apart.
         fresh: Whether to start over.
         progress: Whether to show progress.
         tracker: Follows the run.
@@ -97,7 +100,7 @@ def run(
         raise UserError("expected at least one problem, got none; check dataset.path and limit")
     display = Progress(len(problems), enabled=progress)
     with (
-        Store(folder, config, fresh=fresh, about=solver.about) as store,
+        Store(folder, config, overrides=overrides, fresh=fresh, about=solver.about) as store,
         follow_run(tracker, store.folder, config, display.say) as log,
     ):
         for note in store.notes:

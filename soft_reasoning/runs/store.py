@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.runs.files import (
     COSTS,
     GRADES,
@@ -69,6 +69,7 @@ class Store:
         folder: str | os.PathLike[str],
         config: Mapping[str, Any],
         *,
+        overrides: Sequence[Override] = (),
         fresh: bool = False,
         about: Mapping[str, Any] | None = None,
     ) -> None:
@@ -76,8 +77,9 @@ class Store:
         self.records: list[dict[str, Any]] = []
         self.costs: dict[str, dict[str, Any]] = {"seconds": {}, "peak_bytes": {}}
         self.notes: list[str] = []
-        manifest = build_manifest(config, about)
-        self._config = manifest["config"]
+        manifest = build_manifest(config, overrides, about)
+        self._overrides = list(map(str, overrides))
+        self._updated = {name: manifest[name] for name in ("command", "overrides", "config")}
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._samples = os.open(self.folder / SAMPLES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -141,17 +143,16 @@ class Store:
         write_json(self.folder / COSTS, self.costs)
 
     def update_config(self) -> None:
-        """Write the configuration of the results into the manifest.
+        """Write the command and the configuration of the results into the manifest.
 
         Keys that change no problem's result, such as ``limit``, may have had other values at the first start.
         """
-        self._describe(read_json(self.folder / MANIFEST) | {"config": self._config})
+        self._describe(read_json(self.folder / MANIFEST) | self._updated)
 
     def _describe(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and Hydra's files, which Hydra itself would write before the run is accepted."""
         write_json(self.folder / MANIFEST, manifest)
-        config = manifest["config"]
-        files: dict[str, Any] = {"config": config, "overrides": shlex.split(config.get("command") or "")[2:]}
+        files: dict[str, Any] = {"config": manifest["config"], "overrides": self._overrides}
         if HydraConfig.initialized():
             files["hydra"] = {"hydra": OmegaConf.to_container(HydraConfig.get(), enum_to_str=True)}
         (self.folder / HYDRA).mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from soft_reasoning.configuration.compose import compared_methods, compose_config
-from soft_reasoning.configuration.folder import conf_dir
+from soft_reasoning.configuration.conf_dir import conf_dir
 from soft_reasoning.reports import report
 
 FILES = sorted(Path(conf_dir(), "experiment").glob("paper_*.yaml"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from soft_reasoning.commands.run import run_one
-from soft_reasoning.configuration.build import built
 from soft_reasoning.configuration.compose import compose_config
-from soft_reasoning.configuration.folder import conf_dir
+from soft_reasoning.configuration.conf_dir import conf_dir
+from soft_reasoning.configuration.parts import built
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "method").glob("*.yaml"))
 UNFAKED = ("slot", "latentseek")

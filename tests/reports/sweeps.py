@@ -1,7 +1,6 @@
 """Finished runs for tests of sweeps: a manifest and results, as small as tables and plots can read."""
 
 import json
-import shlex
 
 MODELS = {
     "llama3_8b": "meta-llama/Meta-Llama-3-8B-Instruct",
@@ -17,9 +16,8 @@ def finished(
     peaks=None, **more,
 ):  # fmt: skip
     """Write a run; ``more`` are other groups of its configuration, and ``verifier`` (name, accuracy)."""
-    typed = [f"{group}.{key}={value}" for group, values in more.items() for key, value in values.items()]
+    typed = {f"{group}.{key}": value for group, values in more.items() for key, value in values.items()}
     config = {
-        "command": shlex.join(["soft-reasoning", "run", *typed]),
         "seed": seed, "label": label, "methods": methods, "model": {"path": MODELS.get(model, model)},
         "engine": {"path": MODELS.get(model, model), "max_batch_tokens": None},
         "dataset": {"name": dataset, "shots": shots, "hub": {"id": f"hub/{dataset}"}},
@@ -38,7 +36,7 @@ def finished(
         "verifier": None if verifier is None else {"accuracy": verifier[1]},
     }  # fmt: skip
     folder.mkdir(parents=True)
-    manifest = {"config": config, "model": {"engine": engine}}
+    manifest = {"config": config, "overrides": typed, "model": {"engine": engine}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     return folder

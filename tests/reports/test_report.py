@@ -6,6 +6,7 @@ import re
 import pytest
 
 from soft_reasoning.answers import Grader
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.reports import plots
 from soft_reasoning.reports.compare import compare
 from soft_reasoning.reports.report import write_report, write_tables
@@ -27,8 +28,8 @@ def finished(
         "method": {"name": method, **more},
         "dataset": {"name": "made_up"},
         "budget": budget,
-        "command": " ".join(f"method.{key}={value}" for key, value in more.items() if budget == "own"),
     }
+    overrides = [Override.of(f"method.{key}", value) for key, value in more.items() if budget == "own"]
     results = []
     for i in range(first, first + total):
         text = "3" if i in right else "4"
@@ -38,7 +39,7 @@ def finished(
         results.append((Problem(f"p{i}", "q", gold), result))
     independent = method in ("self_consistency", "fire")
     costs = {"seconds": {"engine": 3.0, "total": 4.0}, "rate": {"position": 100, "key": 1}}
-    stored(folder, config, results, **costs, independent=independent)
+    stored(folder, config, results, overrides=overrides, **costs, independent=independent)
     assert write_report(folder, GRADER) == []
     return folder
 

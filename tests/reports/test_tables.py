@@ -1,9 +1,11 @@
 """Tables in their four forms, numbers in words, and what tells several runs apart."""
 
 import csv
+import shlex
 
 import pytest
 
+from soft_reasoning.configuration.overrides import parse
 from soft_reasoning.reports.cells import find_settings
 from soft_reasoning.reports.tables import Table, count, duration, number, over_seeds, percent, share
 
@@ -61,14 +63,14 @@ def test_latex_is_booktabs_with_errors_as_the_paper_has_them():
 
 def settings(*commands, places=None, labels=None):
     """What tells runs of these commands apart."""
-    configs = [
-        {"command": f"soft-reasoning run {words}", "method": {"name": name}}
-        for words in commands
-        for name in [words.partition("method=")[2].partition(" ")[0] or "soft_reasoning"]
-    ]
-    for config, label in zip(configs, labels or (), strict=False):
-        config["label"] = label
-    return find_settings(configs, places or [("m", "d", 0)] * len(configs))
+    manifests = []
+    for words in commands:
+        overrides = {override.key: override.data for override in parse(shlex.split(words))}
+        config = {"method": {"name": overrides.get("method", "soft_reasoning")}}
+        manifests.append({"overrides": overrides, "config": config})
+    for manifest, label in zip(manifests, labels or (), strict=False):
+        manifest["config"]["label"] = label
+    return find_settings(manifests, places or [("m", "d", 0)] * len(manifests))
 
 
 def test_settings_are_the_options_that_differ_as_they_were_typed():
@@ -78,7 +80,7 @@ def test_settings_are_the_options_that_differ_as_they_were_typed():
     assert settings("method=cot", "method=fire", "") == [
         {"method": "cot"}, {"method": "fire"}, {"method": "soft_reasoning"},
     ]  # fmt: skip
-    assert settings("+experiment=a", "acquisition=ucb 'prompt.head=a b'", "acquisition=ucb")[1] == {
+    assert settings("+experiment=a", "acquisition=ucb prompt.head=\"'a b'\"", "acquisition=ucb")[1] == {
         "acquisition": "ucb", "experiment": None, "prompt.head": "a b",
     }  # fmt: skip
     assert settings("k=3", "k=3") == [{}, {}] and find_settings([], []) == []

@@ -42,10 +42,10 @@ def summarise(rows, *, seconds=None, peaks=None, **more):
     return measure(rows, costs={"seconds": seconds or {}, "peak_bytes": peaks or {}}, **more)
 
 
-def stored(folder, config, results, **more):
+def stored(folder, config, results, *, overrides=(), **more):
     """A finished run in ``folder``: ``results`` are pairs of a problem and its result."""
     rows = []
-    with Store(folder, config) as store:
+    with Store(folder, config, overrides=overrides) as store:
         for problem, result in results:
             record = to_record(problem, result, Grader())
             store.append(record)

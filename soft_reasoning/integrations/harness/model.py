@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +13,8 @@ from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, po
 
 from soft_reasoning.answers import AnswerGrader
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.compose import override
 from soft_reasoning.configuration.options import Options, check_overrides, configured
+from soft_reasoning.configuration.overrides import Override
 from soft_reasoning.data.questions import Question
 from soft_reasoning.engines.devices import choose_device
 from soft_reasoning.engines.loading import explain
@@ -59,17 +58,15 @@ class SoftReasoningLM(_HFLM):
     def __init__(self, pretrained: str = "demo", *, question_field: str | None = None, **args: Any) -> None:
         reasoner: dict[str, Any] = {name: args.pop(name) for name in REASONER if name in args}
         harness = {name: args.pop(name) for name in (*OF_HARNESS, *TO_TRANSFORMERS) if name in args}
-        for name in args:
-            group = re.split("[./]", name.lstrip("+~"))[0]
-            if group in ("model", "engine", "dataset") and name != "engine.max_batch_tokens":
+        overrides = [str(Override.of(name, value)) for name, value in args.items()]
+        for override in check_overrides(overrides):
+            if override.root in ("model", "engine", "dataset") and override.key != "engine.max_batch_tokens":
                 raise UserError(
-                    f"model_args: {name} is not read: the harness's arguments load the model (pretrained=, "
-                    "dtype=, revision=, peft=, ...), and its task is the data set; leave it out"
+                    f"model_args: {override.key} is not read: the harness's arguments load the model "
+                    "(pretrained=, dtype=, revision=, peft=, ...), and its task is the data set; leave it out"
                 )
-        overrides = [override(name, value) for name, value in args.items()]
         if isinstance(harness.get("think_end_token"), int):
             raise UserError("think_end_token: expected the token's text, got its id; give the text")
-        check_overrides(overrides)
         call = Options(**{k: v for k, v in reasoner.items() if k not in ("prompt", "answer_type")})
         configured(call, overrides)  # reports a typing error before loading
         name = resolve(str(pretrained))

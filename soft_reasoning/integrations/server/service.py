@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from soft_reasoning.api import SoftReasoner
-from soft_reasoning.configuration.folder import choices
+from soft_reasoning.configuration.conf_dir import choices
+from soft_reasoning.configuration.errors import NoSuchOption
 from soft_reasoning.configuration.options import Options
 from soft_reasoning.integrations.server.errors import ApiError
 from soft_reasoning.integrations.server.requests import Body
@@ -18,8 +19,6 @@ from soft_reasoning.solution import Solution
 from soft_reasoning.types import Round, UserError
 
 log: logging.Logger = logging.getLogger(__name__)
-
-NO_TEMPERATURE = "temperature: expected a method that has it"
 
 
 class Service:
@@ -99,8 +98,8 @@ class Service:
         options = self._options(body, len(questions))
         try:
             return await self.reasoner.asolve(questions, on_round=on_round, **options)
-        except UserError as error:
-            if body.temperature is None or not str(error).startswith(NO_TEMPERATURE):
+        except NoSuchOption as error:
+            if body.temperature is None or error.name != "temperature":
                 raise
         options["temperature"] = None  # clients always send it, also to methods without a temperature
         return await self.reasoner.asolve(questions, on_round=on_round, **options)

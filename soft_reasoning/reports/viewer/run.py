@@ -32,12 +32,13 @@ def write_run(
 
     ``pictures`` are files of the folder by title.
     """
-    config = read_json(folder / MANIFEST)["config"]
+    manifest = read_json(folder / MANIFEST)
+    config = manifest["config"]
     final = final_rule(config)
     model = (config.get("model") or {}).get("path", "unknown")
     head = {
         "about": [f"model {model}", f"seed {config.get('seed')}", f"grader {grader.name}"],
-        "kind": "run", "rule": final and final.rule, "command": config.get("command"),
+        "kind": "run", "rule": final and final.rule, "command": manifest["command"],
     }  # fmt: skip
     records = (record for record in read_records(folder) if record["doc_id"] in ids)
     entries = (build_entry(record, grader, final) for record in records)

@@ -1,16 +1,21 @@
-"""The folder conf/: its place, its keys, and the resolvers that its files use."""
+"""The folder conf/: its place, its choices and keys, and composing a configuration of them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
+from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+_COMPOSING = threading.Lock()
+"""Hydra's state is global."""
 _WORDS = re.compile(r",(?=[~+@/\w.]+=)")
 """The comma between two overrides."""
 _FOLDERS = re.compile(r"(?<==).*/(?=[^/])")
@@ -28,6 +33,21 @@ def conf_dir() -> str:
     raise UserError(
         f"expected the configuration in {package / 'conf'}, found none; install the package again"
     )
+
+
+def composed(overrides: Iterable[object]) -> DictConfig:
+    """Return the configuration under exactly these ``overrides``.
+
+    Raises:
+        Exception: Hydra's or OmegaConf's, for a choice or key that does not exist.
+    """
+    words = list(map(str, overrides))
+    with _COMPOSING:
+        register_resolvers()
+        if GlobalHydra.instance().is_initialized():
+            return compose("config", overrides=words)
+        with initialize_config_dir(version_base="1.3", config_dir=conf_dir()):
+            return compose("config", overrides=words)
 
 
 def choices(group: str) -> list[str]:

@@ -1,0 +1,204 @@
+"""What follows from the options that a user types: short names, files, and choices that belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from soft_reasoning.configuration.conf_dir import choices, composed, known_keys
+from soft_reasoning.configuration.errors import NoSuchOption, lacking, unknown_key
+from soft_reasoning.configuration.keys import keys_named
+from soft_reasoning.configuration.overrides import Override, Overrides, parse
+from soft_reasoning.data.demo import FOLDER
+from soft_reasoning.data.sources import READERS
+from soft_reasoning.types import UserError
+
+METHOD_GROUPS = (
+    "method", "preset", "embedding", "search", "surrogate", "acquisition", "candidate_points", "batch",
+    "features", "verifier", "reward", "final", "decoding",
+)  # fmt: skip
+"""Groups whose options belong to one method."""
+
+PRESET_METHODS = ("soft_reasoning", "random_embedding")
+"""Methods whose parts a preset chooses."""
+
+NEUTRAL = ("any", "json", "code")
+"""Prompts without wording, in which a solution may be as long as the model makes it."""
+
+NAMES = {
+    "k": ("search.candidates", "method.samples", "method.paths", "method.candidates"),
+    "d": ("embedding.dim",),
+    "rounds": ("search.rounds",),
+    "temperature": ("method.temperature",),
+}
+"""Short names whose option depends on the method: the first that the configuration has."""
+
+
+SEARCH_PATH = "hydra.searchpath"
+"""Folders beside conf/ with further choices."""
+
+
+def complete(overrides: Overrides, context: Overrides = ()) -> list[Override]:
+    """Return ``overrides`` with full keys, and those that follow from them.
+
+    ``model=A/NAME`` becomes a model's path, ``prompt=FILE`` the choice ``file``, ``dataset=FILE`` the choice
+    ``custom``, and ``preset=FILE`` the overrides in the file. Models other than the bundled one get neither
+    its sigma nor its prompt. ``preset=default`` is added if the chosen method has no presets and none is
+    named: an experiment may name a preset for Soft Reasoning, which other methods do not have.
+
+    Args:
+        overrides: The options.
+        context: As for :func:`full_names`.
+
+    Raises:
+        UserError: As :func:`full_names`, and for a preset's file without overrides.
+    """
+    return _implied(full_names(overrides, context))
+
+
+def _implied(overrides: Sequence[Override]) -> list[Override]:
+    result = [new for override in _with_presets(overrides) for new in _with_files(override)]
+    chosen = {override.key: override for override in result if override.sign != "~"}
+    text = {key: override.text for key, override in chosen.items()}
+    path = text.get("model.path", "demo")
+    bundled = text.get("model", "demo") == "demo" and is_bundled(path)
+    if not bundled and not {"model", "experiment"} & {*chosen}:  # the bundled model's sigma suits no other
+        result.insert(0, Override("model", path if path in choices("model") else "_base"))
+    prompted = {"prompt", "experiment"} & {*chosen} or text.get("dataset", "demo") != "demo"
+    if not bundled and not prompted and text.get("engine", "hf") != "fake":
+        result.append(Override("prompt", "math"))
+    if text.get("prompt") in NEUTRAL and "max_new_tokens" in chosen and "prompt.max_new_tokens" not in chosen:
+        result.append(Override("prompt.max_new_tokens", "null"))
+    if "verifier._target_" in chosen and "verifier" not in chosen:  # the default's options are not its
+        result.insert(0, Override("verifier", "none"))
+    method = text.get("method", "soft_reasoning")
+    if "preset" not in chosen and method in choices("method") and method not in PRESET_METHODS:
+        result.append(Override("preset", "default"))
+    return result
+
+
+def _with_presets(overrides: Sequence[Override]) -> Iterator[Override]:
+    """Yield ``overrides`` with ``preset=FILE`` replaced by the overrides in the file."""
+    for override in overrides:
+        if override.key != "preset" or not is_file_name(override.text):
+            yield override
+            continue
+        path = Path(override.text).expanduser()
+        preset = OmegaConf.load(path) if path.is_file() else None
+        words = preset.get("overrides") if isinstance(preset, DictConfig) else None
+        if not isinstance(words, ListConfig):
+            raise UserError(f"preset: expected a file that holds overrides, got {override.value}")
+        yield from parse(map(str, words))
+
+
+def _with_files(override: Override) -> list[Override]:
+    """Return ``override``, or what it means if it names a file or a model on the hub."""
+    match override.key:
+        case "prompt" if is_file_name(override.text):
+            return [Override("prompt", "file"), Override.of("prompt.path", _absolute(override))]
+        case "dataset" if Path(override.text).suffix.lower() in READERS:
+            return [Override("dataset", "custom"), Override.of("dataset.path", _absolute(override))]
+        case "model" if override.value and is_path(override.value):
+            return model_overrides(override.value)
+    return [override]
+
+
+def _absolute(override: Override) -> str:
+    return str(Path(override.text).expanduser().absolute())
+
+
+def is_path(model: str) -> bool:
+    """Whether a value of ``model`` is a folder or a name on the hub instead of a name of conf/model."""
+    return "/" in model or model.startswith((".", "~")) or model.lower().endswith(".gguf")
+
+
+def model_overrides(path: str) -> list[Override]:
+    """Return the overrides for a model's folder or hub name, or for several with commas, a sweep."""
+    if "," in path and all(is_path(part) for part in path.split(",")):
+        return [Override("model", "_base"), Override("model.path", path)]
+    return [Override("model", "_base"), Override.of("model.path", path)]
+
+
+def is_bundled(model: str) -> bool:
+    """Whether ``model`` is the name or the folder of the bundled model."""
+    return model == "demo" or Path(model).expanduser().resolve() == (FOLDER / "model").resolve()
+
+
+def is_file_name(name: str) -> bool:
+    """Whether ``name`` names a file rather than a shipped prompt or preset."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def full_names(overrides: Overrides, context: Overrides = ()) -> list[Override]:
+    """Return ``overrides`` with the full key of each option that is named without its group.
+
+    ``NAMES`` has those that depend on the method. Any other option of the method's parts may be named by the
+    last part of its key if only one has this name: ``delta`` is ``acquisition.delta``.
+
+    Args:
+        overrides: The options.
+        context: Further options, which decide on the method's parts.
+
+    Raises:
+        NoSuchOption: For a name that no option has.
+        UserError: For a name that several options have, in a comparison, and where the options of the swept
+            methods differ.
+    """
+    overrides, known = parse(overrides), known_keys()
+    short = [override for override in overrides if _is_short(override, known)]
+    if not short:
+        return overrides
+    others = [override for override in overrides if override not in short]
+    name, value = short[0].key, short[0].value
+    if any(override.key == "methods" for override in others):
+        raise UserError(f'{name}: expected it beside a method in quotes, such as "soft_reasoning {name}='
+                        f'{value}", got it for a whole comparison')  # fmt: skip
+    base = [o for o in (*parse(context), *others) if o.root != "hydra" or o.key == SEARCH_PATH]
+    swept = [override.values if override.key == "method" else override.values[:1] for override in base]
+    methods = next((values for o, values in zip(base, swept, strict=True) if o.key == "method"), ["-"])
+    found: list[list[Override]] = []
+    for method in methods:
+        words = [
+            override if override.value is None
+            else Override(override.key, method if override.key == "method" else values[0], override.sign)
+            for override, values in zip(base, swept, strict=True)
+        ]  # fmt: skip
+        config = composed(_implied(words))
+        found.append([new for override in short for new in _full(override, config, known)])
+    if any(options != found[0] for options in found):
+        raise UserError(f"{name}: expected methods with the same key for it, got {', '.join(methods)}; sweep "
+                        "over one of them at a time")  # fmt: skip
+    return [*others, *found[0]]
+
+
+def _is_short(override: Override, known: set[str]) -> bool:
+    plain = not override.sign and not re.search(r"[.@/]", override.key)
+    return override.key in NAMES or (plain and override.key not in known)
+
+
+def _full(override: Override, config: DictConfig, known: set[str]) -> list[Override]:
+    """The overrides with full keys that ``override`` stands for in ``config``."""
+    name, value = override.key, override.value or ""
+    if name == "temperature":
+        greedy = value in ("0", "0.0")
+        if "decoding" in config:
+            sampled = [Override("decoding", "sampled"), Override("decoding.temperature", value)]
+            return [Override("decoding", "greedy")] if greedy else sampled
+        if greedy and "temperature" not in config.method and "verifier" not in config:
+            return []  # greedy in any case
+    if name in NAMES:
+        key = next((key for key in NAMES[name] if OmegaConf.select(config, key) is not None), None)
+        if key is None:
+            raise lacking(name, config.method.name)
+        return [Override(key, value)]
+    keys, others = keys_named(name, config, METHOD_GROUPS)
+    if keys and len(keys) + len(others) > 1:
+        raise UserError(
+            f"{name}: expected a full key, got the last part of {', '.join((*keys, *others))}; name one"
+        )
+    if not keys:
+        raise NoSuchOption(*unknown_key(name, "", known).split(": ", 1))
+    return [Override(keys[0], value)]

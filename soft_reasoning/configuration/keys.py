@@ -1,0 +1,90 @@
+"""The keys of a configuration's options: where each value is set, and which files of conf/ have an option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from soft_reasoning.configuration.conf_dir import choices, conf_dir
+
+_REFERENCE = re.compile(r"\$\{(\.*)([\w.]+)\}")
+"""A reference of OmegaConf to another key; dots before it start from where it stands."""
+
+WITHOUT_OPTIONS = {"exemplars", "experiment", "preset", "prompt", "reviews"}
+"""Groups of wording, and of options of other groups."""
+
+
+def unresolved(config: DictConfig) -> dict[str, Any]:
+    """Return ``config`` as plain data with its references as they are written."""
+    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=False))
+
+
+def origin(data: Mapping[str, Any], key: str) -> str:
+    """Return the key at which the value at ``key`` is set, after following references.
+
+    Args:
+        data: A configuration, as from :func:`unresolved`.
+        key: A full key; its last parts need not exist.
+
+    Example:
+        >>> origin({"search": {"rounds": 4}, "method": {"rounds": "${search.rounds}"}}, "method.rounds")
+        'search.rounds'
+    """
+    parts, node = key.split("."), cast(Any, data)
+    for i, part in enumerate(parts):
+        node = node.get(part) if isinstance(node, Mapping) else None
+        if isinstance(node, str) and (reference := _REFERENCE.fullmatch(node)):
+            up, name = len(reference[1]), reference[2]
+            above = parts[: i + 1 - up] if up else []
+            return origin(data, ".".join([*above, name, *parts[i + 1 :]]))
+    return key
+
+
+def option_keys(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the full key of every option in ``data``, a configuration."""
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from option_keys(cast(Mapping[str, Any], value), f"{prefix}{name}.")
+        elif not name.startswith("_"):
+            yield f"{prefix}{name}"
+
+
+def keys_named(name: str, config: DictConfig, groups: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the full keys of the options whose last part is ``name``: those in ``groups``, and the others.
+
+    Of an option and another one that refers to it, one counts: in ``groups`` if either is, and there the one
+    that has the value.
+    """
+    data = unresolved(config)
+    set_at = {key: origin(data, key) for key in option_keys(data) if key.rpartition(".")[2] == name}
+
+    def inside(key: str) -> bool:
+        return key.partition(".")[0] in groups
+
+    found = [key for key, place in set_at.items() if inside(key) and (place == key or not inside(place))]
+    known = {set_at[key] for key in found}
+    return found, [key for key, place in set_at.items() if not inside(key) and place == key not in known]
+
+
+def choices_with(name: str) -> dict[str, list[str]]:
+    """Return the full keys of the shipped options whose last part is ``name``, each with its choices.
+
+    A choice is ``acquisition=ucb``; options that all choices inherit have the choice ``_base``.
+    """
+    found: dict[str, list[str]] = {}
+    for folder in sorted(Path(conf_dir()).iterdir()):
+        if folder.name in WITHOUT_OPTIONS or not folder.is_dir():
+            continue
+        for choice in ("_base", *choices(folder.name)):
+            file = folder / f"{choice}.yaml"
+            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            prefix = "" if "@package _global_" in text else f"{folder.name}."
+            for key in option_keys(yaml.safe_load(text) or {}, prefix):
+                if key.rpartition(".")[2] == name:
+                    found.setdefault(key, []).append(f"{folder.name}={choice}")
+    return found
