@@ -96,11 +96,11 @@ def test_own_prompt_file(here):
 
 
 def test_own_csv_with_and_without_answers(here):
-    command("dataset=custom", "method=cot")
+    command("dataset=mine.csv", "method=cot")
     assert [record["target"] for record in records()] == ["3", "4"]
     assert not Path("out", PREDICTIONS).exists()
     shutil.rmtree("out")
-    _, done = command("dataset=custom", "method=cot", "dataset.row.answer=null")
+    _, done = command("dataset=mine.csv", "method=cot", "dataset.row.answer=null")
     with Path("out", PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["question"] for row in rows] == ["What is 1 + 2?", "What is 2 + 2?"]

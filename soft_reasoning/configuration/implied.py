@@ -98,16 +98,13 @@ def _with_files(override: Override) -> list[Override]:
     """Return ``override``, or what it means if it names a file or a model on the hub."""
     match override.key:
         case "prompt" if is_file_name(override.text):
-            return [Override("prompt", "file"), Override.of("prompt.path", _absolute(override))]
+            path = str(Path(override.text).expanduser().absolute())
+            return [Override("prompt", "file"), Override.of("prompt.path", path)]
         case "dataset" if Path(override.text).suffix.lower() in READERS:
-            return [Override("dataset", "custom"), Override.of("dataset.path", _absolute(override))]
+            return [Override("dataset", "custom"), Override.of("dataset.path", override.text)]
         case "model" if override.value and is_path(override.value):
             return model_overrides(override.value)
     return [override]
-
-
-def _absolute(override: Override) -> str:
-    return str(Path(override.text).expanduser().absolute())
 
 
 def is_path(model: str) -> bool:
